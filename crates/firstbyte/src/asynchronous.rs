@@ -25,7 +25,7 @@ use crate::file::LazyFile;
 use crate::receipt::Receipt;
 
 /// Maximum number of entries that a listing reads ahead of its stream.
-const AHEAD: usize = 1000;
+const MAX_ENTRIES_AHEAD: usize = 1000;
 
 impl Client {
     /// Opens an object like [`open`](Self::open).
@@ -283,7 +283,7 @@ struct ChannelState {
 impl Channel {
     /// Waits for room and queues an entry. Returns false if the reader has been dropped.
     fn send(&self, entry: Result<Entry>) -> bool {
-        let is_full = |state: &mut ChannelState| state.entries.len() >= AHEAD && !state.is_unread;
+        let is_full = |state: &mut ChannelState| state.entries.len() >= MAX_ENTRIES_AHEAD && !state.is_unread;
         let mut state = self.room.wait_while(self.state.lock(), is_full);
         state.entries.push_back(entry);
         let waker = state.waker.take();

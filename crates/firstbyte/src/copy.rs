@@ -59,10 +59,10 @@ impl Client {
     ) -> Result<Receipt> {
         let (source, destination, started) = (source.as_ref(), destination.as_ref(), Instant::now());
         let summary = self.cp_observed(source, destination, copy, &NoObserver)?;
-        let mut receipt = Receipt::new("cp", display(source), Some(display(destination)));
+        let mut receipt = Receipt::new("cp", redacted_text(source), Some(redacted_text(destination)));
         receipt.add(&summary);
         receipt.failed =
-            summary.failed.into_iter().map(|failure| failed(failure.location, &failure.error)).collect();
+            summary.failed.into_iter().map(|failure| failed_item(failure.location, &failure.error)).collect();
         receipt.finish(started);
         Ok(receipt)
     }
@@ -134,11 +134,11 @@ impl Client {
 }
 
 /// Formats an operand for a receipt, without its secrets.
-fn display(operand: &OsStr) -> String {
+fn redacted_text(operand: &OsStr) -> String {
     redacted_operand(&operand.to_string_lossy()).into_owned()
 }
 
 /// Creates the item of a receipt for an object that has failed.
-fn failed(location: String, error: &firstbyte_transfer::Error) -> FailedItem {
+fn failed_item(location: String, error: &firstbyte_transfer::Error) -> FailedItem {
     FailedItem::new(location, error.to_string(), error.kind(), error.trace())
 }

@@ -15,7 +15,7 @@ use crate::file::LazyFile;
 const MAX_START_FILE: usize = 256 << 20;
 
 /// Length of one read, bytes.
-const PIECE: usize = 1 << 20;
+const READ_LENGTH: usize = 1 << 20;
 
 impl Client {
     /// Reads a start file from any location. `mount --record` writes such files.
@@ -29,7 +29,7 @@ impl Client {
         let (mut text, mut read) = (Vec::new(), 1);
         while read > 0 && text.len() <= MAX_START_FILE {
             let before = text.len();
-            text.resize(before + PIECE, 0);
+            text.resize(before + READ_LENGTH, 0);
             read = body.read(&mut text[before..])?;
             text.truncate(before + read);
         }

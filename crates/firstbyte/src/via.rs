@@ -7,10 +7,10 @@ use firstbyte_store::SigningKeys;
 pub const NODES: &str = "SLURM_JOB_NODELIST";
 
 /// Default port of the gateways of a Slurm job.
-const PORT: u16 = 8090;
+const DEFAULT_PORT: u16 = 8090;
 
 /// Maximum number of nodes of a job. A longer list results from a mistake in a range.
-const MOST_NODES: usize = 100_000;
+const MAX_NODES: usize = 100_000;
 
 /// Returns the URLs that `text` names. `text` is `URL,URL,...`, or `@FILE` for a file with one URL
 /// on each line, or `slurm` or `slurm:PORT` for one gateway on each of `nodes`. `nodes` is the
@@ -38,7 +38,7 @@ pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
 
 fn slurm_port(text: &str) -> Result<Option<u16>, String> {
     match text.split_once(':') {
-        None if text == "slurm" => Ok(Some(PORT)),
+        None if text == "slurm" => Ok(Some(DEFAULT_PORT)),
         Some(("slurm", port)) => {
             port.parse().map(Some).map_err(|_| format!("`{text}`: write slurm or slurm:PORT"))
         }
@@ -101,8 +101,8 @@ fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
         if !expression.bytes().all(is_name) {
             return Err(format!("`{expression}` is no name of a node"));
         }
-        if nodes.len() >= MOST_NODES {
-            return Err(format!("more than {MOST_NODES} nodes"));
+        if nodes.len() >= MAX_NODES {
+            return Err(format!("more than {MAX_NODES} nodes"));
         }
         nodes.push(expression.to_owned());
         return Ok(());
@@ -112,7 +112,7 @@ fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{range}` is no range"));
         let (from, to) = (number(first)?, number(last)?);
-        if to.saturating_sub(from) >= MOST_NODES as u64 {
+        if to.saturating_sub(from) >= MAX_NODES as u64 {
             return Err(format!("`{range}` has too many nodes"));
         }
         for number in from..=to {

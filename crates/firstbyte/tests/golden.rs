@@ -11,7 +11,7 @@ use firstbyte_store::{FailureKind, RequestCounts};
 use serde_json::Value;
 
 /// Returns a receipt with every field. No field takes a default, so none can be forgotten.
-fn full() -> Receipt {
+fn full_receipt() -> Receipt {
     Receipt {
         schema: SCHEMA,
         verb: Cow::Borrowed("cp"),
@@ -100,7 +100,7 @@ fn text(schema: u32) -> String {
 #[test]
 fn a_receipt_has_the_fields_of_its_schema() {
     let (mut now, mut then) = (BTreeMap::new(), BTreeMap::new());
-    types(&serde_json::to_value(full()).unwrap(), "", &mut now);
+    types(&serde_json::to_value(full_receipt()).unwrap(), "", &mut now);
     let kept: Value = serde_json::from_str(&text(SCHEMA)).unwrap();
     assert_eq!(kept["schema"], SCHEMA, "the number of the golden file");
     types(&kept, "", &mut then);
@@ -146,7 +146,7 @@ fn a_receipt_of_a_newer_schema_is_refused_by_its_number() {
 fn every_field_and_the_number_are_documented() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let page = fs::read_to_string(format!("{root}/receipts.md")).unwrap();
-    let value = serde_json::to_value(full()).unwrap();
+    let value = serde_json::to_value(full_receipt()).unwrap();
     for name in value.as_object().unwrap().keys() {
         assert!(page.contains(&format!("`{name}`")), "`{name}` is not in docs/receipts.md");
     }

@@ -13,7 +13,7 @@ const LEN: usize = 700_001;
 
 /// Starts a server with the object `data`. Returns the server, a client, and the content of the
 /// object.
-fn served() -> (Subject, Client, Vec<u8>) {
+fn start_server() -> (Subject, Client, Vec<u8>) {
     let subject = Subject::start(Backend::ServeS3);
     let content = bytes(1, LEN);
     subject.place("data", &content);
@@ -28,7 +28,7 @@ fn kind(error: Error) -> io::ErrorKind {
 
 #[test]
 fn a_lazy_file_is_read_from_any_place_and_only_there() {
-    let (_subject, client, content) = served();
+    let (_subject, client, content) = start_server();
     let mut file = client.open("s3://bucket/data").unwrap();
     assert_eq!(file.size(), LEN as u64);
     let mut piece = vec![0; 1000];
@@ -49,7 +49,7 @@ fn a_lazy_file_is_read_from_any_place_and_only_there() {
 
 #[test]
 fn an_open_file_is_one_version_or_stale() {
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     let file = client.open("s3://bucket/data").unwrap();
     let mut piece = vec![0; 1000];
     file.read_at(&mut piece, 0).unwrap();
@@ -66,7 +66,7 @@ fn an_open_file_is_one_version_or_stale() {
 
 #[test]
 fn what_cannot_be_opened_says_why() {
-    let (subject, client, _) = served();
+    let (subject, client, _) = start_server();
     subject.place("tree/leaf", b"leaf");
     let open = |location: &str| kind(client.open(location).err().unwrap());
     assert_eq!(open("s3://bucket/none"), io::ErrorKind::NotFound);
@@ -84,7 +84,7 @@ fn what_cannot_be_opened_says_why() {
 
 #[test]
 fn copies_go_where_the_command_line_has_them_go() {
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     let here = scratch();
     let cp = |source: &str, destination: &str, depth| {
         client.cp(source, here.path().join(destination), &Copy { depth, ..Copy::default() })
@@ -117,7 +117,7 @@ fn copies_go_where_the_command_line_has_them_go() {
 
 #[test]
 fn nothing_is_copied_onto_or_into_itself() {
-    let (_subject, client, content) = served();
+    let (_subject, client, content) = start_server();
     let refused = |source: &str, destination: &str, depth| {
         kind(client.cp(source, destination, &Copy { depth, ..Copy::default() }).unwrap_err())
     };
@@ -132,7 +132,7 @@ fn nothing_is_copied_onto_or_into_itself() {
 
 #[test]
 fn a_stopped_copy_leaves_no_destination() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let here = scratch();
     let copy = Copy::default();
     copy.stop.stop();
@@ -143,7 +143,7 @@ fn a_stopped_copy_leaves_no_destination() {
 
 #[test]
 fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
-    let (subject, _, content) = served();
+    let (subject, _, content) = start_server();
     subject.place("tree/leaf", b"leaf");
     let here = scratch();
     let mut options = ClientOptions::default();
@@ -178,7 +178,7 @@ fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
 
 #[test]
 fn a_client_without_a_cache_says_so() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let error = client.hydrate("s3://bucket/data", &Hydrate::default()).err().unwrap();
     assert!(error.to_string().starts_with("cache: there is none"), "{error}");
     assert!(client.status("s3://bucket/data", OperandKind::Object).is_err());
@@ -189,7 +189,7 @@ fn files_listings_and_copies_have_asynchronous_forms() {
     use futures::executor::block_on;
     use futures::{AsyncReadExt, AsyncSeekExt, TryStreamExt};
 
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     for name in 0..2500 {
         subject.place(&format!("many/{name:04}"), b"x");
     }
@@ -223,7 +223,7 @@ fn files_listings_and_copies_have_asynchronous_forms() {
 
 #[test]
 fn a_copy_whose_future_is_dropped_is_stopped() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let here = scratch();
     let copy = Copy { limit_rate: Some(1000), ..Copy::default() };
     drop(client.cp_async("s3://bucket/data", here.path().join("data"), &copy));
@@ -232,7 +232,7 @@ fn a_copy_whose_future_is_dropped_is_stopped() {
 
 #[test]
 fn setters_say_how_a_client_works() {
-    let (subject, _, content) = served();
+    let (subject, _, content) = start_server();
     let options = ClientOptions::default()
         .endpoint_url(subject.url.clone().unwrap())
         .region("us-east-1")

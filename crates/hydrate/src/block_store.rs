@@ -25,7 +25,7 @@ pub(crate) use memory::MemoryBlocks;
 use crate::block::BLOCK;
 use crate::cache::{Backing, Cache, Exempt, FillOutcome, PinnedBlocks, VersionVerification};
 use crate::error::Error;
-use crate::limits::{CACHE_SHARE, MOST_WINDOW};
+use crate::limits::{CACHE_SHARE, MAX_WINDOW_SIZE};
 
 /// The cache's response to a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct BlockStore {
     is_caching: AtomicBool,
     /// Whether a fetch may receive blocks directly into the file. Cleared when a direct write has
     /// failed.
-    receives: AtomicBool,
+    can_receive: AtomicBool,
     /// Whether a thread verifies the whole version, or is about to.
     verifying: AtomicBool,
     /// The checksum error of the latest verification of the whole version.
@@ -82,7 +82,7 @@ impl BlockStore {
             cached: OnceLock::new(),
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
-            receives: AtomicBool::new(true),
+            can_receive: AtomicBool::new(true),
             verifying: AtomicBool::new(false),
             checksum_error: Mutex::default(),
             memory,
@@ -170,7 +170,7 @@ impl BlockStore {
     /// Returns the width of the widest read-ahead window of one reader, bytes.
     pub(crate) fn most_window(&self) -> u64 {
         match &self.cache {
-            Some((cache, ..)) if self.is_caching() => MOST_WINDOW.min(cache.capacity() / CACHE_SHARE),
+            Some((cache, ..)) if self.is_caching() => MAX_WINDOW_SIZE.min(cache.capacity() / CACHE_SHARE),
             _ => self.memory.window(),
         }
     }
@@ -196,8 +196,8 @@ impl BlockStore {
     }
 
     /// Fills a block by calling `transfer`, which writes the block into the cached file: see
-    /// [`CachedVersion::receive`](crate::cache::CachedVersion::receive). If `transfer` is called, the
-    /// block is cached afterwards, or an error is returned.
+    /// [`CachedVersion::receive`](crate::cache::CachedVersion::receive). If `transfer` is called,
+    /// the block is cached afterwards, or an error is returned.
     pub(crate) fn receive(
         &self,
         block: u64,
@@ -205,7 +205,7 @@ impl BlockStore {
         exempt: Exempt,
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<CacheOutcome, StoreError> {
-        let Some(cached) = self.cached().filter(|_| self.receives.load(Relaxed)) else {
+        let Some(cached) = self.cached().filter(|_| self.can_receive.load(Relaxed)) else {
             return Ok(CacheOutcome::NotTried);
         };
         let mut transferred = false;
@@ -225,7 +225,7 @@ impl BlockStore {
                 // The disk is full or has failed. The bytes on their way into the file are lost, so
                 // the next blocks are received into memory.
                 if matches!(error, StoreError::Io { .. }) {
-                    self.receives.store(false, Relaxed);
+                    self.can_receive.store(false, Relaxed);
                 }
                 Err(error)
             }

@@ -90,10 +90,10 @@ struct TableState {
     waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
     mode: FetchMode,
     /// The reason why no further fetch can succeed, for example that the object has changed.
-    gone: Option<Error>,
-    /// The value for `gone` once the first fetch has begun. Set only if the content has no version,
-    /// because a second response could have other content.
-    gone_after_first: Option<Error>,
+    final_error: Option<Error>,
+    /// The value for `final_error` once the first fetch has begun. Set only if the content has no
+    /// version, because a second response could have other content.
+    error_after_first: Option<Error>,
 }
 
 impl BlockTable {
@@ -101,7 +101,7 @@ impl BlockTable {
         let identified = version.strength() != Strength::None;
         let state = TableState {
             mode: if identified { FetchMode::Ranges } else { FetchMode::Whole },
-            gone_after_first: (!identified).then(|| Error::Unversioned { location: location.to_string() }),
+            error_after_first: (!identified).then(|| Error::Unversioned { location: location.to_string() }),
             ..TableState::default()
         };
         Self { location, version, blocks, reach: AtomicU64::new(0), state: Mutex::new(state), tables }
@@ -124,7 +124,7 @@ impl BlockTable {
     /// Returns whether the object can be fetched only once, so a failed response cannot be
     /// repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
-        self.state.lock().gone_after_first.is_some()
+        self.state.lock().error_after_first.is_some()
     }
 
     /// Returns whether a whole response is too far ahead of the readers. If only memory holds the
@@ -135,8 +135,8 @@ impl BlockTable {
     }
 
     /// Returns the reason why no further fetch can succeed.
-    pub(crate) fn gone(&self) -> Option<Error> {
-        self.state.lock().gone.clone()
+    pub(crate) fn final_error(&self) -> Option<Error> {
+        self.state.lock().final_error.clone()
     }
 
     /// Returns whether a block is being fetched.
@@ -169,7 +169,7 @@ impl BlockTable {
             return pending.complete().map_or(requests, |ready| self.read_out(ready));
         }
         let lost = |block: &u64| !state.in_flight.is_owned(*block);
-        if let Some(error) = state.gone.clone().filter(|_| missing.iter().any(lost)) {
+        if let Some(error) = state.final_error.clone().filter(|_| missing.iter().any(lost)) {
             drop(state);
             pending.fail(&error);
             return requests;
@@ -220,7 +220,7 @@ impl BlockTable {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
         let mut requests = Requests::default();
         let mut state = self.state.lock();
-        if state.gone.is_some() || state.mode == FetchMode::Whole {
+        if state.final_error.is_some() || state.mode == FetchMode::Whole {
             return requests;
         }
         for run in state.in_flight.ahead(blocks, self.blocks.has_in_order()) {
@@ -240,7 +240,7 @@ impl BlockTable {
         job: &Arc<JobFile>,
     ) -> Option<Fetch> {
         let mut state = self.state.lock();
-        if state.gone.is_some() {
+        if state.final_error.is_some() {
             return None;
         }
         let mut is_cached = self.blocks.is_cached_in_order();
@@ -291,7 +291,7 @@ impl BlockTable {
             FetchMode::Ranges => (priority, run, most),
             FetchMode::Whole => (Priority::Demand, 0..self.size().div_ceil(BLOCK), u64::MAX),
         };
-        state.gone = state.gone.take().or_else(|| state.gone_after_first.clone());
+        state.final_error = state.final_error.take().or_else(|| state.error_after_first.clone());
         let mut fetches = Vec::new();
         let mut start = run.start;
         while start < run.end {

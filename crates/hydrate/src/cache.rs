@@ -59,7 +59,7 @@ pub use status::{Statuses, VersionState, VersionStatus};
 pub use verify::{Backing, VerificationReport, VersionVerification};
 
 use crate::error::{Error, Result};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 use block_map::{Live, PINNED};
 use directory::{Absent, CachePaths, CachedIdentity};
 use lock::LockWait;
@@ -301,7 +301,7 @@ impl Shared {
     /// takes less time than one round trip. If there are many more, the first reads go uncached.
     fn wait_for_count(&self) {
         while !self.usage.is_known() && self.opened.elapsed() < BRIEFLY {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

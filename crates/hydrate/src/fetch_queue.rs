@@ -34,7 +34,7 @@ use receive::FetchMeters;
 
 /// Total length of the queued background fetches that is enough, bytes. A fast network needs some
 /// 20 ms for it.
-const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
+const ENOUGH_QUEUED_BYTES: u64 = LONGEST_REQUEST;
 
 /// The threads that fetch, and their queues.
 pub(crate) struct FetchQueue {
@@ -113,7 +113,7 @@ impl FetchQueue {
         let waiting = queues.background.len();
         let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
         waiting < queues.room_in_background()
-            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED)
+            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED_BYTES)
     }
 
     /// Returns the measured distance of the server.

@@ -14,7 +14,7 @@ use crate::block_store::CacheEntry;
 use crate::block_table::{AheadRange, ObjectPart, ReadCallback, Rounding};
 use crate::cache::{Backing, Pin, PinnedBlocks, VersionStatus};
 use crate::error::Result;
-use crate::limits::REQUEST;
+use crate::limits::REQUEST_SIZE;
 use crate::parquet_readahead::{Columns, TAIL};
 use crate::read_ahead::{FoundBytes, ReadAhead};
 use crate::version::SharedVersion;
@@ -106,7 +106,8 @@ impl File {
     pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
         let range = range.intersect(ByteRange::new(0, self.size()));
         if !range.is_empty() {
-            let ahead = AheadRange { range: range.start..range.end, segment: REQUEST, reader: range.start };
+            let ahead =
+                AheadRange { range: range.start..range.end, segment: REQUEST_SIZE, reader: range.start };
             self.version.fetch_ahead(&ahead, interest);
         }
     }

@@ -7,9 +7,9 @@ use firstbyte_pacing::{LONGEST_REQUEST, START_NEAR};
 
 /// Polling interval of a wait for another process or thread that cannot wake this one. It is a
 /// fraction of a round trip.
-pub(crate) const POLL: Duration = Duration::from_millis(5);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Length of one request for an expected reader, bytes. At 40 MB/s it takes two round trips.
-pub(crate) const REQUEST: u64 = 2 << 20;
+pub(crate) const REQUEST_SIZE: u64 = 2 << 20;
 /// Maximum number of attempts at an action that other threads or processes may thwart, for example
 /// opening a file that is removed just before.
 pub(crate) const ATTEMPTS: u32 = 16;
@@ -21,4 +21,4 @@ pub(crate) const MEMORY_SHARE: u64 = 2;
 pub(crate) const CACHE_SHARE: u64 = 8;
 /// Length of the widest read-ahead window, bytes. In this window, a near server gets its longest
 /// requests. A link of 10 Gbit/s with 100 ms needs such a window.
-pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;
+pub(crate) const MAX_WINDOW_SIZE: u64 = START_NEAR as u64 * LONGEST_REQUEST;

@@ -19,7 +19,7 @@ use crate::block::{BLOCK, SEGMENT};
 use crate::block_table::AheadRange;
 
 /// Maximum number of sequences that a handle remembers. The least recently read one is dropped.
-const MOST_SEQUENCES: usize = 16;
+const MAX_SEQUENCES: usize = 16;
 /// Length of the window after the first continuation, bytes. It is small, because many readers stop
 /// there.
 const FIRST_WINDOW: u64 = 2 * BLOCK;
@@ -42,7 +42,7 @@ const SECOND_DIVISOR: u64 = 4;
 /// Minimum length of a request ahead of a reader, bytes, unless less is left to read.
 const MIN_REQUEST: u64 = SEGMENT / 2;
 /// Number of consecutive reads that continue no sequence after which a reader counts as random.
-const RANDOM_AFTER: u32 = 8;
+const RANDOM_AFTER_READS: u32 = 8;
 
 /// Returns the minimum number of requests in a window. If the server is far, no measured link
 /// needed more than [`START`] long requests at once. Short requests spend more of their time on the
@@ -131,7 +131,8 @@ impl ReadAhead {
     /// Returns whether a read is one of many random reads. If so, its neighbours are not expected
     /// to be read.
     pub(crate) fn is_random(&self, read: &Range<u64>) -> bool {
-        self.unrelated >= RANDOM_AFTER && !self.sequences.iter().any(|sequence| sequence.continues(read))
+        self.unrelated >= RANDOM_AFTER_READS
+            && !self.sequences.iter().any(|sequence| sequence.continues(read))
     }
 
     /// Records a read. Returns the range to fetch ahead of it, if there is one.
@@ -168,8 +169,8 @@ impl ReadAhead {
     }
 
     fn begin(&mut self, read: Range<u64>) {
-        if self.sequences.len() == MOST_SEQUENCES
-            && let Some(oldest) = (0..MOST_SEQUENCES).min_by_key(|index| self.sequences[*index].used)
+        if self.sequences.len() == MAX_SEQUENCES
+            && let Some(oldest) = (0..MAX_SEQUENCES).min_by_key(|index| self.sequences[*index].used)
         {
             self.sequences.swap_remove(oldest);
         }

@@ -24,7 +24,7 @@ use crate::wanted::{HydrationItem, HydrationList};
 
 /// Maximum number of reads in a start file, which is some 100 MB of text. A usual start has less
 /// than a thousandth of that.
-const MOST_READS: usize = 1_000_000;
+const MAX_READS: usize = 1_000_000;
 
 /// A start file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,8 +91,8 @@ impl StartFile {
                 Err(_) if number == last && number > 0 => {}
                 Err(why) => return Err(format!("line {}: {why}", number + 1)),
             }
-            if reads.len() > MOST_READS {
-                return Err(format!("more than {MOST_READS} reads; record a shorter run"));
+            if reads.len() > MAX_READS {
+                return Err(format!("more than {MAX_READS} reads; record a shorter run"));
             }
         }
         // A line is written when its read ends, but reads are sorted by the time at which they

@@ -306,7 +306,7 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
 
 /// Starts a server that does not support ranges. Unless `versioned`, the server sends no ETag, and
 /// sends different content every time.
-fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
+fn server_without_ranges(versioned: bool) -> (Scripted, Location, Version) {
     let size = 40 * BLOCK_LEN;
     // The contents are created before the server starts. Creating one for each response would be so
     // slow that requests would be cut off.
@@ -324,7 +324,7 @@ fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
 #[test]
 fn a_server_without_ranges_is_read_as_one_response() {
     for cached in [true, false] {
-        let (server, location, version) = rangeless(true);
+        let (server, location, version) = server_without_ranges(true);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
         let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
@@ -343,7 +343,7 @@ fn a_server_without_ranges_is_read_as_one_response() {
 #[test]
 fn content_without_a_version_is_read_once_and_never_mixed() {
     for cached in [true, false] {
-        let (_server, location, version) = rangeless(false);
+        let (_server, location, version) = server_without_ranges(false);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
         // Without a cache, memory holds only a part of the response, so the response must wait for

@@ -23,7 +23,7 @@ struct Setting {
 }
 
 /// Creates an object on a server. Returns two settings, one with a cache and one without.
-fn both(len: usize) -> impl Iterator<Item = Setting> {
+fn settings_with_and_without_cache(len: usize) -> impl Iterator<Item = Setting> {
     [true, false].into_iter().map(move |cached| {
         let subject = Subject::start(Backend::ServeS3);
         let content = bytes(SEED, len);
@@ -82,7 +82,7 @@ impl Random {
 
 #[test]
 fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
-    for setting in both(100 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(100 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let crossing = setting.cost(|| setting.check(&handle, &[(3 * BLOCK - 10, 20)]));
         assert_eq!(crossing, (1, 2 * BLOCK), "two blocks");
@@ -101,7 +101,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
 
 #[test]
 fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
-    for setting in both(20 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(20 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let mut buffer = vec![0; BLOCK_LEN];
         for at in [BLOCK, 2 * BLOCK] {
@@ -119,14 +119,14 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
 
 #[test]
 fn neighbours_share_requests_and_distant_ranges_have_their_own() {
-    for setting in both(100 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(100 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let near: Vec<(u64, usize)> = (0..8).map(|block| (block * BLOCK + 7, 100)).collect();
         assert_eq!(setting.cost(|| setting.check(&handle, &near)), (1, REQUEST));
         let far = [(90 * BLOCK, 10), (20 * BLOCK, 10), (60 * BLOCK, 10)];
         assert_eq!(setting.cost(|| setting.check(&handle, &far)), (3, 3 * BLOCK));
     }
-    for setting in both(20 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(20 * BLOCK_LEN) {
         // Fetching the block between the two ranges costs less than another request.
         let cost = setting.cost(|| setting.check(&setting.file.handle(), &[(0, 10), (2 * BLOCK, 10)]));
         assert_eq!(cost, (1, 3 * BLOCK));
@@ -136,7 +136,7 @@ fn neighbours_share_requests_and_distant_ranges_have_their_own() {
 #[test]
 fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
     const LEN: usize = 70_000;
-    for setting in both(200 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(200 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let read = |number: u64| {
             let at = (number * 37 % 50) * 4 * BLOCK + 100_001;
@@ -162,7 +162,7 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
 #[test]
 fn random_readers_of_the_same_blocks_all_get_their_bytes() {
     let reads = count("FIRSTBYTE_READS", 2400) / 4;
-    for setting in both(24 * BLOCK_LEN + 999) {
+    for setting in settings_with_and_without_cache(24 * BLOCK_LEN + 999) {
         let handle = setting.file.handle();
         let size = setting.content.len() as u64;
         std::thread::scope(|scope| {
@@ -185,7 +185,7 @@ fn random_readers_of_the_same_blocks_all_get_their_bytes() {
 
 #[test]
 fn odd_ranges_are_read_as_far_as_there_are_bytes() {
-    for setting in both(5 * BLOCK_LEN + 77) {
+    for setting in settings_with_and_without_cache(5 * BLOCK_LEN + 77) {
         let size = setting.content.len() as u64;
         let handle = setting.file.handle();
         setting.check(&handle, &[]);
@@ -197,7 +197,7 @@ fn odd_ranges_are_read_as_far_as_there_are_bytes() {
 
 #[test]
 fn very_many_ranges_take_few_requests() {
-    for setting in both(256 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(256 * BLOCK_LEN) {
         let mut random = Random(1);
         let size = setting.content.len() as u64;
         let ranges: Vec<(u64, usize)> =
@@ -211,7 +211,7 @@ fn very_many_ranges_take_few_requests() {
 #[test]
 fn random_ranges_agree_with_the_content() {
     let reads = count("FIRSTBYTE_READS", 2400);
-    for setting in both(64 * BLOCK_LEN + 999) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN + 999) {
         let size = setting.content.len() as u64;
         std::thread::scope(|scope| {
             for seed in 0..4 {
@@ -244,7 +244,7 @@ fn random_ranges_agree_with_the_content() {
 
 #[test]
 fn an_object_that_changes_between_two_ranges_is_stale() {
-    for setting in both(64 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN) {
         let handle = setting.file.handle();
         setting.check(&handle, &[(0, 100), (20 * BLOCK, 100)]);
         setting.subject.place("data", &bytes(SEED + 1, setting.content.len()));
@@ -257,7 +257,7 @@ fn an_object_that_changes_between_two_ranges_is_stale() {
 
 #[test]
 fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
-    for setting in both(64 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let mut memory = vec![0; setting.content.len()];
         let mut wanted = [(0, memory.as_mut_slice())];
@@ -277,7 +277,7 @@ fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
 
 #[test]
 fn a_hint_fetches_ranges_before_they_are_read() {
-    for setting in both(200 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(200 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let hinted = [ByteRange::at(150 * BLOCK, 10), ByteRange::at(7 * BLOCK - 5, 10), ByteRange::at(5, 0)];
         handle.prefetch(&hinted);
@@ -289,7 +289,7 @@ fn a_hint_fetches_ranges_before_they_are_read() {
 
 #[test]
 fn a_hint_of_very_many_ranges_queues_few_requests() {
-    for setting in both(1 << 20) {
+    for setting in settings_with_and_without_cache(1 << 20) {
         // The hinted bytes do not exist: the version claims this length, but there is no such
         // object.
         let mut version = setting.file.version().clone();

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Maximum time of a call. A working daemon answers from memory, or asks its store.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs `call`, but waits no longer than [`PATIENCE`].
+/// Runs `call`, but waits no longer than [`CALL_TIMEOUT`].
 ///
 /// # Errors
 ///
@@ -26,5 +26,5 @@ pub(crate) fn bounded<T: Send + 'static>(
         let _ = sender.send(call());
     };
     thread::Builder::new().name("bounded".into()).stack_size(firstbyte_store::STACK).spawn(work)?;
-    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    receiver.recv_timeout(CALL_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -34,7 +34,7 @@ impl Permissions {
         let bits = |mode: u32| (mode & 0o777) as u16;
         match stat.metadata.mode {
             Some(mode) => Some(Self { mode: bits(mode), owner: stat.metadata.owner }),
-            None => Self::stored(&stat.metadata.user),
+            None => Self::from_user_metadata(&stat.metadata.user),
         }
     }
 
@@ -42,10 +42,10 @@ impl Permissions {
     /// s3fs write them (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), or
     /// `file-permissions`, `file-owner` and `file-group` as AWS DataSync and FSx do
     /// (<https://docs.aws.amazon.com/datasync/latest/userguide/metadata-copied.html>).
-    fn stored(user: &BTreeMap<String, String>) -> Option<Self> {
+    fn from_user_metadata(user: &BTreeMap<String, String>) -> Option<Self> {
         let value = |names: [&str; 2]| names.into_iter().find_map(|name| user.get(name));
         let id = |names| value(names).and_then(|text| text.trim().parse().ok());
-        let mode = value(["mode", "file-permissions"]).and_then(|text| stored_mode(text.trim()))?;
+        let mode = value(["mode", "file-permissions"]).and_then(|text| parse_mode(text.trim()))?;
         let owner = id(["uid", "file-owner"]).zip(id(["gid", "file-group"]));
         Some(Self { mode, owner })
     }
@@ -53,7 +53,7 @@ impl Permissions {
 
 /// Parses a mode. rclone and DataSync write it in octal. s3fs writes it in decimal, with the bits
 /// of a regular file; no such decimal number is also a valid octal mode.
-fn stored_mode(text: &str) -> Option<u16> {
+fn parse_mode(text: &str) -> Option<u16> {
     const KIND: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
     let is_mode = |mode: &u32| *mode <= 0o7777 || mode & KIND == REGULAR && *mode < 2 * REGULAR;
@@ -187,14 +187,14 @@ mod tests {
         for (text, mode) in
             [("0100755", 0o755), ("100644", 0o644), ("33261", 0o755), ("33188", 0o644), ("0644", 0o644)]
         {
-            assert_eq!(stored_mode(text), Some(mode), "{text}");
+            assert_eq!(parse_mode(text), Some(mode), "{text}");
         }
         for text in ["", "rwx", "-1", "040755", "99999999"] {
-            assert_eq!(stored_mode(text), None, "{text}");
+            assert_eq!(parse_mode(text), None, "{text}");
         }
         let stored = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            Permissions::stored(&pairs.collect())
+            Permissions::from_user_metadata(&pairs.collect())
         };
         let owner = Some((1000, 100));
         assert_eq!(

@@ -22,10 +22,10 @@ use crate::error::{Error, Result};
 use crate::mount_table::Mounts;
 use crate::mountpoint::FS_TYPE;
 pub use protocol::{ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts};
-pub(crate) use server::Listening;
+pub(crate) use server::ControlListener;
 
 /// Time within which the daemon has to answer a request. It answers from memory.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the attribute `user.firstbyte.NAME` of a path below a mount. Returns `None` for any other
 /// path.
@@ -36,15 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     /// Maximum length of a value, bytes. The longest value is a location: a key has up to 1,024
     /// bytes and a path up to 4,096, and both may be percent-encoded.
-    const LONGEST: usize = 16 << 10;
+    const MAX_VALUE_LENGTH: usize = 16 << 10;
     // Without a mount of this type, no thread has to wait for an answer.
     if Mounts::current().is_ok_and(|mounts| mounts.iter().all(|mount| mount.kind != FS_TYPE)) {
         return Ok(None);
     }
-    let (asked, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
+    let (queried_path, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
     let found = bounded(move || {
-        let mut value = vec![0; LONGEST];
-        let length = rustix::fs::getxattr(&asked, attribute, &mut value)?;
+        let mut value = vec![0; MAX_VALUE_LENGTH];
+        let length = rustix::fs::getxattr(&queried_path, attribute, &mut value)?;
         value.truncate(length);
         Ok(value)
     });
@@ -85,8 +85,8 @@ impl Control {
     pub fn at(socket: &Path) -> io::Result<Self> {
         let address = address::ControlAddress::of(socket)?;
         let connection = UnixStream::connect(address.path())?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        connection.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { connection })
     }
 
@@ -115,7 +115,7 @@ impl Control {
     ) -> io::Result<ControlResponse> {
         self.connection.set_read_timeout(Some(patience))?;
         let answer = self.ask(request);
-        self.connection.set_read_timeout(Some(PATIENCE))?;
+        self.connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         answer
     }
 

@@ -13,7 +13,7 @@ use crate::child::Child;
 use crate::directory::ListedName;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
-use crate::readdir::{ANSWER, ReadDir};
+use crate::readdir::{MAX_REPLY_NAMES, ReadDir};
 use crate::source::MountSource;
 
 /// Number of names for the first reply, when it is not known yet how many the kernel's buffer
@@ -134,9 +134,9 @@ impl OpenDirectory {
 
     /// Adapts the number of names for the next reply, after `fitted` of `offered` names went into
     /// this one.
-    pub(crate) fn fitted(&self, fitted: usize, offered: usize) {
+    pub(crate) fn adapt_reply_size(&self, fitted: usize, offered: usize) {
         let want = if fitted == offered { 2 * offered } else { fitted + fitted / 8 + 1 };
-        self.want.store(want.clamp(16, ANSWER), Ordering::Relaxed);
+        self.want.store(want.clamp(16, MAX_REPLY_NAMES), Ordering::Relaxed);
     }
 }
 

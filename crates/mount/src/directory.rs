@@ -263,7 +263,7 @@ impl KnownDirectories {
     }
 
     /// Drops the names of a directory in which an object has changed.
-    pub(crate) fn doubt(&self, path: &[u8]) {
+    pub(crate) fn drop_names(&self, path: &[u8]) {
         self.inner.lock().remove(path);
     }
 }

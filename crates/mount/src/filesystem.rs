@@ -268,11 +268,11 @@ impl FileSystem {
 
     /// Marks an object as stale if a failed read shows that the object was overwritten or deleted.
     /// The next open then looks it up again.
-    pub(crate) fn learn(&self, node: &Node, error: &firstbyte_hydrate::Error) {
+    pub(crate) fn note_stale(&self, node: &Node, error: &firstbyte_hydrate::Error) {
         let missing = matches!(error, firstbyte_hydrate::Error::Store(error) if matches!(**error, firstbyte_store::Error::NotFound { .. }));
         if missing || matches!(error, firstbyte_hydrate::Error::Changed { .. }) {
             self.inodes.mark_stale(node.ino);
-            self.directories.doubt(parent(&node.path));
+            self.directories.drop_names(parent(&node.path));
         }
     }
 
@@ -297,7 +297,7 @@ impl FileSystem {
     /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time
     /// is zero while the kernel holds too many inodes, so that it drops each inode when the inode
     /// is no longer used.
-    pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
+    pub(crate) fn kernel_validity(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }
 

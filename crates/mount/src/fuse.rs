@@ -36,18 +36,18 @@ use session::Forgetting;
 pub(crate) use session::ServedMount;
 
 use opening::FileOpener;
-use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
+use reply::{FailableReply, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
 /// Maximum number of read-ahead requests that the kernel may have in flight for all readers
 /// together. With the kernel's default of 12, the fourth reader has to wait.
-const BACKGROUND: u16 = 512;
+const MAX_BACKGROUND_REQUESTS: u16 = 512;
 /// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
 /// pipe of the size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
 /// Time for which the kernel may keep the attributes of an inode. The attributes never change,
 /// because a changed object is another inode.
-const FOR_EVER: Duration = Duration::from_secs(86_400);
+const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
 /// files, as in rclone (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>,
@@ -108,7 +108,7 @@ impl Fuse {
 
     /// Runs `work` on a thread that may wait, counts the operation, and replies in time: with the
     /// result of `work`, or with EIO at the deadline.
-    fn later<R: Failing, T: 'static>(
+    fn later<R: FailableReply, T: 'static>(
         &self,
         operation: MountOperation,
         what: impl FnOnce() -> String + Send + 'static,
@@ -146,7 +146,7 @@ impl Filesystem for Fuse {
             let _ = config.add_capabilities(wanted);
         }
         // Setting these values cannot fail, because both are within the library's limits.
-        let _ = config.set_max_background(BACKGROUND);
+        let _ = config.set_max_background(MAX_BACKGROUND_REQUESTS);
         let _ = config.set_max_write(LARGEST_READ);
         let depth = match self.passthrough {
             Passthrough::Off => {
@@ -193,7 +193,7 @@ impl Filesystem for Fuse {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.core.inodes.attributes(ino.0) {
-            Ok(found) => reply.attr(&FOR_EVER, &attributes(&self.core, found)),
+            Ok(found) => reply.attr(&ATTRIBUTE_VALIDITY, &attributes(&self.core, found)),
             Err(error) => reply.fail(&error),
         }
     }
@@ -241,7 +241,7 @@ impl Filesystem for Fuse {
                     reply.data(bytes);
                 }
                 Err(error) => {
-                    core.learn(node, &error);
+                    core.note_stale(node, &error);
                     asked.given_up.note(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
@@ -293,7 +293,10 @@ impl Filesystem for Fuse {
         let told = Arc::clone(&stream);
         let work = move |_: &FileSystem| stream.names(ino.0, offset);
         let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<NamedEntry>| {
-            told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
+            told.adapt_reply_size(
+                names.iter().take_while(|named| !add(named, &mut reply)).count(),
+                names.len(),
+            );
             reply.ok();
         };
         self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
@@ -317,7 +320,7 @@ impl Filesystem for Fuse {
         let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<NamedEntry>| {
             let path = told.path();
             let mut full = |named: &NamedEntry| add_with_attributes(core, path, named, &mut reply);
-            told.fitted(names.iter().take_while(|named| !full(named)).count(), names.len());
+            told.adapt_reply_size(names.iter().take_while(|named| !full(named)).count(), names.len());
             reply.ok();
         };
         self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);

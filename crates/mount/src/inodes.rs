@@ -23,7 +23,7 @@ use crate::child::{Child, Permissions, VersionIdentity};
 use crate::error::{Error, Result};
 use crate::source::join;
 use paths::InodePaths;
-use record::{InodeRecord, Kept};
+use record::{InodeRecord, StoredIdentity};
 
 /// An inode number.
 pub(crate) type Ino = u64;
@@ -170,8 +170,8 @@ impl Inodes {
         let inner = self.inner.lock();
         let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
         let pin = match record.pin() {
-            Kept::Here(pin) => pin,
-            Kept::Elsewhere => {
+            StoredIdentity::Here(pin) => pin,
+            StoredIdentity::Elsewhere => {
                 inner.versions.get(&ino).cloned().map_or(VersionIdentity::Unknown, VersionIdentity::Other)
             }
         };
@@ -288,7 +288,9 @@ impl Inner {
         };
         let record = self.records.get(&ino).filter(|record| record.matches_child(path, child))?;
         match (&child.pin, record.pin()) {
-            (VersionIdentity::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
+            (VersionIdentity::Other(version), StoredIdentity::Elsewhere) => {
+                same_version(version).then_some(ino)
+            }
             _ => Some(ino),
         }
     }

@@ -13,9 +13,9 @@ use crate::operations::MountOperation;
 
 /// Maximum time for a client to send its request, and to read the answer. Without a limit, a slow
 /// client would keep others waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a request head that is read, bytes.
-const LONGEST: u64 = 8 << 10;
+const MAX_HEAD_LENGTH: u64 = 8 << 10;
 
 /// Listens at `address`. Fails if another program listens there.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
@@ -46,9 +46,9 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
 }
 
 fn answer(connection: &TcpStream, core: &FileSystem) -> io::Result<()> {
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(connection).take(LONGEST);
+    connection.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    connection.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut reader = BufReader::new(connection).take(MAX_HEAD_LENGTH);
     let mut request = String::new();
     reader.read_line(&mut request)?;
     let mut line = String::new();

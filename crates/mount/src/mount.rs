@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::blocking_pool::BlockingPool;
 use crate::child::Child;
-use crate::control::Listening;
+use crate::control::ControlListener;
 use crate::error::{Error, Result};
 use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 use crate::fuse::{Fuse, Passthrough, ServedMount};
@@ -26,7 +26,7 @@ use crate::{metrics, mountpoint, replay};
 /// Read-ahead of the kernel, KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the hydration
 /// engine fetches ahead by itself. The kernel only has to request the next piece before the reader
 /// does.
-const READ_AHEAD: u32 = 1024;
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// A mount that is being served.
 pub struct Mount {
@@ -38,7 +38,7 @@ pub struct Mount {
 /// What [`Mount::wait`] waits for and ends.
 struct Served {
     session: ServedMount,
-    control: Option<Listening>,
+    control: Option<ControlListener>,
     core: Arc<FileSystem>,
 }
 
@@ -69,7 +69,8 @@ impl PreparedMount {
             core.keep(b"", children, begun);
         }
         let metrics = metrics.map(|listener| metrics::serve(listener, &core)).transpose()?;
-        let control = options.control.as_deref().map(|path| Listening::start(path, &core)).transpose()?;
+        let control =
+            options.control.as_deref().map(|path| ControlListener::start(path, &core)).transpose()?;
         let fuse =
             Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&core, &options));
         let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
@@ -82,7 +83,7 @@ impl PreparedMount {
             drop(device);
             by_helper(fuse, &directory, &name, &options)?
         };
-        mountpoint::read_ahead(&directory, READ_AHEAD);
+        mountpoint::read_ahead(&directory, READ_AHEAD_KIB);
         if let Some(start) = options.replay.clone() {
             replay::begin(&core, start)?;
         }

@@ -26,10 +26,10 @@ pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
 /// The type of the mounts of `firstbyte link`, as the mount table shows it.
 const LINK_TYPE: &str = "fuse.firstbyte-link";
 /// Maximum number of stacked dead mounts that are removed. A crash leaves one.
-const MOST_STALE: usize = 16;
+const MAX_STALE_MOUNTS: usize = 16;
 /// Maximum number of links that are followed to a mount point, as in the kernel
 /// (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// How a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn real_path(directory: &Path) -> Result<PathBuf> {
 pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io(directory, "cannot be found", error);
     let mut path = std::path::absolute(directory).map_err(failed)?;
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { break };
         let Ok(parent) = fs::canonicalize(parent) else { break };
         path = parent.join(name);
@@ -117,7 +117,7 @@ pub(crate) fn prepare(directory: &Path, occupied: OccupiedAction) -> Result<()> 
 
 /// Removes mounts whose daemons are dead.
 fn remove_dead(directory: &Path) -> Result<()> {
-    for _ in 0..MOST_STALE {
+    for _ in 0..MAX_STALE_MOUNTS {
         if !is_orphaned(directory)? {
             break;
         }

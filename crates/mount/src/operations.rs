@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Duration from which on an operation is logged as slow. No healthy store answers that slowly.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_OPERATION: Duration = Duration::from_secs(1);
 
 /// The operations that may take time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl OperationCounters {
         if outcome == OperationOutcome::Failed {
             count.failed.fetch_add(1, Ordering::Relaxed);
         }
-        if took >= SLOW {
+        if took >= SLOW_OPERATION {
             count.slow.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("slow: {} of {} took {:.1} s", operation.word(), what(), took.as_secs_f64());
         }

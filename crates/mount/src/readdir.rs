@@ -18,7 +18,7 @@ use crate::source::{Children, MountSource};
 
 /// Maximum number of names in one reply. Twice as many are kept. It is more than the kernel
 /// requests at once in its usual 32 KiB.
-pub(crate) const ANSWER: usize = 1024;
+pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
 
@@ -88,14 +88,14 @@ impl ReadDir {
         let oldest = self.drawn - self.recent.len();
         // Position 0 restarts the listing, as after `rewinddir`, unless the listing has just begun.
         if index < oldest
-            || (index == 0 && self.drawn > ANSWER)
+            || (index == 0 && self.drawn > MAX_REPLY_NAMES)
             || (index == 0 && matches!(self.feed, Feed::Failed(_)))
         {
             self.restart();
         }
         while self.drawn <= index {
             let Some(listed) = self.draw()? else { return Ok(None) };
-            if self.recent.len() >= 2 * ANSWER {
+            if self.recent.len() >= 2 * MAX_REPLY_NAMES {
                 self.recent.pop_front();
             }
             self.recent.push_back((listed, Instant::now()));

@@ -16,7 +16,7 @@ use crate::inodes::Node;
 /// repeats within microseconds, or up to a thousand times later on an overloaded machine. A program
 /// that tries again by itself waits longer than this. If a read failed sooner than this, it did not
 /// wait.
-const AT_ONCE: Duration = Duration::from_millis(250);
+const KERNEL_RETRY_TIME: Duration = Duration::from_millis(250);
 
 /// An open file.
 pub(crate) struct OpenFile {
@@ -41,7 +41,7 @@ impl GivenUp {
     /// recorded either, because the kernel then opens the object again.
     pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
         let is_changed = matches!(error, Error::Changed { .. });
-        if !is_changed && now.duration_since(begun) >= AT_ONCE {
+        if !is_changed && now.duration_since(begun) >= KERNEL_RETRY_TIME {
             *self.0.lock() = Some((now, error.clone()));
         }
     }
@@ -50,7 +50,9 @@ impl GivenUp {
     /// failure so closely that it must not wait.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock();
-        last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())
+        last.as_ref()
+            .filter(|(then, _)| now.duration_since(*then) < KERNEL_RETRY_TIME)
+            .map(|(_, error)| error.clone())
     }
 }
 
@@ -68,6 +70,6 @@ mod tests {
         let now = begun + Duration::from_secs(16);
         given_up.note(&error, begun, now);
         assert!(matches!(given_up.at_once(now), Some(Error::Directory { .. })));
-        assert!(given_up.at_once(now + AT_ONCE).is_none(), "a later attempt");
+        assert!(given_up.at_once(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
     }
 }

@@ -29,7 +29,7 @@ const MAX_RANGE: u64 = 8 << 20;
 const MAX_OPEN_RANGES: usize = 64;
 
 /// Maximum number of directories in a record.
-const DIRECTORIES: usize = 100_000;
+const MAX_DIRECTORIES: usize = 100_000;
 
 /// Records reads and directories in a file.
 pub(crate) struct Recorder {
@@ -42,7 +42,7 @@ pub(crate) struct Recorder {
 struct Inner {
     file: File,
     /// Ranges that the next read may continue.
-    open: HashMap<Location, Noted>,
+    open: HashMap<Location, OpenRange>,
     /// Number of ranges recorded so far.
     noted: u64,
     directories: HashSet<Location>,
@@ -50,7 +50,7 @@ struct Inner {
 }
 
 /// A range that was read.
-struct Noted {
+struct OpenRange {
     range: Range<u64>,
     version: Option<Version>,
     /// Milliseconds from the start of the recording to the start of the range.
@@ -102,7 +102,7 @@ impl Recorder {
         }
         let number = inner.noted;
         inner.noted += 1;
-        let noted = Noted { range, version: version(), at, number };
+        let noted = OpenRange { range, version: version(), at, number };
         if let Some(before) = inner.open.insert(location.clone(), noted) {
             self.write_range(&mut inner, location.clone(), before);
         }
@@ -111,13 +111,13 @@ impl Recorder {
     /// Records a lookup in a directory.
     pub(crate) fn note_directory(&self, location: &Location) {
         let mut inner = self.inner.lock();
-        if inner.directories.len() < DIRECTORIES && inner.directories.insert(location.clone()) {
+        if inner.directories.len() < MAX_DIRECTORIES && inner.directories.insert(location.clone()) {
             self.write(&mut inner, &StartLine::Directory(location.clone()));
         }
     }
 
-    fn write_range(&self, inner: &mut Inner, location: Location, noted: Noted) {
-        let Noted { range, version, at, .. } = noted;
+    fn write_range(&self, inner: &mut Inner, location: Location, noted: OpenRange) {
+        let OpenRange { range, version, at, .. } = noted;
         let range = ByteRange::new(range.start, range.end);
         self.write(inner, &StartLine::Read { location, version, range, at });
     }
@@ -135,7 +135,7 @@ impl Recorder {
     /// Writes the ranges that could still be continued.
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock();
-        let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
+        let mut open: Vec<(Location, OpenRange)> = inner.open.drain().collect();
         open.sort_by_key(|(_, noted)| noted.number);
         for (location, noted) in open {
             self.write_range(&mut inner, location, noted);

@@ -20,10 +20,10 @@ use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 
 /// Maximum number of directories that are listed at the same time. It is the number of connections
 /// of an S3 client for small requests.
-const LISTERS: usize = 16;
+const MAX_LISTERS: usize = 16;
 
 /// Interval at which the job is checked for its end, which is logged.
-const TICK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Starts to fetch, on a thread of its own.
 pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()> {
@@ -37,7 +37,7 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
         });
         drop(core);
         match job {
-            Ok(job) => report(&job),
+            Ok(job) => wait_and_log_outcome(&job),
             Err(error) => tracing::warn!("the start file is not fetched: {error}"),
         }
     };
@@ -52,7 +52,7 @@ fn list_directories<'scope>(
     start: &'scope StartFile,
 ) {
     let next = Arc::new(AtomicUsize::new(0));
-    for _ in 0..LISTERS.min(start.directories().len()) {
+    for _ in 0..MAX_LISTERS.min(start.directories().len()) {
         let next = Arc::clone(&next);
         let list = move || {
             while let Some(location) = start.directories().get(next.fetch_add(1, Relaxed)) {
@@ -86,9 +86,9 @@ fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
 }
 
 /// Waits until the job is over, and logs its outcome.
-fn report(job: &HydrationJob) {
+fn wait_and_log_outcome(job: &HydrationJob) {
     loop {
-        let progress = job.wait(TICK);
+        let progress = job.wait(POLL_INTERVAL);
         if !progress.is_over {
             continue;
         }

@@ -20,7 +20,7 @@ use crate::options::{ShownModes, StoredModes};
 
 /// Maximum number of names that cannot be shown and are logged one by one. Thousands would fill the
 /// log.
-const MAX_REPORTED: usize = 100;
+const MAX_REPORTED_NAMES: usize = 100;
 
 /// A character that is sorted after nearly all others, and that every server accepts in a key.
 const LATE_CHARACTER: char = '\u{fffd}';
@@ -318,7 +318,7 @@ impl MountSource {
     fn report(&self, path: &[u8], why: &str) {
         let key = xxhash_rust::xxh3::xxh3_64(path);
         let mut reported = self.reported.lock();
-        if reported.len() < MAX_REPORTED && reported.insert(key) {
+        if reported.len() < MAX_REPORTED_NAMES && reported.insert(key) {
             let location = match &self.root {
                 Location::Object(_) => format!(
                     "{}/{}",
@@ -328,7 +328,7 @@ impl MountSource {
                 _ => self.location(path).to_string(),
             };
             tracing::warn!("{location}: not shown: {why}");
-            if reported.len() == MAX_REPORTED {
+            if reported.len() == MAX_REPORTED_NAMES {
                 tracing::warn!("more names are not shown; they are not logged one by one");
             }
         }

@@ -60,13 +60,13 @@ impl FileSystem {
             "control" => self.control.as_ref()?.display().to_string(),
             "cache" => self.hydrator.cache()?.directory().display().to_string(),
             "version" => node.pin.version()?.to_string(),
-            _ => return self.here(node, name),
+            _ => return self.cache_value(node, name),
         })
     }
 
     /// Returns the state of a file in the cache, as `status` prints it. Only the cache is read, and
     /// the file is not opened.
-    fn here(&self, node: &Node, name: &str) -> Option<String> {
+    fn cache_value(&self, node: &Node, name: &str) -> Option<String> {
         let (version, size, location) =
             (node.pin.version()?, node.pin.size()?, self.source.location(&node.path));
         let status = self.hydrator.cache_for(&location)?.status_of(&location, &version);

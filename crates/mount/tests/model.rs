@@ -20,7 +20,7 @@ use support::{Mounted, options};
 const OBJECTS: usize = 4;
 const HANDLES: usize = 6;
 /// Maximum length of an object, bytes: some four blocks, so that an object may be partly cached.
-const LARGEST: usize = 500_000;
+const MAX_LENGTH: usize = 500_000;
 /// Number of operations on one mount.
 const STEPS: usize = 1000;
 
@@ -58,11 +58,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (handle, object) = (0..HANDLES, 0..OBJECTS);
-    let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..LARGEST];
+    let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..MAX_LENGTH];
     let opened = (handle.clone(), object.clone()).prop_map(|(handle, object)| Step::Open { handle, object });
-    let seek = (handle.clone(), 0..LARGEST).prop_map(|(handle, to)| Step::Seek { handle, to });
+    let seek = (handle.clone(), 0..MAX_LENGTH).prop_map(|(handle, to)| Step::Seek { handle, to });
     // Half of the overwrites keep the length, so only the content differs.
-    let size = prop::option::of(0..LARGEST);
+    let size = prop::option::of(0..MAX_LENGTH);
     let overwrite = (object.clone(), size).prop_map(|(object, size)| Step::Overwrite { object, size });
     let step = prop_oneof![
         80 => opened,
@@ -101,15 +101,15 @@ fn name(object: usize) -> String {
 
 /// Returns options with which every name is looked up again, so that the result of an open is
 /// certain.
-fn anew() -> MountOptions {
+fn options_without_ttl() -> MountOptions {
     MountOptions { metadata_ttl: Duration::ZERO, ..options() }
 }
 
 impl World {
     fn new() -> Self {
-        let content = |object: usize| Arc::new(bytes(object as u64, object * LARGEST / OBJECTS));
+        let content = |object: usize| Arc::new(bytes(object as u64, object * MAX_LENGTH / OBJECTS));
         let contents: Vec<_> = (0..OBJECTS).map(content).collect();
-        let mounted = Mounted::with(Backend::ServeS3, &anew(), |subject| {
+        let mounted = Mounted::with(Backend::ServeS3, &options_without_ttl(), |subject| {
             (0..OBJECTS).for_each(|object| subject.place(&name(object), &contents[object]));
         });
         let cache = mounted.cache();
@@ -155,7 +155,7 @@ impl World {
             }
             Step::Remount => {
                 self.handles.iter_mut().for_each(|handle| *handle = None);
-                self.mounted.again(&anew());
+                self.mounted.again(&options_without_ttl());
             }
         }
     }

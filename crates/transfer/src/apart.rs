@@ -19,7 +19,7 @@ use crate::job;
 use crate::marker::MarkerFile;
 
 /// Maximum number of characters of an object's name that are used at the end of a marker's name.
-const LONGEST_END: usize = 40;
+const MAX_END_LENGTH: usize = 40;
 
 /// How far apart two directories must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
 
 /// Returns the end of a marker's name, which is the start of the object's name.
 fn end_of(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().take(LONGEST_END).collect()
+    String::from_utf8_lossy(name).chars().take(MAX_END_LENGTH).collect()
 }
 
 /// Returns the directories or prefixes whose names are above a location. Links in a local path are

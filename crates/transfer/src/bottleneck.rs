@@ -25,7 +25,7 @@ use crate::job::TransferRoute;
 use crate::report::Bottleneck;
 
 /// Share of a limit from which on the limit counts as reached.
-const REACHED: f64 = 0.85;
+const REACHED_SHARE: f64 = 0.85;
 
 /// The processor times before the run started, of this process and of the machine.
 pub(crate) struct Baseline {
@@ -58,7 +58,7 @@ impl Baseline {
         // The time to the first byte is subtracted, because the rate limit does not apply to it.
         let moving = seconds - load(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
-        Some(if limit.is_some_and(|rate| moved >= REACHED * rate as f64 * moving) {
+        Some(if limit.is_some_and(|rate| moved >= REACHED_SHARE * rate as f64 * moving) {
             Bottleneck::Limit
         } else if self.is_busy(seconds) {
             Bottleneck::Cpu
@@ -77,7 +77,7 @@ impl Baseline {
     fn is_busy(&self, seconds: f64) -> bool {
         let used = process_time().saturating_sub(self.process).as_secs_f64() / seconds;
         let machine = self.machine.zip(machine_time()).and_then(|(then, now)| then.busy_until(now));
-        used >= REACHED * quota() || machine.is_some_and(|share| share >= REACHED)
+        used >= REACHED_SHARE * quota() || machine.is_some_and(|share| share >= REACHED_SHARE)
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) enum TimeVerdict {
 /// A request for the modification time in the metadata of an object, and how to judge it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
-    of: Asked,
+    of: MetadataHolder,
     /// The resolution of the copy's time, if it is known.
     unit: Option<TimeUnit>,
     /// The result if the metadata contain no modification time.
@@ -72,7 +72,7 @@ pub(crate) struct Ask {
 /// The object whose metadata are requested, because they may contain the modification time of the
 /// original file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum MetadataHolder {
     /// The source. Its metadata are compared with this time of the destination's file.
     Source(SystemTime),
     /// The destination. Its metadata are compared with this time of the source's file.
@@ -87,7 +87,7 @@ impl TimeVerdict {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: Asked, unit: Option<TimeUnit>, otherwise: bool) -> Self {
+    fn ask(of: MetadataHolder, unit: Option<TimeUnit>, otherwise: bool) -> Self {
         Self::Ask(Ask { of, unit, otherwise: Sameness::of(otherwise) })
     }
 
@@ -123,7 +123,7 @@ impl TimeVerdict {
             // one in the object's metadata. If the file still has one of them, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
                 _ if is_same(modified, there, || None) => Self::Unchanged,
-                Location::Object(_) => Self::ask(Asked::Source(there), None, false),
+                Location::Object(_) => Self::ask(MetadataHolder::Source(there), None, false),
                 _ => Self::Changed,
             },
             (None, Location::Object(_), Location::Object(_)) => {
@@ -133,13 +133,13 @@ impl TimeVerdict {
                     true => is_after(there, modified),
                     false => is_after(to.earliest, from.latest) && to.is_past(),
                 };
-                Self::unless_proved(proved, Asked::Both, modified, there)
+                Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
             (None, _, Location::Object(_)) => {
                 let object = Dated::of_destination(store, tree, there);
                 let changed = source.changed.map_or(modified, |changed| changed.max(modified));
                 let proved = is_after(object.earliest, changed) && object.is_past();
-                Self::unless_proved(proved, Asked::Destination(modified), modified, there)
+                Self::unless_proved(proved, MetadataHolder::Destination(modified), modified, there)
             }
             (None, ..) => Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified)),
         }
@@ -147,7 +147,7 @@ impl TimeVerdict {
 
     /// Returns `Unchanged` if `proved`. Otherwise the metadata decide. If the metadata contain no
     /// time, the destination must not be older in whole seconds.
-    fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
+    fn unless_proved(proved: bool, of: MetadataHolder, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
             false => Self::ask(of, None, whole_seconds(there) >= whole_seconds(modified)),
@@ -181,7 +181,7 @@ impl TimeVerdict {
                 let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(Asked::Source(found.modified), unit(), unchanged),
+                    false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),
                 }
             }
         }
@@ -350,21 +350,21 @@ impl Ask {
             Ok::<_, firstbyte_store::Error>((stat, is_wanted))
         };
         let (source_time, copy_time) = match self.of {
-            Asked::Source(file) => {
+            MetadataHolder::Source(file) => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
                     return Ok(Sameness::Different);
                 }
                 (stat.metadata.modified, Some(file))
             }
-            Asked::Destination(file) => {
+            MetadataHolder::Destination(file) => {
                 let stat = store.stat_object(to)?;
                 if stat.size() != source.size {
                     return Ok(Sameness::Different);
                 }
                 (Some(file), stat.metadata.modified)
             }
-            Asked::Both => {
+            MetadataHolder::Both => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
                     return Ok(Sameness::Different);

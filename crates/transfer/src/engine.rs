@@ -133,7 +133,7 @@ impl Engine {
         let run_kind = RunKind::of_one(TransferRoute::of(&source, &destination));
         let job = CopyJob { source, destination, entry, over: ReplaceKind::File };
         let mut jobs = std::iter::once(Ok(job));
-        self.counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
+        self.run_counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
     }
 
     /// Returns whether the settings want one object to be copied. The settings may compare the
@@ -168,7 +168,7 @@ impl Engine {
     ///
     /// No worker can be started.
     pub fn copy_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
+        self.run_counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
     }
 
     /// Copies objects that were each named, like [`copy_many`](Self::copy_many), but skips objects
@@ -178,7 +178,7 @@ impl Engine {
     ///
     /// As [`copy_many`](Self::copy_many).
     pub fn copy_named(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
+        self.run_counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
     }
 
     /// Copies everything below a location, while listing, reading and writing at the same time.
@@ -215,7 +215,7 @@ impl Engine {
         jobs: &mut CopyJobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
+        self.run_counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
     }
 
     /// Brings a tree up to date: copies missing and changed objects, and treats objects that only
@@ -242,7 +242,7 @@ impl Engine {
     ///
     /// As [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.run_counted(|scope| {
             run_many(scope, Some(&MovedSources::named(&scope.store)), Unchanged::Copied, jobs, observer)
         })
     }
@@ -254,7 +254,7 @@ impl Engine {
     ///
     /// As [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.run_counted(|scope| {
             let sources = MovedSources::below(&scope.store, &moved.tree)?;
             let copy = TreeCopy::new(&moved.tree, scope);
             let directories = AtomicBool::new(false);
@@ -287,7 +287,7 @@ impl Engine {
     ///
     /// The listing cannot be started. The summary lists the failures of single names.
     pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| remove::remove(scope, removal, observer))
+        self.run_counted(|scope| remove::remove(scope, removal, observer))
     }
 
     /// Compares everything below two locations. Writes nothing.
@@ -305,7 +305,7 @@ impl Engine {
     ///
     /// The source does not exist, or one of the two objects cannot be reached.
     pub fn check_object(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| check::check_one(scope, places, observer))
+        self.run_counted(|scope| check::check_one(scope, places, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -376,24 +376,24 @@ impl Engine {
         stream: impl FnOnce(&Context<'_>) -> Result<CompletedObject> + Send,
     ) -> Result<Summary> {
         let run_kind = RunKind::of_one(TransferRoute::Network);
-        self.counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
+        self.run_counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
     }
 
     /// Runs a verb that needs sorted listings. If a listing turns out to be unsorted, runs the verb
     /// again: by then the store has recorded that, and sorts the names.
     fn in_order(&self, verb: impl Fn(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
-        let first = match self.counted(&verb) {
-            Err(Error::Store(StoreError::Disordered { .. })) => return self.counted(&verb),
+        let first = match self.run_counted(&verb) {
+            Err(Error::Store(StoreError::Disordered { .. })) => return self.run_counted(&verb),
             first => first?,
         };
         match first.ended {
-            Some(Error::Store(StoreError::Disordered { .. })) => Ok(self.counted(&verb)?.after(first)),
+            Some(Error::Store(StoreError::Disordered { .. })) => Ok(self.run_counted(&verb)?.added_to(first)),
             _ => Ok(first),
         }
     }
 
     /// Runs a verb and counts its requests, including those of its listings.
-    fn counted(&self, verb: impl FnOnce(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
+    fn run_counted(&self, verb: impl FnOnce(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
         let before = self.store.counters();
         let cancel = Cancel::new();
         let store = self.store.scoped(&cancel);

@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 
 /// Number of times that a marker is created if other runs remove it.
-const TRIES: u32 = 5;
+const MAX_CREATIONS: u32 = 5;
 
 /// Maximum number of consecutive failures after which a request is retried. It is small, so that
 /// the pauses do not delay a stop.
-const FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
 /// A file with random content that is created in one directory and looked for in another. Its name
 /// is a hash of the two places, so a run overwrites and removes what a killed run has left.
@@ -86,7 +86,7 @@ impl<'a> MarkerFile<'a> {
         // This handle of the store does not end with the run, so a stopped run still removes its
         // marker.
         let kept = self.store.unscoped();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CREATIONS {
             let content = Payload::Bytes(self.content.as_bytes());
             let put = with_retries(|| self.store.put(&marker, content, &PutOptions::default()));
             if let Err(error) = put {
@@ -152,7 +152,7 @@ fn with_retries<T>(mut request: impl FnMut() -> firstbyte_store::Result<T>) -> f
             done => return done,
         };
         failures = error.failures_after(failures);
-        if failures > FAILURES {
+        if failures > MAX_FAILURES {
             return Err(error);
         }
         std::thread::sleep(error.pause_after(failures));

@@ -18,7 +18,7 @@ use firstbyte_pacing::LONGEST_REQUEST;
 /// buffer.
 pub(crate) const CHUNK_SIZE: u64 = 2 << 20;
 /// Number of chunks of a download from which on chunks become longer, so that journals stay short.
-const MOST_CHUNKS: u64 = 32_768;
+const CHUNKS_BEFORE_GROWTH: u64 = 32_768;
 /// Minimum length of a part of an upload, bytes. Each part is one request.
 const UPLOAD_PART_SIZE: u64 = 8 << 20;
 /// Length from which on an object is large, bytes: most of its time is spent on bytes and not on
@@ -31,11 +31,11 @@ pub(crate) const MOST_PARTS: u64 = 10_000;
 pub(crate) const LEAST_PART: u64 = 5 << 20;
 
 /// Maximum length of a part in S3, bytes.
-const LONGEST_PART: u64 = 5 << 30;
+const MAX_PART_SIZE: u64 = 5 << 30;
 /// Number of a stream's parts that have the minimum length. Together these parts have 10 GiB.
 const SMALL_PARTS: u32 = 2_000;
 /// Number of a stream's parts of each length above the minimum.
-const PARTS_OF_A_LENGTH: u32 = 200;
+const PARTS_PER_LENGTH: u32 = 200;
 
 /// Returns the length in bytes of part `number` (from 1) of a stream of unknown length, or `None`
 /// after the last part that S3 allows. The parts grow, so that all of them together can have 31
@@ -47,7 +47,7 @@ pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
         return None;
     }
     let behind = number.saturating_sub(SMALL_PARTS);
-    Some((LEAST_PART << behind.div_ceil(PARTS_OF_A_LENGTH)).min(LONGEST_PART))
+    Some((LEAST_PART << behind.div_ceil(PARTS_PER_LENGTH)).min(MAX_PART_SIZE))
 }
 
 /// The chunks of an object. All have the same length, except the last.
@@ -62,7 +62,8 @@ impl ChunkPlan {
     /// after a kill.
     #[must_use]
     pub fn download(size: u64) -> Self {
-        let chunk = (size / MOST_CHUNKS).next_multiple_of(CHUNK_SIZE).clamp(CHUNK_SIZE, LONGEST_REQUEST);
+        let chunk =
+            (size / CHUNKS_BEFORE_GROWTH).next_multiple_of(CHUNK_SIZE).clamp(CHUNK_SIZE, LONGEST_REQUEST);
         Self { size, chunk }
     }
 
@@ -123,7 +124,7 @@ mod tests {
         let parts: Vec<u64> = (1..).map_while(stream_part_size).collect();
         assert_eq!(parts.len() as u64, MOST_PARTS);
         assert!(parts.iter().sum::<u64>() > 31 << 40);
-        assert!(parts.iter().all(|part| (LEAST_PART..=LONGEST_PART).contains(part)));
+        assert!(parts.iter().all(|part| (LEAST_PART..=MAX_PART_SIZE).contains(part)));
         assert!(parts.windows(2).all(|two| two[0] <= two[1]) && parts[1_999] == LEAST_PART);
     }
 

@@ -113,11 +113,11 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
         while filled < bytes.len() {
             let rest = range.skip(filled as u64);
             let most = attempt.context.throttles.reading.request().unwrap_or(u64::MAX);
-            let asked = ByteRange::at(rest.start, rest.len().min(most));
+            let requested = ByteRange::at(rest.start, rest.len().min(most));
             let version = Some(stat.version.clone());
-            let get = Get { range: Some(asked), version, ..attempt.get() };
+            let get = Get { range: Some(requested), version, ..attempt.get() };
             let mut body = attempt.open(source, &get)?;
-            let end = filled + to_usize(asked.len());
+            let end = filled + to_usize(requested.len());
             while filled < end {
                 let read = body.read(&mut bytes[filled..end])?;
                 if read == 0 {

@@ -26,11 +26,11 @@ use crate::tree::with_sort_name;
 
 /// Number of concurrent deletions of 1,000 keys each, unless the settings fix the concurrency. One
 /// deletion keeps a server busy for many round trips.
-const DELETERS: usize = 8;
+const CONCURRENT_DELETIONS: usize = 8;
 /// Maximum number of concurrent requests of the listing. Listing a page takes a server less time
 /// than deleting the page's keys, and some servers start a separate listing for each requested
 /// range.
-const LISTERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// The names to delete below a location.
 pub struct Removal<'a> {
@@ -128,7 +128,7 @@ impl Removal<'_> {
             order,
             links: Links::Report,
             directories: Directories::Listed,
-            requests: Some(scope.settings.listing_requests().min(LISTERS)),
+            requests: Some(scope.settings.listing_requests().min(MAX_LISTING_REQUESTS)),
             ..ListOptions::default()
         }
     }
@@ -201,7 +201,7 @@ fn remove_keys(
 ) -> Result<()> {
     let listing = scope.store.list(&removal.root, &removal.options(EntryOrder::Any, scope))?;
     let threads = match scope.settings.concurrency {
-        Concurrency::Auto => DELETERS,
+        Concurrency::Auto => CONCURRENT_DELETIONS,
         Concurrency::Fixed(count) => count.max(1),
     };
     // The channel holds no pages: each page waits for a free thread, so memory stays small.

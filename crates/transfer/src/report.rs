@@ -249,7 +249,7 @@ impl Summary {
 
     /// Adds the results of the previous run, which this run has repeated. Objects that the previous
     /// run copied were found unchanged now, and the failures are the same.
-    pub(crate) fn after(self, before: Self) -> Self {
+    pub(crate) fn added_to(self, before: Self) -> Self {
         Self {
             objects: before.objects + self.objects,
             bytes: before.bytes + self.bytes,

@@ -20,21 +20,21 @@ pub struct Stop(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     cancel: Cancel,
-    why: OnceLock<Why>,
+    why: OnceLock<StopReason>,
     /// The thread that waits for the deadline ends when this sender is dropped.
     timer: Mutex<Option<Sender<()>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Why {
-    Asked,
+enum StopReason {
+    Requested,
     Deadline(Duration),
 }
 
 impl Stop {
     /// Ends every run that has this handle. Takes locks, so a signal handler must not call it.
     pub fn stop(&self) {
-        self.0.end(Why::Asked);
+        self.0.end(StopReason::Requested);
     }
 
     /// Ends every run that has this handle after `deadline`. A later call replaces an earlier one.
@@ -49,7 +49,7 @@ impl Stop {
             if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout)
                 && let Some(shared) = shared.upgrade()
             {
-                shared.end(Why::Deadline(deadline));
+                shared.end(StopReason::Deadline(deadline));
             }
         };
         let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
@@ -68,8 +68,8 @@ impl Stop {
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.why.get().map(|why| match why {
-            Why::Asked => Error::Interrupted,
-            Why::Deadline(after) => Error::Deadline { after: *after },
+            StopReason::Requested => Error::Interrupted,
+            StopReason::Deadline(after) => Error::Deadline { after: *after },
         })
     }
 
@@ -82,7 +82,7 @@ impl Stop {
 }
 
 impl Shared {
-    fn end(&self, why: Why) {
+    fn end(&self, why: StopReason) {
         // If a reason is already set, it stays.
         let _ = self.why.set(why);
         self.cancel.cancel();

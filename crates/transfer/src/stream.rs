@@ -26,7 +26,7 @@ use crate::upload::parts::{self, MultipartUpload};
 const FIRST_PART_SIZE: usize = LEAST_PART as usize;
 /// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts,
 /// which streams have from 12 GiB on, are kept in temporary files.
-const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
+const MAX_PART_IN_MEMORY: u64 = 2 * LEAST_PART;
 
 /// Returns the number of workers for a stream: as many as can have a part in memory below the
 /// ceiling.
@@ -237,7 +237,7 @@ impl Reading<'_> {
         };
         let part = match self.first.take() {
             Some(first) => StreamPart::Memory(first),
-            None if length <= LONGEST_IN_MEMORY => {
+            None if length <= MAX_PART_IN_MEMORY => {
                 StreamPart::Memory(read_part(self.reader, to_usize(length))?)
             }
             None => StreamPart::spooled(self.reader, length)?,

@@ -18,7 +18,7 @@ use crate::plan::ChunkPlan;
 
 /// Maximum number of times that the same bytes are fetched, until they have the expected checksum
 /// or, if there is none, until two fetches agree.
-pub(crate) const FETCHES: u32 = 6;
+pub(crate) const MAX_FETCHES: u32 = 6;
 
 /// Computes the checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
@@ -55,7 +55,7 @@ pub(crate) fn combine(
 
 /// Number of bytes that are hashed between two checks of whether the hash is still needed. The
 /// slowest algorithm takes a tenth of a second for them.
-const HASHED_AT_ONCE: u64 = 32 << 20;
+const BYTES_BETWEEN_CHECKS: u64 = 32 << 20;
 
 /// A thread that hashes a file from its start while the file is being filled.
 pub(crate) struct Follower {
@@ -74,12 +74,12 @@ struct Front {
 struct FrontState {
     /// The offset up to which the file has no gaps.
     end: u64,
-    filling: Filling,
+    filling: FillState,
 }
 
 /// Whether the file that is hashed will still be filled.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Filling {
+enum FillState {
     #[default]
     GoesOn,
     /// The file is complete up to `end`.
@@ -102,12 +102,12 @@ impl Follower {
 
     /// Records that the file has no gaps up to `end`.
     pub(crate) fn advance(&self, end: u64) {
-        self.front.set(end, Filling::GoesOn);
+        self.front.set(end, FillState::GoesOn);
     }
 
     /// Waits for the hash of the bytes up to `end`, which is the end of the complete file.
     pub(crate) fn finish(mut self, end: u64) -> Result<Checksum> {
-        self.front.set(end, Filling::Complete);
+        self.front.set(end, FillState::Complete);
         let Some(thread) = self.thread.take() else { return Err(Error::Interrupted) };
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -118,7 +118,7 @@ impl Drop for Follower {
     /// the partial file, which the next run in this process needs.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.front.set(0, Filling::Abandoned);
+            self.front.set(0, FillState::Abandoned);
             // A panic is ignored here, because no caller needs the thread's result.
             let _ = thread.join();
         }
@@ -126,10 +126,10 @@ impl Drop for Follower {
 }
 
 impl Front {
-    fn set(&self, end: u64, filling: Filling) {
+    fn set(&self, end: u64, filling: FillState) {
         let mut state = self.state.lock();
         state.end = state.end.max(end);
-        if filling != Filling::GoesOn {
+        if filling != FillState::GoesOn {
             state.filling = filling;
         }
         self.moved.notify_one();
@@ -139,16 +139,16 @@ impl Front {
         let mut hasher = Hasher::new(algorithm);
         let mut at = 0;
         loop {
-            let waits = |state: &mut FrontState| state.end == at && state.filling == Filling::GoesOn;
+            let waits = |state: &mut FrontState| state.end == at && state.filling == FillState::GoesOn;
             let state = self.moved.wait_while(self.state.lock(), waits);
             let FrontState { end, filling } = *state;
             drop(state);
             match filling {
-                Filling::Abandoned => return Err(Error::Interrupted),
-                Filling::Complete if end == at => return Ok(hasher.finish()),
-                Filling::GoesOn | Filling::Complete => {}
+                FillState::Abandoned => return Err(Error::Interrupted),
+                FillState::Complete if end == at => return Ok(hasher.finish()),
+                FillState::GoesOn | FillState::Complete => {}
             }
-            let step = end.min(at + HASHED_AT_ONCE);
+            let step = end.min(at + BYTES_BETWEEN_CHECKS);
             feed(file, ByteRange::new(at, step), &mut hasher)?;
             at = step;
         }

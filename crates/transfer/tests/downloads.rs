@@ -17,7 +17,7 @@ const LENGTH: usize = (40 << 20) + 12_345;
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
 /// Returns the range that a request asks for, cut at the end of the object.
-fn asked(head: &str) -> Option<(usize, usize)> {
+fn requested_range(head: &str) -> Option<(usize, usize)> {
     let value = head
         .lines()
         .find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned))?;
@@ -27,9 +27,9 @@ fn asked(head: &str) -> Option<(usize, usize)> {
 }
 
 /// Creates a correct response to a request for `content`.
-fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
+fn correct_reply(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     let etag = format!("etag: {etag}");
-    match asked(head) {
+    match requested_range(head) {
         Some((start, end)) => {
             let range = format!("content-range: bytes {start}-{}/{}", end - 1, content.len());
             ScriptedReply::answer("206 Partial Content", &[&range, &etag], &content[start..end])
@@ -49,7 +49,7 @@ fn damaged(reply: ScriptedReply) -> ScriptedReply {
 
 /// Counts the bytes that are in any of these ranges. A byte in several ranges counts once, because
 /// slow ranges may be requested twice.
-fn covered(ranges: &mut [(usize, usize)]) -> u64 {
+fn covered_bytes(ranges: &mut [(usize, usize)]) -> u64 {
     ranges.sort_unstable();
     let mut until = 0;
     let new = ranges.iter().map(|&(start, end)| {
@@ -92,7 +92,7 @@ impl Observer for StopAfter {
 
 #[test]
 fn a_stopped_download_goes_on_with_the_chunks_it_has() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
@@ -109,9 +109,10 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     assert_eq!(std::fs::read(&path).unwrap(), *CONTENT);
     assert_eq!(names(directory.path()), ["object"]);
     assert!(summary.resumed_bytes > 0);
-    let mut again: Vec<_> = server.heads()[before..].iter().filter_map(|head| asked(head)).collect();
+    let mut again: Vec<_> =
+        server.heads()[before..].iter().filter_map(|head| requested_range(head)).collect();
     assert_eq!(
-        covered(&mut again),
+        covered_bytes(&mut again),
         LENGTH as u64 - summary.resumed_bytes,
         "only what was missing was asked for"
     );
@@ -128,7 +129,7 @@ impl Observer for StopAtTheEnd {
 
 #[test]
 fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let stop = Stop::default();
@@ -142,7 +143,7 @@ fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
 
 #[test]
 fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
@@ -172,7 +173,7 @@ fn a_changed_source_is_started_over() {
         if wanted.is_some_and(|wanted| wanted.trim() != etag) {
             return ScriptedReply::answer("412 Precondition Failed", &[], b"");
         }
-        honest(&bytes(seed, LENGTH), head, etag)
+        correct_reply(&bytes(seed, LENGTH), head, etag)
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
@@ -193,7 +194,7 @@ fn a_changed_source_is_started_over() {
 
 #[test]
 fn bodies_cut_short_are_gone_on_with_where_they_broke() {
-    let server = Scripted::start(|number, head| match honest(&CONTENT, head, "\"v\"") {
+    let server = Scripted::start(|number, head| match correct_reply(&CONTENT, head, "\"v\"") {
         ScriptedReply::Send(mut answer) if number % 3 == 1 => {
             answer.truncate(answer.len() / 2);
             ScriptedReply::SendAndClose(answer)
@@ -209,7 +210,7 @@ fn bodies_cut_short_are_gone_on_with_where_they_broke() {
 #[test]
 fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let server = Scripted::start(|number, head| {
-        let reply = honest(&CONTENT, head, "\"v\"");
+        let reply = correct_reply(&CONTENT, head, "\"v\"");
         if number == 2 { damaged(reply) } else { reply }
     });
     let directory = scratch();
@@ -226,7 +227,7 @@ fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
 #[test]
 fn a_wrong_checksum_leaves_the_destination_as_it_was() {
     for algorithm in [Algorithm::Crc64Nvme, Algorithm::Sha256] {
-        let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+        let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
         let directory = scratch();
         let path = directory.path().join("object");
         std::fs::write(&path, b"old").unwrap();
@@ -244,7 +245,7 @@ fn a_wrong_checksum_leaves_the_destination_as_it_was() {
 
 #[test]
 fn a_sequential_hash_is_verified_beside_the_transfer() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
@@ -258,7 +259,7 @@ fn a_sequential_hash_is_verified_beside_the_transfer() {
 fn a_silent_request_is_cut_and_asked_again() {
     let server = Scripted::start(|number, head| match number {
         2 => ScriptedReply::Silence,
-        _ => honest(&CONTENT, head, "\"v\""),
+        _ => correct_reply(&CONTENT, head, "\"v\""),
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));

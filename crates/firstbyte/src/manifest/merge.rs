@@ -18,7 +18,7 @@ use crate::size::human;
 /// them.
 pub const MOST_NAMED: usize = 1_000;
 /// Maximum number of missing objects in the lines for people.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// The merged receipts of one manifest.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,7 +77,7 @@ pub struct Workers {
 }
 
 /// The merged receipts of one shard.
-struct Known {
+struct KnownShard {
     done: DoneObjects,
     receipts: u32,
 }
@@ -94,14 +94,14 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
         planned: manifest.all(),
         ..MergedReceipts::default()
     };
-    let mut shards: BTreeMap<u32, Known> = BTreeMap::new();
+    let mut shards: BTreeMap<u32, KnownShard> = BTreeMap::new();
     let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     let mut changed = Vec::new();
     for path in receipts {
         let (mut receipt, shard, done) = read(manifest, path)?;
         let known = shards
             .entry(shard.index)
-            .or_insert_with(|| Known { done: DoneObjects::none(shard.objects), receipts: 0 });
+            .or_insert_with(|| KnownShard { done: DoneObjects::none(shard.objects), receipts: 0 });
         known.done.add(&done);
         known.receipts += 1;
         workers.entry(shard.firstbyte).or_default().push(shard.index);
@@ -163,7 +163,7 @@ impl MergedReceipts {
 
     /// Counts the objects that are done and missing. Reads only the rows of shards that are not
     /// complete.
-    fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, Known>) -> Result<()> {
+    fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, KnownShard>) -> Result<()> {
         self.done = self.planned;
         for shard in 0..manifest.count() {
             let known = shards.get(&shard);
@@ -211,8 +211,7 @@ impl MergedReceipts {
         let mut lines = vec![format!("done: {} of {}", objects(self.done), objects(self.planned))];
         if !self.is_complete() {
             lines.push(format!("missing: {}", objects(self.missing)));
-            lines
-                .extend(self.missing_objects.iter().take(MOST_SHOWN).map(|location| format!("  {location}")));
+            lines.extend(self.missing_objects.iter().take(MAX_SHOWN).map(|location| format!("  {location}")));
         }
         if !self.lost_shards.is_empty() {
             lines.push(format!("no receipt of shards: {}", list(&self.lost_shards)));

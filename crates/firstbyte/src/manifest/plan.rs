@@ -87,12 +87,12 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
         let writer = ManifestWriter::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
         let (sizes, totals, left_out) = Default::default();
-        let mut first = Listed { store, writer, sizes, totals, left_out, at: out };
+        let mut first = FirstPass { store, writer, sizes, totals, left_out, at: out };
         sources
             .iter()
             .enumerate()
             .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
-        let Listed { writer, sizes, totals, left_out, .. } = first;
+        let FirstPass { writer, sizes, totals, left_out, .. } = first;
         if sizes.objects() == 0 {
             return Err(nothing_to_plan(plan.sources));
         }
@@ -225,7 +225,7 @@ fn absolute(location: Location) -> Result<Location> {
 }
 
 /// The state of the first pass.
-struct Listed<'a> {
+struct FirstPass<'a> {
     store: &'a Store,
     writer: ManifestWriter,
     sizes: ObjectSizes,
@@ -234,7 +234,7 @@ struct Listed<'a> {
     at: &'a Path,
 }
 
-impl Listed<'_> {
+impl FirstPass<'_> {
     fn add_all(&mut self, place: u32, source: &ListedSource, filter: &Filter) -> Result<()> {
         let glob = match &source.names {
             Names::Single(names) => {

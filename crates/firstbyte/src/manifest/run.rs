@@ -32,7 +32,7 @@ use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 pub struct ShardRun {
     manifest: Manifest,
     shard: Shard,
-    marks: Arc<Mutex<Marks>>,
+    marks: Arc<Mutex<ObjectMarks>>,
 }
 
 /// Where a shard is copied.
@@ -53,7 +53,7 @@ impl ShardRun {
     pub fn open(path: &Path, choice: ShardChoice, lookup: VariableLookup<'_>) -> Result<Self> {
         let manifest = Manifest::open(path)?;
         let shard = choice.of_manifest(&manifest, lookup)?;
-        let marks = Marks::of(manifest.totals(shard.index).objects);
+        let marks = ObjectMarks::of(manifest.totals(shard.index).objects);
         Ok(Self { manifest, shard, marks: Arc::new(Mutex::new(marks)) })
     }
 
@@ -104,7 +104,7 @@ impl ShardRun {
             trees.push((source.location()?, to));
         }
         let feed = Arc::new(Mutex::new(self.feed()?));
-        let observer = Marking { inner: observer, marks: &self.marks };
+        let observer = MarkingObserver { inner: observer, marks: &self.marks };
         for (place, (root, destination)) in trees.into_iter().enumerate() {
             let entries = SourceEntries {
                 feed: Arc::clone(&feed),
@@ -203,14 +203,14 @@ impl ShardRun {
 }
 
 /// The states of a shard's objects.
-struct Marks {
+struct ObjectMarks {
     done: DoneObjects,
     /// Objects that were passed on and are not finished, with their positions in the shard.
     in_flight: HashMap<Location, u64>,
     changed: Vec<Changed>,
 }
 
-impl Marks {
+impl ObjectMarks {
     fn of(objects: u64) -> Self {
         Self { done: DoneObjects::none(objects), in_flight: HashMap::new(), changed: Vec::new() }
     }
@@ -230,12 +230,12 @@ impl Marks {
 
 /// An observer that records which objects are done or have failed, and passes all events on to
 /// another observer.
-struct Marking<'a> {
+struct MarkingObserver<'a> {
     inner: &'a dyn Observer,
-    marks: &'a Mutex<Marks>,
+    marks: &'a Mutex<ObjectMarks>,
 }
 
-impl Observer for Marking<'_> {
+impl Observer for MarkingObserver<'_> {
     fn expected(&self, objects: u64, bytes: u64) {
         self.inner.expected(objects, bytes);
     }
@@ -311,7 +311,7 @@ struct SourceEntries {
     feed: Arc<Mutex<Feed>>,
     source: u32,
     root: Location,
-    marks: Arc<Mutex<Marks>>,
+    marks: Arc<Mutex<ObjectMarks>>,
 }
 
 impl SourceEntries {

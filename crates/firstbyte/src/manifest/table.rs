@@ -36,14 +36,14 @@ pub(super) struct ManifestRow {
 
 /// Length of the rows in a row group, bytes: some 15,000 rows of usual length. Large groups are
 /// read faster, but while a group is written, it is in memory several times.
-const GROUP: usize = 2 << 20;
+const GROUP_BYTES: usize = 2 << 20;
 /// Maximum length of the rows of all shards that wait for their groups to be full, bytes.
-const WAITING: usize = 8 << 20;
+const MAX_WAITING_BYTES: usize = 8 << 20;
 /// The key of the header in the metadata of the file.
-const KEY: &str = "firstbyte.manifest";
+const HEADER_KEY: &str = "firstbyte.manifest";
 /// Index of the column `shard`, and the number of columns.
-const SHARD: usize = 3;
-const COLUMNS: usize = 6;
+const SHARD_COLUMN: usize = 3;
+const COLUMN_COUNT: usize = 6;
 
 /// Writes a manifest.
 pub(super) struct ManifestWriter {
@@ -80,10 +80,10 @@ impl ManifestWriter {
         rows.push(row);
         *bytes += taken;
         self.bytes += taken;
-        if *bytes >= GROUP {
+        if *bytes >= GROUP_BYTES {
             return self.write_group(shard);
         }
-        if self.bytes >= WAITING {
+        if self.bytes >= MAX_WAITING_BYTES {
             let fullest = (0..self.waiting.len()).max_by_key(|shard| self.waiting[*shard].1);
             return self.write_group(fullest.unwrap_or(shard));
         }
@@ -95,7 +95,7 @@ impl ManifestWriter {
         for shard in 0..self.waiting.len() {
             self.write_group(shard)?;
         }
-        self.file.append_key_value_metadata(KeyValue::new(KEY.to_owned(), header));
+        self.file.append_key_value_metadata(KeyValue::new(HEADER_KEY.to_owned(), header));
         self.file.close().map(drop).map_err(io_error)
     }
 
@@ -174,7 +174,7 @@ impl ManifestReader {
     /// Returns the header. `None` if the file is not a manifest.
     pub(super) fn header(&self) -> Option<&str> {
         let values = self.file.metadata().file_metadata().key_value_metadata()?;
-        values.iter().find(|value| value.key == KEY)?.value.as_deref()
+        values.iter().find(|value| value.key == HEADER_KEY)?.value.as_deref()
     }
 
     /// Reads the rows of one shard, or of all shards, in the order of the file.
@@ -226,7 +226,7 @@ impl Iterator for Rows {
 /// Returns true if a group may contain rows of a shard.
 fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
     let shard = shard.cast_signed();
-    match group.columns().get(SHARD).and_then(|column| column.statistics()) {
+    match group.columns().get(SHARD_COLUMN).and_then(|column| column.statistics()) {
         Some(Statistics::Int32(bounds)) => {
             bounds.min_opt().is_none_or(|least| *least <= shard)
                 && bounds.max_opt().is_none_or(|most| *most >= shard)
@@ -236,13 +236,13 @@ fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
 }
 
 fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetError> {
-    if group.num_columns() < COLUMNS {
+    if group.num_columns() < COLUMN_COUNT {
         return Err(ParquetError::General("columns are missing".into()));
     }
     let (locations, _) = values::<ByteArrayType>(group, 0)?;
     let (sizes, _) = values::<Int64Type>(group, 1)?;
     let (versions, _) = values::<ByteArrayType>(group, 2)?;
-    let (shards, _) = values::<Int32Type>(group, SHARD)?;
+    let (shards, _) = values::<Int32Type>(group, SHARD_COLUMN)?;
     let (modified, levels) = values::<Int64Type>(group, 4)?;
     let (sources, _) = values::<Int32Type>(group, 5)?;
     let mut modified = modified.into_iter();
@@ -306,7 +306,7 @@ mod tests {
     fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
         const SHARDS: u32 = 300;
         // More rows than may wait at the same time.
-        let rows = (WAITING / size_of::<ManifestRow>()) as u32 + 5_000;
+        let rows = (MAX_WAITING_BYTES / size_of::<ManifestRow>()) as u32 + 5_000;
         let file = tempfile::tempfile().unwrap();
         let mut writer = ManifestWriter::new(file.try_clone().unwrap(), SHARDS).unwrap();
         let row = |number: u32| ManifestRow {
@@ -320,7 +320,7 @@ mod tests {
         };
         for number in 0..rows {
             writer.add(row(number)).unwrap();
-            assert!(writer.bytes < WAITING);
+            assert!(writer.bytes < MAX_WAITING_BYTES);
         }
         writer.finish("header".into()).unwrap();
         let reader = || ManifestReader::new(file.try_clone().unwrap()).unwrap();

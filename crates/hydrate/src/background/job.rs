@@ -25,12 +25,12 @@ use super::disk_writer::DiskWriter;
 /// milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
 /// Maximum number of files that are found ahead of their turn. Each takes some hundred bytes.
-const MOST_AHEAD: usize = 10_000;
+const MAX_FILES_AHEAD: usize = 10_000;
 /// Number of newly fetched bytes of a file after which the disk starts to write them.
-const WRITE_AFTER: u64 = 16 << 20;
+const WRITE_AFTER_BYTES: u64 = 16 << 20;
 /// Polling interval. A job has to poll, because it is not notified of blocks that are fetched for
 /// readers.
-const POLL: Duration = firstbyte_store::LOOK;
+const POLL_INTERVAL: Duration = firstbyte_store::LOOK;
 
 /// A hydration that is running or over. Clones refer to the same job; dropping them does not end
 /// the job.
@@ -121,7 +121,7 @@ impl WantedFiles {
     /// Finds one more file ahead of its turn. Returns false if there is no other, or enough are
     /// known.
     fn look_ahead(&mut self, job: &JobState) -> bool {
-        if self.is_ended || self.ahead.len() >= MOST_AHEAD {
+        if self.is_ended || self.ahead.len() >= MAX_FILES_AHEAD {
             return false;
         }
         let found = self.find(job);
@@ -183,13 +183,13 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
             break;
         }
         if !busy {
-            drop(job.wait(job.lock(), POLL));
+            drop(job.wait(job.lock(), POLL_INTERVAL));
         }
     }
     // The running fetches of a cancelled job end with their next block; wait for them.
     let mut progress = job.lock();
     while active.iter().any(|file| !file.shared.is_idle()) {
-        progress = job.wait(progress, POLL);
+        progress = job.wait(progress, POLL_INTERVAL);
     }
     job.end(progress);
 }
@@ -333,10 +333,11 @@ impl ActiveFile {
         self.shared.counted() - self.cached
     }
 
-    /// Starts writing the fetched bytes to the disk if there are at least [`WRITE_AFTER`] new ones.
+    /// Starts writing the fetched bytes to the disk if there are at least [`WRITE_AFTER_BYTES`] new
+    /// ones.
     fn begin_writing(&mut self, writer: &LazyCell<Option<DiskWriter>>) {
         let fetched = self.fetched();
-        if fetched.saturating_sub(self.written) < WRITE_AFTER {
+        if fetched.saturating_sub(self.written) < WRITE_AFTER_BYTES {
             return;
         }
         self.written = fetched;
@@ -400,7 +401,7 @@ impl ActiveFile {
                     true => Error::Released { location: location_text },
                     false => Error::NoRoom { location: location_text, capacity },
                 };
-                let error = self.version.table.gone().unwrap_or_else(lost);
+                let error = self.version.table.final_error().unwrap_or_else(lost);
                 job.fail(HydrationFailure { location, error });
                 true
             }

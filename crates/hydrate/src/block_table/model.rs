@@ -80,7 +80,7 @@ impl World {
 }
 
 /// The buffer of an abandoned read, and a copy of the buffer made when the read was abandoned.
-type Lent = (Box<[u8]>, Box<[u8]>);
+type LentBuffer = (Box<[u8]>, Box<[u8]>);
 
 /// One order of steps, as it is run.
 struct Run {
@@ -92,7 +92,7 @@ struct Run {
     done: Vec<Step>,
     /// Open reads, and the memory lent to them. The memory is boxed, so that it does not move.
     memory: Vec<(Arc<PendingRead>, Box<[u8]>)>,
-    abandoned: Vec<Lent>,
+    abandoned: Vec<LentBuffer>,
 }
 
 impl Run {
@@ -105,7 +105,7 @@ impl Run {
 
     /// Returns the steps that are possible now. A step that begins a read or a fetch happens only
     /// once.
-    fn possible(&self) -> Vec<Step> {
+    fn possible_steps(&self) -> Vec<Step> {
         let once = [Step::ReadAll, Step::ReadLast, Step::ReadBytes, Step::FetchAhead, Step::ComeWhole];
         let mut steps: Vec<Step> = once.into_iter().filter(|step| !self.done.contains(step)).collect();
         if self.memory.iter().any(|(read, _)| read.is_open()) {
@@ -115,7 +115,7 @@ impl Run {
             if let Some(fetch) = fetch {
                 steps.extend([Step::Start(place), Step::Bring(place), Step::Fail(place)]);
                 steps.push(Step::GiveUp(place));
-                steps.extend(self.taken(fetch).map(|_| Step::BringTaken(place)));
+                steps.extend(self.first_taken_over(fetch).map(|_| Step::BringTaken(place)));
             }
         }
         steps.retain(|step| !matches!(step, Step::Start(_)) || !self.done.contains(step));
@@ -136,9 +136,9 @@ impl Run {
             }
             Step::FetchAhead => {
                 let ahead = AheadRange { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
-                self.keep(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
+                self.record_requests(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
             }
-            Step::ComeWhole => self.keep(self.table.request_whole()),
+            Step::ComeWhole => self.record_requests(self.table.request_whole()),
             Step::Abandon => {
                 for (read, memory) in std::mem::take(&mut self.memory) {
                     read.abandon();
@@ -152,7 +152,7 @@ impl Run {
             }
             Step::Bring(place) => self.bring(place),
             Step::BringTaken(place) => {
-                let block = self.fetches[place].as_ref().and_then(|fetch| self.taken(fetch));
+                let block = self.fetches[place].as_ref().and_then(|fetch| self.first_taken_over(fetch));
                 self.bring_block(place, block.unwrap());
             }
             Step::Fail(place) => {
@@ -173,7 +173,7 @@ impl Run {
     }
 
     /// Records the requests, which are not queued.
-    fn keep(&mut self, requests: Requests) {
+    fn record_requests(&mut self, requests: Requests) {
         self.fetches.extend(requests.fetches.into_iter().map(Some));
     }
 
@@ -194,7 +194,7 @@ impl Run {
     fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
         let read = self.table.pending(Instant::now() + Duration::from_secs(600), receiver);
         let reader = BlockReader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
-        self.keep(self.table.request(&read, &reader));
+        self.record_requests(self.table.request(&read, &reader));
         self.reads.push(Arc::clone(&read));
         read
     }
@@ -213,7 +213,7 @@ impl Run {
     }
 
     /// Returns the first block of a fetch that another fetch has taken over.
-    fn taken(&self, fetch: &Fetch) -> Option<u64> {
+    fn first_taken_over(&self, fetch: &Fetch) -> Option<u64> {
         let is_taken =
             |block: &u64| self.table.is_in_flight(*block) && !self.table.is_owned_by(fetch.id, *block);
         fetch.blocks.clone().find(is_taken)
@@ -225,10 +225,10 @@ impl Run {
         let bytes = fetch.requested(&(block..block + 1));
         let content = vec![CONTENT; to_usize(bytes.len())];
         if bytes.len() < self.table.blocks.bytes(&(block..block + 1)).len() {
-            self.keep(self.table.arrived_in_part(id, block, bytes.start, &content));
+            self.record_requests(self.table.arrived_in_part(id, block, bytes.start, &content));
         } else {
             self.table.store(block, &content, CacheOutcome::NotTried, Exempt::Pinned);
-            self.keep(self.table.arrived(id, block, &content));
+            self.record_requests(self.table.arrived(id, block, &content));
         }
     }
 
@@ -252,7 +252,7 @@ impl Run {
 fn explore(order: &mut Vec<Step>, world: &mut World) {
     let mut run = Run::new(world);
     order.iter().for_each(|step| run.take(*step));
-    let possible = run.possible();
+    let possible = run.possible_steps();
     run.finish();
     if order.len() == STEPS {
         return;

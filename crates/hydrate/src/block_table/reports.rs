@@ -147,7 +147,7 @@ impl BlockTable {
         let waiting = {
             let mut state = self.state.lock();
             if let Error::Changed { .. } = error {
-                state.gone.get_or_insert_with(|| error.clone());
+                state.final_error.get_or_insert_with(|| error.clone());
             }
             state.end(id)
         };

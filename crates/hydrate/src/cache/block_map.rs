@@ -31,15 +31,15 @@ use crate::block::BLOCK;
 /// Magic number and format of a map. The format changes with the meaning of any byte. A map of
 /// another format is discarded and created again.
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
-const LIVE_AT: usize = 32;
-const TEXT_AT: usize = 128;
+const LIVE_OFFSET: usize = 32;
+const TEXT_OFFSET: usize = 128;
 /// Number of bytes that one call reads for a header. Most texts are short enough for that.
-const FIRST_READ: usize = 1024;
+const HEADER_READ_SIZE: usize = 1024;
 /// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
 /// kernel's limit.
-const LONGEST_TEXT: usize = 32 << 10;
+const MAX_TEXT_LENGTH: usize = 32 << 10;
 /// Length of the word of a block, bytes.
-const WORD: u64 = 8;
+const WORD_SIZE: u64 = 8;
 
 /// Flag: the user has exempted the version from eviction.
 pub(super) const PINNED: u64 = 1;
@@ -159,20 +159,20 @@ pub(super) struct MapHeader {
 impl MapHeader {
     /// Reads and checks the header. Returns `None` if the file is not a map or is incomplete.
     pub(super) fn read(map: &File) -> io::Result<Option<Self>> {
-        let mut first = [0; FIRST_READ];
+        let mut first = [0; HEADER_READ_SIZE];
         let read = read_up_to(map, &mut first)?;
-        let Some(fixed) = first[..read].first_chunk::<TEXT_AT>() else { return Ok(None) };
+        let Some(fixed) = first[..read].first_chunk::<TEXT_OFFSET>() else { return Ok(None) };
         let long = |at: usize| u64::from_ne_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
         let short = |at: usize| u32::from_ne_bytes(fixed[at..at + 4].try_into().unwrap_or_default());
         let text_len = short(20) as usize;
-        if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > LONGEST_TEXT {
+        if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > MAX_TEXT_LENGTH {
             return Ok(None);
         }
-        let text = match first[..read].get(TEXT_AT..TEXT_AT + text_len) {
+        let text = match first[..read].get(TEXT_OFFSET..TEXT_OFFSET + text_len) {
             Some(text) => text.to_vec(),
             None => {
                 let mut text = vec![0; text_len];
-                if map.read_exact_at(&mut text, TEXT_AT as u64).is_err() {
+                if map.read_exact_at(&mut text, TEXT_OFFSET as u64).is_err() {
                     return Ok(None);
                 }
                 text
@@ -181,7 +181,7 @@ impl MapHeader {
         if short(24) != check(&fixed[..24], &text) {
             return Ok(None);
         }
-        let field = |index: usize| AtomicU64::new(long(LIVE_AT + index * 8));
+        let field = |index: usize| AtomicU64::new(long(LIVE_OFFSET + index * 8));
         let live = Live {
             epoch: field(0),
             generation: field(1),
@@ -200,10 +200,10 @@ impl MapHeader {
     /// Returns the bytes of a new map up to its first word, for an object of `size` bytes whose
     /// data file has the inode `data`. Returns `None` if the text is too long.
     pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64, data: u64) -> Option<Vec<u8>> {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > MAX_TEXT_LENGTH {
             return None;
         }
-        let mut bytes = vec![0; TEXT_AT];
+        let mut bytes = vec![0; TEXT_OFFSET];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&size.to_ne_bytes());
         bytes[16..20].copy_from_slice(&(BLOCK as u32).to_ne_bytes());
@@ -211,7 +211,7 @@ impl MapHeader {
         let crc = check(&bytes[..24], text);
         bytes[24..28].copy_from_slice(&crc.to_ne_bytes());
         for (index, value) in [(1, INTACT), (4, boot), (6, charged), (9, data)] {
-            let at = LIVE_AT + index * size_of::<u64>();
+            let at = LIVE_OFFSET + index * size_of::<u64>();
             bytes[at..at + size_of::<u64>()].copy_from_slice(&value.to_ne_bytes());
         }
         bytes.extend_from_slice(text);
@@ -247,12 +247,12 @@ pub(super) fn length(file: &File) -> io::Result<u64> {
 
 /// Returns the length of the map of an object of `size` bytes.
 fn map_len(size: u64, text: &[u8]) -> u64 {
-    words_at(text) as u64 + size.div_ceil(BLOCK) * WORD
+    words_at(text) as u64 + size.div_ceil(BLOCK) * WORD_SIZE
 }
 
 /// Returns the offset of the first word.
 fn words_at(text: &[u8]) -> usize {
-    (TEXT_AT + text.len()).next_multiple_of(to_usize(WORD))
+    (TEXT_OFFSET + text.len()).next_multiple_of(to_usize(WORD_SIZE))
 }
 
 fn check(fixed: &[u8], text: &[u8]) -> u32 {
@@ -280,7 +280,7 @@ pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
 
 /// Returns the bytes that a new map uses on disk.
 fn first_pages(header_len: usize) -> u64 {
-    (header_len as u64 + WORD).next_multiple_of(page())
+    (header_len as u64 + WORD_SIZE).next_multiple_of(page())
 }
 
 /// Writes a new map into `file`, which must be empty.
@@ -332,7 +332,7 @@ impl BlockMap {
     }
 
     pub(super) fn live(&self) -> &Live {
-        self.mapping.at(LIVE_AT)
+        self.mapping.at(LIVE_OFFSET)
     }
 
     /// Returns the word of `block`. Returns `None` if the page of the word does not exist, which
@@ -361,16 +361,16 @@ impl BlockMap {
     /// Returns the first block after `block` whose word is on another page.
     pub(super) fn next_page(&self, block: u64) -> u64 {
         let end = (self.offset(block) as u64 / page() + 1) * page();
-        ((end - self.words_at as u64) / WORD).max(block + 1)
+        ((end - self.words_at as u64) / WORD_SIZE).max(block + 1)
     }
 
     /// Returns the first block after `block` whose page may exist, or the number of blocks. The
     /// page of `block` must not exist.
     pub(super) fn after_hole(&self, block: u64) -> u64 {
         let next = self.next_page(block).min(self.blocks);
-        let start = self.words_at as u64 + next * WORD;
+        let start = self.words_at as u64 + next * WORD_SIZE;
         match seek(&self.file, SeekFrom::Data(start)) {
-            Ok(data) => (data.max(start) - self.words_at as u64).div_ceil(WORD).min(self.blocks),
+            Ok(data) => (data.max(start) - self.words_at as u64).div_ceil(WORD_SIZE).min(self.blocks),
             Err(_) => self.blocks,
         }
     }
@@ -413,7 +413,7 @@ impl BlockMap {
     /// Returns the offset of the word of `block`.
     fn offset(&self, block: u64) -> usize {
         assert!(block < self.blocks, "block {block} of {}", self.blocks);
-        self.words_at + to_usize(block * WORD)
+        self.words_at + to_usize(block * WORD_SIZE)
     }
 
     fn is_known(&self, page: u64) -> bool {

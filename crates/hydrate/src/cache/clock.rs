@@ -57,7 +57,7 @@ impl Timestamp {
         self.0
     }
 
-    pub(super) fn time(self) -> SystemTime {
+    pub(super) fn to_system_time(self) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(self.0)
     }
 }
@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(Timestamp::from_word(now.word()), now);
         assert_eq!(Timestamp::from_word(seconds).word(), seconds * 1_000_000_000);
         assert!(Timestamp::from_word(seconds) <= now);
-        assert_eq!(Timestamp::from_word(0).time(), UNIX_EPOCH);
+        assert_eq!(Timestamp::from_word(0).to_system_time(), UNIX_EPOCH);
     }
 }

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::clock::random;
 use crate::error::{Error, Result};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
 /// The format that is written, which is also the newest format that can be read.
 const FORMAT: u32 = 3;
@@ -126,7 +126,7 @@ pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
         match directory.try_lock()? {
             Some(lock) => break lock,
             None if started.elapsed() > BRIEFLY => return Err(io::ErrorKind::TimedOut.into()),
-            None => std::thread::sleep(POLL),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     };
     if number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {

@@ -167,15 +167,15 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
             Candidate::Packed(seen) => {
                 let packs = shared.packs.as_ref();
                 let bytes = packs.and_then(|packs| packs.remove(seen, exempt, shared));
-                bytes.map_or(Removed::Nothing, Removed::Bytes)
+                bytes.map_or(VersionRemoval::Nothing, VersionRemoval::Bytes)
             }
         };
         match (outcome, candidate) {
-            (Removed::Bytes(bytes), _) => {
+            (VersionRemoval::Bytes(bytes), _) => {
                 freed += bytes;
                 removed += 1;
             }
-            (Removed::InUse, Candidate::Version(map)) => in_use.push(map),
+            (VersionRemoval::InUse, Candidate::Version(map)) => in_use.push(map),
             _ => {}
         }
     }
@@ -214,7 +214,7 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
 
 /// The outcome of removing a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Removed {
+pub(super) enum VersionRemoval {
     /// The version was removed, and this many bytes are free.
     Bytes(u64),
     /// A process has the version open.
@@ -224,26 +224,26 @@ pub(super) enum Removed {
 }
 
 /// Removes a version, unless a process has it open.
-pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Removed {
+pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> VersionRemoval {
     let map = shared.dir.file(&paths.map, FileAccess::Write).map(LockFile::new);
-    let Ok(map) = map else { return Removed::Nothing };
+    let Ok(map) = map else { return VersionRemoval::Nothing };
     match lock_out(&map) {
         Ok(true) => {}
-        Ok(false) => return Removed::InUse,
-        Err(_) => return Removed::Nothing,
+        Ok(false) => return VersionRemoval::InUse,
+        Err(_) => return VersionRemoval::Nothing,
     }
     let header = MapHeader::read(&map).ok().flatten();
     let gone = map.metadata().map_or(true, |meta| meta.nlink() == 0);
     if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
-        return Removed::Nothing;
+        return VersionRemoval::Nothing;
     }
     let bytes = accounted_bytes_of(&shared.dir, header.as_ref(), &map, paths);
     let freeing = shared.usage.free(bytes);
     if paths.remove(&shared.dir).is_err() {
-        return Removed::Nothing;
+        return VersionRemoval::Nothing;
     }
     freeing.done();
-    Removed::Bytes(bytes)
+    VersionRemoval::Bytes(bytes)
 }
 
 /// Returns the bytes that the usage counters include for a version. These are the bytes in its
@@ -330,7 +330,7 @@ impl OpenVersion {
     }
 
     /// Removes all blocks that are not being changed. Returns the number of bytes freed.
-    fn empty(&self) -> u64 {
+    fn remove_all_blocks(&self) -> u64 {
         let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
         self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
         let (mut block, mut bytes) = (0, 0);
@@ -417,21 +417,21 @@ impl Cache {
     fn release_map(&self, map: PathBuf, released: &mut Released) -> Result<()> {
         let paths = CachePaths::of_map(map);
         match remove(&self.shared, &paths, Exempt::None) {
-            Removed::Bytes(bytes) => {
+            VersionRemoval::Bytes(bytes) => {
                 released.versions += 1;
                 released.bytes += bytes;
             }
-            Removed::Nothing if self.shared.dir.has(&paths.map) => {
+            VersionRemoval::Nothing if self.shared.dir.has(&paths.map) => {
                 let error = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it cannot be removed");
                 let map = self.shared.dir.shown(&paths.map);
                 return Err(Error::cache(&map, "cannot release a cached object")(error));
             }
-            Removed::Nothing => {}
-            Removed::InUse => {
+            VersionRemoval::Nothing => {}
+            VersionRemoval::InUse => {
                 let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
                 let opened = open(&self.shared, paths, skip, retention, LockWait::Briefly)?;
                 if let Some(version) = opened {
-                    released.bytes += version.empty();
+                    released.bytes += version.remove_all_blocks();
                     let gone = version.map.live().present.load(Ordering::Acquire) == 0;
                     *(if gone { &mut released.versions } else { &mut released.busy }) += 1;
                 }

@@ -36,7 +36,7 @@ use std::time::Instant;
 use firstbyte_store::BRIEFLY;
 use rustix_futex_sync::Mutex;
 
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
 /// Lock that is shared while a version is open, and exclusive while the version is prepared or
 /// removed.
@@ -192,7 +192,7 @@ pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener
         }
         #[cfg(test)]
         WAITS.set(WAITS.get() + 1);
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

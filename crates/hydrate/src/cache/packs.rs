@@ -46,7 +46,7 @@ use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
 use super::punch::punch_range;
 use super::usage::{CacheUsage, on_disk, subtract};
 use super::{Exempt, Shared};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
 use place::ALIGNMENT;
 pub(super) use place::RecordPlace;
@@ -60,7 +60,7 @@ const MAX_PACK_SIZE: u64 = 64 << 20;
 /// Number of packs that a new process tries to continue, beginning with the youngest.
 const MAX_CONTINUED_PACKS: u32 = 4;
 /// Maximum number of packs that are kept open for reading.
-const OPEN_PACKS: usize = 64;
+const MAX_OPEN_PACKS: usize = 64;
 /// A range behind the end of the state file, on which punching is tested.
 const BEYOND_END: Range<u64> = 1 << 20..(1 << 20) + 4096;
 /// The lock on the table. Shared by threads that remove records, exclusive for a thread that
@@ -333,7 +333,7 @@ impl Packs {
             if let Some(guard) = self.locks.guard(TABLE_LOCK, Mode::Shared) {
                 return guard;
             }
-            std::thread::sleep(POLL / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         }
     }
 
@@ -367,7 +367,7 @@ impl Packs {
             // Another thread replaces the table or removes a record. If its process is killed, its
             // lock is freed.
             drop(reservation);
-            std::thread::sleep(POLL / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         };
         let number = full.number() + 1;
         let table = PackTable::create(&self.dir, number, slots);
@@ -462,7 +462,7 @@ impl Packs {
         }
         let file = Arc::new(self.dir.file(&pack_name(number), FileAccess::Write)?);
         let mut reading = self.reading.write();
-        if reading.len() >= OPEN_PACKS {
+        if reading.len() >= MAX_OPEN_PACKS {
             reading.clear();
         }
         reading.insert(number, Arc::clone(&file));

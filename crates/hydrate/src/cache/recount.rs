@@ -20,7 +20,7 @@ use super::block_map::MapHeader;
 use super::directory::{CachePaths, TEMPORARY};
 use super::evict::{self, accounted_bytes_of};
 use super::{Cache, Shared};
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
 /// Starts a thread that recounts the usage if necessary, and then evicts if the cache exceeds a
 /// lowered limit. The thread ends when the cache is closed.
@@ -53,7 +53,7 @@ fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
             return recount(weak);
         }
         drop(shared);
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

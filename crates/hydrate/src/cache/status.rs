@@ -87,7 +87,7 @@ impl VersionStatus {
             version: identity.version(),
             size,
             here: (present * BLOCK).min(size),
-            last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).time(),
+            last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).to_system_time(),
             state: match present {
                 // The count may be slightly too high while blocks are being filled, so the version
                 // must be complete as well.
@@ -120,7 +120,7 @@ impl Packed {
             version: identity.version(),
             size,
             here: found.map_or(0, |_| size),
-            last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.time()),
+            last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.to_system_time()),
             state: if found.is_some() { VersionState::Hydrated } else { VersionState::Released },
             pin: if found.is_some_and(|seen| seen.is_pinned()) { Pin::Pinned } else { Pin::Unpinned },
         })

@@ -103,34 +103,34 @@ fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
 }
 
 /// Waits until no cache has the file open.
-fn alone(path: &Path) {
+fn wait_until_closed(path: &Path) {
     let open = || lock::LockFile::new(File::options().read(true).write(true).open(path).unwrap());
     while !lock::lock_out(&open()).unwrap() {
         std::thread::yield_now();
     }
 }
 
-fn all_alone(dir: &Path) {
-    end_with(dir, ".map").iter().for_each(|map| alone(map));
-    alone(&dir.join("usage"));
+fn wait_until_all_closed(dir: &Path) {
+    end_with(dir, ".map").iter().for_each(|map| wait_until_closed(map));
+    wait_until_closed(&dir.join("usage"));
 }
 
 /// Makes a closed directory look as if the last process that used it had been killed.
 fn as_if_killed(dir: &Path) {
-    all_alone(dir);
+    wait_until_all_closed(dir);
     end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | block_map::DIRTY));
     change(&dir.join("usage"), 16, |_| 1);
 }
 
 /// Makes a closed directory look as if the machine had restarted since it was closed.
 fn as_if_restarted(dir: &Path) {
-    all_alone(dir);
+    wait_until_all_closed(dir);
     end_with(dir, ".map").iter().for_each(|map| change(map, 64, |boot| boot ^ 1));
     change(&dir.join("usage"), 8, |boot| boot ^ 1);
 }
 
 /// Waits until the usage count is exact, and returns it.
-fn counted(cache: &Cache) -> u64 {
+fn exact_count(cache: &Cache) -> u64 {
     while !cache.shared.usage.is_exact() {
         std::thread::yield_now();
     }

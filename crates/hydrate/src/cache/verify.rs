@@ -34,10 +34,10 @@ use crate::error::{Error, Result};
 
 /// Size of the smallest version that is synced when it is complete, bytes. A sync takes a few
 /// milliseconds, in which a disk reads about this many bytes.
-const SYNC_FROM: u64 = SHORTEST_REQUEST;
+const MIN_SYNCED_SIZE: u64 = SHORTEST_REQUEST;
 /// Tolerated error in the count of present blocks: blocks that are being filled, and blocks that
 /// killed processes were filling.
-const COUNT_ERROR: u64 = 64;
+const MAX_COUNT_ERROR: u64 = 64;
 /// Smallest number of blocks for which another thread is started. A thread checks this many blocks
 /// in a few milliseconds.
 const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
@@ -57,7 +57,7 @@ impl CachedVersion {
     /// Returns whether every block is present. Some may be unverified.
     #[must_use]
     pub fn has_all_blocks(&self) -> bool {
-        let near = self.inner.map.live().present.load(Ordering::Acquire) + COUNT_ERROR >= self.blocks();
+        let near = self.inner.map.live().present.load(Ordering::Acquire) + MAX_COUNT_ERROR >= self.blocks();
         near && self.next_missing(0).is_none()
     }
 
@@ -131,7 +131,7 @@ impl CachedVersion {
 
     /// Returns whether the version is synced once it is complete.
     fn is_synced(&self) -> bool {
-        self.size() >= SYNC_FROM && self.inner.retention == Retention::Persistent
+        self.size() >= MIN_SYNCED_SIZE && self.inner.retention == Retention::Persistent
     }
 
     /// Returns the file of the version if it is complete. No block is removed while the backing

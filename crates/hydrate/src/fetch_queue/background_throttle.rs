@@ -12,10 +12,10 @@ use crate::block::BLOCK;
 
 /// Share of the undisturbed rate that background work gets while readers fetch. It is enough to
 /// finish, and too little to disturb.
-const SHARE: f64 = 0.1;
+const BACKGROUND_SHARE: f64 = 0.1;
 /// Time for which readers count as present after their last fetch. It is longer than most programs
 /// compute between two reads. The undisturbed rate is measured over the same time.
-const LINGER: Duration = Duration::from_millis(50);
+const READER_LINGER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct BackgroundThrottle {
@@ -67,9 +67,9 @@ impl BackgroundThrottle {
         }
         pace.since = now;
         pace.moved = 0;
-        // One block per [`LINGER`] is always allowed.
-        let least = BLOCK as f64 / LINGER.as_secs_f64();
-        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(least));
+        // One block per [`READER_LINGER`] is always allowed.
+        let least = BLOCK as f64 / READER_LINGER.as_secs_f64();
+        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * BACKGROUND_SHARE).max(least));
         pace.next = pace.next.max(now) + each;
         pace.next - now
     }
@@ -87,13 +87,13 @@ impl BackgroundThrottle {
 
 impl Pace {
     fn has_readers(&self, now: Instant) -> bool {
-        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < LINGER)
+        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < READER_LINGER)
     }
 
     fn measure(&mut self, bytes: u64, now: Instant) {
         self.moved += bytes;
         let period = now.saturating_duration_since(self.since);
-        if period < LINGER {
+        if period < READER_LINGER {
             return;
         }
         self.rate = self.moved as f64 / period.as_secs_f64();
@@ -134,6 +134,6 @@ mod tests {
         assert!((35_000_000..45_000_000).contains(&moved), "{moved}");
         drop(reader);
         assert!(!throttle.is_clear(Instant::now()), "the reader may come again at once");
-        assert!(throttle.is_clear(Instant::now() + LINGER));
+        assert!(throttle.is_clear(Instant::now() + READER_LINGER));
     }
 }

@@ -22,7 +22,7 @@ use super::background_throttle::BackgroundThrottle;
 use crate::block_store::{CacheOutcome, FetchTurn};
 use crate::block_table::{Fetch, Priority, Requests};
 use crate::error::Error;
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
 /// Meters that all fetches share, and that the queue's supervisor observes.
 pub(super) struct FetchMeters {
@@ -89,7 +89,9 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
                 (Error::Unversioned { location: table.location.to_string() }, true)
             }
             Err(RequestEnd::Failed(error)) => (error.into(), true),
-            Err(RequestEnd::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
+            Err(RequestEnd::Unwanted(error)) => {
+                (error.unwrap_or_else(|| interest.error_of_cut_request()).into(), false)
+            }
         };
         // The fetch goes on if a read has just joined it, because that read is entitled to attempts
         // of its own.
@@ -108,7 +110,7 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     /// Returns the error of a fetch whose last request was cut off. If the job was cancelled, that
     /// was the cause, and the server has not failed.
-    fn silence(&self) -> StoreError {
+    fn error_of_cut_request(&self) -> StoreError {
         let (location, after) = (self.fetch.table.location.to_string(), self.queue.deadline);
         if self.fetch.is_wanted() {
             StoreError::TimedOut { location, after, trace: None }
@@ -213,7 +215,7 @@ impl<'a> Lease<'a> {
         if ours {
             table.set_lease(self.fetch.id);
         } else {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
         ours
     }
@@ -433,7 +435,7 @@ impl<'a> Receiver<'a> {
         attempt.paused();
         // While a file is open, it owns the table too, so the count is above 1.
         while table.is_far_ahead(block) && Arc::strong_count(table) > 1 {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -455,7 +457,7 @@ impl<'a> Receiver<'a> {
             if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() || !yields() {
                 return;
             }
-            std::thread::sleep(left.min(POLL));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

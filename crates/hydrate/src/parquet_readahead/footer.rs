@@ -15,7 +15,7 @@ pub(crate) struct ColumnChunk {
 }
 
 /// Maximum number of column chunks in a footer. A footer with more chunks is not parsed.
-const MOST_CHUNKS: usize = 1 << 16;
+const MAX_CHUNKS: usize = 1 << 16;
 /// Maximum nesting of values that are skipped. Deeper nesting is an error.
 const MAX_NESTING: u32 = 16;
 
@@ -51,7 +51,7 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
                 (COLUMNS, LIST) => input.structs(|input, column| {
                     let range = chunk(input)?;
                     chunks.push(ColumnChunk { range, group, column });
-                    (chunks.len() <= MOST_CHUNKS).then_some(())
+                    (chunks.len() <= MAX_CHUNKS).then_some(())
                 }),
                 _ => input.skip(kind, 0),
             })
@@ -137,7 +137,7 @@ impl Input<'_> {
     }
 
     /// Parses the header of a list or set. Returns the number of elements and their type.
-    fn list(&mut self) -> Option<(u64, u8)> {
+    fn list_header(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => self.varint()?,
@@ -150,7 +150,7 @@ impl Input<'_> {
     /// Calls `element` with the index of each struct of a list. `element` has to consume the
     /// struct.
     fn structs(&mut self, mut element: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
-        let (count, kind) = self.list()?;
+        let (count, kind) = self.list_header()?;
         if kind != STRUCT && count > 0 {
             return None;
         }
@@ -170,7 +170,7 @@ impl Input<'_> {
                 self.advance(length)
             }
             LIST | SET => {
-                let (count, kind) = self.list()?;
+                let (count, kind) = self.list_header()?;
                 // In a list, a boolean takes one byte.
                 let kind = if kind <= FALSE { BYTE } else { kind };
                 (0..count).try_for_each(|_| self.skip(kind, depth + 1))

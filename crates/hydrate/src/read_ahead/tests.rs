@@ -40,7 +40,7 @@ fn a_long_read_of_the_beginning_opens_a_window_at_once() {
 fn a_reader_is_random_after_many_reads_that_continue_no_other() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     let read = |at: u64| at * 10 * MIB..at * 10 * MIB + BLOCK;
-    for at in 0..u64::from(RANDOM_AFTER) {
+    for at in 0..u64::from(RANDOM_AFTER_READS) {
         assert!(!read_ahead.is_random(&read(at)));
         read_ahead.note(read(at), FoundBytes::Missing);
     }
@@ -154,12 +154,12 @@ proptest! {
     }
 
     #[test]
-    fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MOST_SEQUENCES, 1..400)) {
+    fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MAX_SEQUENCES, 1..400)) {
         // The readers are so far apart that no two sequences meet.
         let apart = 1_u64 << 32;
         let mut together = ReadAhead::new(1 << 40, WINDOW);
-        let mut alone: Vec<_> = (0..MOST_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
-        let mut at: Vec<_> = (0..MOST_SEQUENCES as u64).map(|reader| reader * apart).collect();
+        let mut alone: Vec<_> = (0..MAX_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
+        let mut at: Vec<_> = (0..MAX_SEQUENCES as u64).map(|reader| reader * apart).collect();
         for reader in turns {
             let read = at[reader]..at[reader] + BLOCK;
             at[reader] = read.end;
@@ -174,7 +174,7 @@ proptest! {
             // No read begins where another ends, because only every second block is read.
             let start = block * 2 * BLOCK;
             prop_assert_eq!(read_ahead.note(start..start + 4096, FoundBytes::Missing), None);
-            prop_assert!(read_ahead.sequences.len() <= MOST_SEQUENCES);
+            prop_assert!(read_ahead.sequences.len() <= MAX_SEQUENCES);
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::filesystem::FileSystem;
 
 /// Maximum number of ended jobs that are remembered. Clients poll every tenth of a second, and
 /// thousands of jobs may be started in a day.
-const MOST_OVER: usize = 64;
+const MAX_ENDED_JOBS: usize = 64;
 /// Maximum number of failures of one job that are reported. The total number of failures is always
 /// reported.
-const MOST_FAILURES: usize = 100;
+const MAX_REPORTED_FAILURES: usize = 100;
 
 /// The jobs of a mount, by their numbers.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl MountJobs {
     pub(super) fn progress(&self, job: u64) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown() };
         let progress = job.progress();
-        let failed = progress.failed.iter().take(MOST_FAILURES).map(|failure| JobFailure {
+        let failed = progress.failed.iter().take(MAX_REPORTED_FAILURES).map(|failure| JobFailure {
             location: failure.location.to_string(),
             error: failure.error.to_string(),
         });
@@ -86,7 +86,7 @@ impl MountJobs {
         let mut table = self.table.lock();
         let over: Vec<u64> =
             table.jobs.iter().filter(|(_, job)| job.progress().is_over).map(|(number, _)| *number).collect();
-        if over.len() >= MOST_OVER {
+        if over.len() >= MAX_ENDED_JOBS {
             over.iter().min().map(|oldest| table.jobs.remove(oldest));
         }
         table.last += 1;

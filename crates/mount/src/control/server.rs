@@ -15,16 +15,16 @@ use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 
 /// Maximum length of a request, bytes. The longest contains a path of 4,096 bytes, written as JSON.
-const LONGEST: u64 = 64 << 10;
+const MAX_REQUEST_LENGTH: u64 = 64 << 10;
 /// Stack size of a connection's thread, bytes.
 const STACK: usize = 256 << 10;
 
 /// A socket on which the daemon listens. The socket is removed when this value is dropped.
-pub(crate) struct Listening {
+pub(crate) struct ControlListener {
     path: PathBuf,
 }
 
-impl Listening {
+impl ControlListener {
     /// Starts to answer requests about `core` on a socket at `path`.
     pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
@@ -53,7 +53,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ControlListener {
     fn drop(&mut self) {
         // The socket may have been removed already.
         let _ = fs::remove_file(&self.path);
@@ -65,7 +65,7 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &MountJobs) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match io::Read::take(&mut reader, LONGEST).read_until(b'\n', &mut line) {
+        match io::Read::take(&mut reader, MAX_REQUEST_LENGTH).read_until(b'\n', &mut line) {
             Ok(read) if read > 0 && line.ends_with(b"\n") => {}
             _ => return,
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use firstbyte_hydrate::{Backing, File, HydrationItem, HydrationJob};
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, Notifier, ReplyOpen};
 
-use super::reply::Failing;
+use super::reply::FailableReply;
 use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
 use crate::handles::{HandleTable, InodeReadMode};
@@ -28,7 +28,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A hydrated file that the kernel reads directly.
-pub(super) struct Through {
+pub(super) struct PassthroughFile {
     id: BackingId,
     /// Prevents the file from being evicted.
     _file: Backing,
@@ -36,7 +36,7 @@ pub(super) struct Through {
 
 pub(super) struct FileOpener {
     core: Arc<FileSystem>,
-    pub(super) handles: Arc<HandleTable<OpenFile, Through>>,
+    pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
     /// Whether the kernel has refused to pass files through.
     refused: AtomicBool,
@@ -144,13 +144,13 @@ impl FileOpener {
 
     /// Returns the cached file for the kernel to read, if the file is hydrated and the kernel
     /// supports this.
-    fn pass_through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
+    fn pass_through(&self, file: &File, reply: &ReplyOpen) -> Option<PassthroughFile> {
         if self.is_refused() {
             return None;
         }
         let file = file.backing()?;
         match reply.open_backing(&file) {
-            Ok(id) => Some(Through { id, _file: file }),
+            Ok(id) => Some(PassthroughFile { id, _file: file }),
             Err(error) => {
                 self.refuse();
                 tracing::info!("hydrated files are read through the page cache: passthrough: {error}");

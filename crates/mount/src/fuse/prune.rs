@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::inodes::Ino;
 
 /// The code of the message, `FUSE_NOTIFY_PRUNE`. It takes the place of the error number in a reply.
-const CODE: i32 = 9;
+const PRUNE_CODE: i32 = 9;
 /// Bytes before the inode numbers: the header of every message (16), and the number of inodes with
 /// reserved space (16).
-const HEAD: usize = 16 + 16;
+const HEAD_SIZE: usize = 16 + 16;
 /// Maximum number of inodes in one message.
 const MAX_INODES: usize = 1024;
 
@@ -54,13 +54,13 @@ impl Pruning {
 }
 
 fn message(inodes: &[Ino]) -> Vec<u8> {
-    let length = HEAD + size_of_val(inodes);
+    let length = HEAD_SIZE + size_of_val(inodes);
     let mut bytes = Vec::with_capacity(length);
     bytes.extend((length as u32).to_ne_bytes());
-    bytes.extend(CODE.to_ne_bytes());
+    bytes.extend(PRUNE_CODE.to_ne_bytes());
     bytes.extend(0_u64.to_ne_bytes());
     bytes.extend((inodes.len() as u32).to_ne_bytes());
-    bytes.resize(HEAD, 0);
+    bytes.resize(HEAD_SIZE, 0);
     inodes.iter().for_each(|ino| bytes.extend(ino.to_ne_bytes()));
     bytes
 }

@@ -10,7 +10,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
-use super::FOR_EVER;
+use super::ATTRIBUTE_VALIDITY;
 use crate::child::Permissions;
 use crate::dir_handles::NamedEntry;
 use crate::error::Error;
@@ -20,7 +20,12 @@ use crate::inodes::{Fullness, Ino, InodeAttributes, ROOT};
 pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: LookupResult) {
     match found {
         LookupResult::Found(found, valid) => {
-            reply.entry_with_ttls(&FOR_EVER, &core.to_keep(valid), &attributes(core, found), Generation(0));
+            reply.entry_with_ttls(
+                &ATTRIBUTE_VALIDITY,
+                &core.kernel_validity(valid),
+                &attributes(core, found),
+                Generation(0),
+            );
         }
         // Inode 0 allows the kernel to remember that the name does not exist.
         LookupResult::Missing(valid) => {
@@ -42,8 +47,9 @@ pub(super) fn add_with_attributes(
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(named.name());
-    let told = named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
-    let Some(child) = told else {
+    let known_child =
+        named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
+    let Some(child) = known_child else {
         // These names are sent without an inode: `.`, `..`, and names that have to be looked up
         // separately. While the kernel holds too many inodes, all names are sent this way.
         let attributes = of_kind(core, named.ino(), named.kind());
@@ -127,13 +133,13 @@ fn number(error: &Error) -> Errno {
 }
 
 /// A reply that can be an error.
-pub(super) trait Failing: Send + 'static {
+pub(super) trait FailableReply: Send + 'static {
     fn fail(self, error: &Error);
 }
 
 macro_rules! failing {
     ($($reply:ty),*) => {$(
-        impl Failing for $reply {
+        impl FailableReply for $reply {
             fn fail(self, error: &Error) {
                 tracing::debug!("{error}");
                 self.error(number(error));

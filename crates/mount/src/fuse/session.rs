@@ -16,7 +16,7 @@ use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, 
 use rustix_futex_sync::RwLock;
 
 use super::Fuse;
-use super::opening::{FileOpener, Through};
+use super::opening::{FileOpener, PassthroughFile};
 use super::prune::Pruning;
 use super::splice::Splicing;
 use crate::filesystem::FileSystem;
@@ -31,10 +31,10 @@ use crate::reader::OpenFile;
 /// mount is never written to.
 const THREADS: RangeInclusive<usize> = 2..=4;
 /// Time to wait for the kernel's FORGET after a request, and the interval of checks.
-const PATIENCE: Duration = Duration::from_millis(50);
+const FORGET_WAIT: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before the next round of requests, if the kernel still holds too many inodes.
-const PAUSE: Duration = Duration::from_millis(200);
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// A mount that is being served.
 pub(crate) struct ServedMount(BackgroundSession);
@@ -58,16 +58,16 @@ impl Forgetting {
     /// Asks the kernel to forget unused inodes. The kernel keeps inodes as long as it has memory,
     /// and this process has to keep them as long. Without this, `ls -lR` of a bucket would leave an
     /// inode for every object.
-    fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, Through>) {
+    fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
         // While this runs, a listing adds inodes, and there may be no request after its end. So
         // this repeats until there are few inodes. It asks for each inode only once.
-        let mut asked = 0;
+        let mut last_asked = 0;
         loop {
             let len = core.inodes.len();
-            let oldest = core.inodes.oldest(asked, len.saturating_sub(most / 8 * 7));
+            let oldest = core.inodes.oldest(last_asked, len.saturating_sub(most / 8 * 7));
             let Some(last) = oldest.last().filter(|_| len > most) else { break };
-            asked = *last;
+            last_asked = *last;
             let expected = len - oldest.len() / 2;
             if self.pruning.forget(&oldest) {
                 wait_until(|| core.inodes.len() <= expected);
@@ -84,7 +84,7 @@ impl Forgetting {
         }
         if core.inodes.len() > most {
             // The inodes that remain are in use.
-            thread::sleep(PAUSE);
+            thread::sleep(ROUND_PAUSE);
         }
     }
 }
@@ -93,7 +93,7 @@ impl Forgetting {
 /// again for inodes whose FORGET is on its way.
 fn wait_until(arrived: impl Fn() -> bool) {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE && !arrived() {
+    while begun.elapsed() < FORGET_WAIT && !arrived() {
         thread::sleep(POLL_INTERVAL);
     }
 }

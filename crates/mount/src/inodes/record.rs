@@ -28,7 +28,7 @@ const IS_DIRECTORY: u8 = 2;
 /// Flag: the inode has a modification time.
 const HAS_TIME: u8 = 4;
 /// Flag: the content was given to the kernel.
-const HANDED: u8 = 8;
+const CONTENT_GIVEN: u8 = 8;
 /// Flag: the last bytes of the record are permissions.
 const HAS_PERMISSIONS: u8 = 16;
 /// Flag: the permissions include an owner.
@@ -45,7 +45,7 @@ const BY_FILE: u8 = 3;
 const ELSEWHERE: u8 = 4;
 
 /// The identity of the version, or where it is stored.
-pub(crate) enum Kept {
+pub(crate) enum StoredIdentity {
     /// An identity that is stored in the record.
     Here(VersionIdentity),
     /// The version does not fit into a record. The owner of the record stores it.
@@ -137,8 +137,8 @@ impl InodeRecord {
     /// Records that the content was given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&mut self) -> bool {
         let before = self.0[FLAGS];
-        self.0[FLAGS] |= HANDED;
-        before & HANDED == 0
+        self.0[FLAGS] |= CONTENT_GIVEN;
+        before & CONTENT_GIVEN == 0
     }
 
     pub(crate) fn name(&self) -> &[u8] {
@@ -146,14 +146,14 @@ impl InodeRecord {
     }
 
     /// Returns the identity of the version.
-    pub(crate) fn pin(&self) -> Kept {
+    pub(crate) fn pin(&self) -> StoredIdentity {
         let bytes = &self.0[self.name_end()..self.pin_end()];
-        Kept::Here(match self.0[PINNED_BY] {
+        StoredIdentity::Here(match self.0[PINNED_BY] {
             BY_NOTHING => VersionIdentity::Directory,
             BY_TAG => VersionIdentity::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
             BY_FILE => VersionIdentity::Local(self.size(), Box::new(unpacked(bytes))),
             UNKNOWN => VersionIdentity::Unknown,
-            _ => return Kept::Elsewhere,
+            _ => return StoredIdentity::Elsewhere,
         })
     }
 
@@ -268,7 +268,7 @@ mod tests {
             prop_assert_eq!(record.name(), &*child.name);
             prop_assert_eq!(record.permissions(), child.permissions);
             prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
-            prop_assert!(matches!(record.pin(), Kept::Here(pin) if pin == child.pin));
+            prop_assert!(matches!(record.pin(), StoredIdentity::Here(pin) if pin == child.pin));
             prop_assert!(!record.is_stale());
             record.mark_stale();
             record.set_lookups(9);

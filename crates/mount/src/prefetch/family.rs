@@ -24,7 +24,7 @@ const MAX_MEMBERS: usize = 16;
 /// what is read until the reader is known to be sequential.
 const HEAD_BYTES: u64 = SMALL_FILE;
 /// Maximum number of families that are remembered. A program may open several in turns.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_FAMILIES: usize = 64;
 
 /// The families that were fetched most recently, by their paths up to the dot.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Families {
         if begun.iter().any(|known| **known == *stem) {
             return false;
         }
-        if begun.len() == REMEMBERED {
+        if begun.len() == MAX_REMEMBERED_FAMILIES {
             begun.pop_front();
         }
         begun.push_back(stem.into());
@@ -131,7 +131,7 @@ mod tests {
     fn a_family_is_fetched_once_while_it_is_remembered() {
         let families = Families::default();
         assert!(families.begin(b"d/a.") && !families.begin(b"d/a.") && families.begin(b"e/a."));
-        assert!((0..REMEMBERED).all(|number| families.begin(number.to_string().as_bytes())));
+        assert!((0..MAX_REMEMBERED_FAMILIES).all(|number| families.begin(number.to_string().as_bytes())));
         assert!(families.begin(b"d/a."));
     }
 }

@@ -13,7 +13,7 @@ use rustix_futex_sync::Mutex;
 use crate::inodes::name_of;
 
 /// Maximum number of paths that are remembered. A few series may be opened in turns.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_PATHS: usize = 64;
 
 /// The files that were opened most recently, and the predictions made.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Series(Mutex<Opened>);
 struct Opened {
     paths: VecDeque<Box<[u8]>>,
     /// The predictions that were already returned.
-    told: VecDeque<Box<[u8]>>,
+    predicted: VecDeque<Box<[u8]>>,
 }
 
 impl Series {
@@ -36,7 +36,7 @@ impl Series {
         };
         let next = numbers(path).find(follows).and_then(|number| with_next(path, number.start));
         remember(&mut opened.paths, path);
-        next.filter(|next| remember(&mut opened.told, next))
+        next.filter(|next| remember(&mut opened.predicted, next))
     }
 }
 
@@ -45,7 +45,7 @@ fn remember(paths: &mut VecDeque<Box<[u8]>>, path: &[u8]) -> bool {
     if paths.iter().any(|known| **known == *path) {
         return false;
     }
-    if paths.len() == REMEMBERED {
+    if paths.len() == MAX_REMEMBERED_PATHS {
         paths.pop_front();
     }
     paths.push_back(path.into());
@@ -114,6 +114,6 @@ mod tests {
         let series = Series::default();
         (0..1000).for_each(|index| drop(series.open(format!("{}x{index}", index * 7919).as_bytes())));
         let opened = series.0.lock();
-        assert_eq!((opened.paths.len(), opened.told.len()), (REMEMBERED, 0));
+        assert_eq!((opened.paths.len(), opened.predicted.len()), (MAX_REMEMBERED_PATHS, 0));
     }
 }

@@ -45,7 +45,7 @@ const MAX_UNPROVED: usize = 256;
 const UNEXPECTED_BATCH_BYTES: u64 = 1 << 20;
 /// Maximum number of directories that are remembered. If there are more, all of them are forgotten,
 /// which costs each directory a few round trips.
-const DIRECTORIES: usize = 1024;
+const MAX_DIRECTORIES: usize = 1024;
 
 /// The state of the reads in one directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Siblings {
 
     fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut Run) -> T) -> T {
         let mut runs = self.runs.lock();
-        if runs.len() >= DIRECTORIES && !runs.contains_key(path) {
+        if runs.len() >= MAX_DIRECTORIES && !runs.contains_key(path) {
             runs.clear();
         }
         change(runs.entry(path.into()).or_default())

@@ -21,11 +21,11 @@ use crate::pieces::{Finish, ObjectPieces, Piece};
 use crate::plan::ChunkPlan;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
-use crate::verify::{self, FETCHES, Follower};
+use crate::verify::{self, Follower, MAX_FETCHES};
 
 /// Number of times that all chunks are fetched again before the source itself is considered
 /// damaged.
-const AUDITS: u32 = 2;
+const MAX_AUDITS: u32 = 2;
 
 /// A download in chunks.
 pub(super) struct ChunkedDownload {
@@ -91,7 +91,7 @@ impl ChunkedDownload {
         expected.algorithm.is_combinable().then_some(expected.algorithm)
     }
 
-    fn ask_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
+    fn request_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
         let stat = requester.stat(&self.source, self.stat.version.version_id.as_deref())?;
         if !self.stat.version.agrees_with(&stat.version) {
             return Err(self.changed(&stat.version).into());
@@ -127,7 +127,7 @@ impl ChunkedDownload {
                 let is_requested = body.is_none();
                 let mut body = match body.take() {
                     Some(body) => body,
-                    None => self.ask(attempt, ByteRange::new(chunk.at, end))?,
+                    None => self.request_range(attempt, ByteRange::new(chunk.at, end))?,
                 };
                 let (before, head) = (chunk.at, Instant::now());
                 while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, buffer)? {
@@ -174,7 +174,7 @@ impl ChunkedDownload {
         Ok(chunk.at == chunk.end)
     }
 
-    fn ask(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {
+    fn request_range(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, ..attempt.get() };
         attempt.open(&self.source, &get)
@@ -197,7 +197,7 @@ impl ChunkedDownload {
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
-        for _ in 0..FETCHES {
+        for _ in 0..MAX_FETCHES {
             self.fetch(requester, index..index + 1, None)?;
             requester.context.reread(self.plan.range(index).len());
             let again = checksum();
@@ -240,7 +240,7 @@ impl ChunkedDownload {
 impl ObjectPieces for ChunkedDownload {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         match piece {
-            Piece::Checksum => self.ask_checksum(requester),
+            Piece::Checksum => self.request_checksum(requester),
             Piece::FirstBody(index, opened) => self.fetch(requester, index..index + 1, Some(*opened)),
             Piece::Chunks(mut chunks)
                 if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 =>
@@ -260,7 +260,7 @@ impl ObjectPieces for ChunkedDownload {
         if let Some(Some(expected)) = self.expected.get() {
             let found = self.whole_checksum(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
-                if self.audits.fetch_add(1, Ordering::Relaxed) < AUDITS {
+                if self.audits.fetch_add(1, Ordering::Relaxed) < MAX_AUDITS {
                     return Ok(Finish::Again(self.plan.pieces().collect()));
                 }
                 return Err(error.into());

@@ -14,7 +14,7 @@ use crate::job::CopyJob;
 use crate::pieces::Started;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
-use crate::verify::FETCHES;
+use crate::verify::MAX_FETCHES;
 
 /// Completes an object whose first response contains all of its bytes.
 pub(super) fn complete_opened(
@@ -85,7 +85,7 @@ fn fetch(
             .zip(found.as_ref())
             .map(|(expected, found)| expected.verify(found, &job.source));
         match checked {
-            Some(Err(error)) if fetches >= FETCHES => {
+            Some(Err(error)) if fetches >= MAX_FETCHES => {
                 partial.discard()?;
                 return Err(error.into());
             }

@@ -72,9 +72,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let (upload, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             let upload = context.store.begin_upload(&job.destination, &options)?;
-            context.tracker.learn_answer(asked.elapsed());
+            context.tracker.learn_answer(sent_at.elapsed());
             if let Some(journal) = &journal {
                 journal.write(&upload, &stat, &plan, &digest)?;
             }

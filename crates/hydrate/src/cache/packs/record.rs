@@ -18,7 +18,7 @@ use super::place::{ALIGNMENT, RecordPlace};
 
 const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
 const CRC_FROM: usize = 12;
-const TEXT_AT: usize = 32;
+const TEXT_OFFSET: usize = 32;
 
 /// Returns the bytes of disk that a record of `length` bytes takes.
 pub(in super::super) fn cost(length: usize) -> u64 {
@@ -35,7 +35,7 @@ pub(in super::super) struct PackRecord<'a> {
 impl<'a> PackRecord<'a> {
     /// Returns the length of a record with a text and a content of these lengths, bytes.
     pub(in super::super) fn length(text: usize, content: usize) -> usize {
-        TEXT_AT + text + content
+        TEXT_OFFSET + text + content
     }
 
     /// Encodes a record.
@@ -45,7 +45,7 @@ impl<'a> PackRecord<'a> {
         record.extend([0; 4]);
         record.extend((text.len() as u32).to_ne_bytes());
         record.extend((content.len() as u32).to_ne_bytes());
-        record.resize(TEXT_AT, 0);
+        record.resize(TEXT_OFFSET, 0);
         record.extend(text);
         record.extend(content);
         let crc = crc(&record[CRC_FROM..]);
@@ -57,11 +57,11 @@ impl<'a> PackRecord<'a> {
     /// written.
     fn decode(bytes: &'a [u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let text_end = TEXT_AT.checked_add(number(12)? as usize)?;
+        let text_end = TEXT_OFFSET.checked_add(number(12)? as usize)?;
         let end = text_end.checked_add(number(16)? as usize)?;
         let whole = bytes.get(..end)?;
         let is_right = whole.starts_with(&MAGIC) && crc(&whole[CRC_FROM..]) == number(8)?;
-        is_right.then(|| Self { text: &whole[TEXT_AT..text_end], content: &whole[text_end..] })
+        is_right.then(|| Self { text: &whole[TEXT_OFFSET..text_end], content: &whole[text_end..] })
     }
 }
 

@@ -107,7 +107,7 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 300 * BLOCK);
     assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
-    let (used, disk) = (counted(&cache), on_disk(dir.path()));
+    let (used, disk) = (exact_count(&cache), on_disk(dir.path()));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
     let received = cached.receive(1, &mut vec![0; 2 * half.len()], Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&half, at).unwrap();
@@ -115,7 +115,7 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     });
     assert!(matches!(received, Some(Err(StoreError::Cancelled))));
     assert_eq!(present(&cached, 1), [0]);
-    assert_eq!((counted(&cache), on_disk(dir.path())), (used, disk));
+    assert_eq!((exact_count(&cache), on_disk(dir.path())), (used, disk));
     // The other blocks remain verified.
     (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert_eq!(cached.inner.verified.lock().runs(cached.inner.generation()).len(), 1);
@@ -149,7 +149,7 @@ fn a_block_in_transfer_can_be_filled_by_another_thread() {
     }
     assert_eq!(present(&other, 1), [0, 1, 550, 551]);
     assert_eq!(cached.status().unwrap().here, 4 * BLOCK);
-    let used = counted(&cache);
+    let used = exact_count(&cache);
     assert!(used >= on_disk(dir.path()), "{used} of {}", on_disk(dir.path()));
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Replaces blocks by holes, as a power cut does to pages that had not reached the disk.
-fn lose(dir: &Path, blocks: &[u64]) {
+fn lose_blocks(dir: &Path, blocks: &[u64]) {
     for data in end_with(dir, ".data") {
         let file = File::options().write(true).open(data).unwrap();
         let zeros = vec![0; BLOCK as usize];
@@ -19,7 +19,7 @@ fn after_a_power_cut_lost_blocks_are_absent_and_others_present() {
     fill_all(&cached, 1);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     drop((cached, cache));
-    lose(dir.path(), &[2, 3, 9]);
+    lose_blocks(dir.path(), &[2, 3, 9]);
     as_if_restarted(dir.path());
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
@@ -36,7 +36,7 @@ fn after_a_power_cut_completion_finds_lost_blocks_that_were_not_read() {
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 10 * BLOCK), 1);
     drop(cache);
-    lose(dir.path(), &[0, 5]);
+    lose_blocks(dir.path(), &[0, 5]);
     as_if_restarted(dir.path());
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
@@ -52,7 +52,7 @@ fn completion_of_a_large_version_finds_a_lost_last_block() {
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 300 * BLOCK), 1);
     drop(cache);
-    lose(dir.path(), &[299]);
+    lose_blocks(dir.path(), &[299]);
     as_if_restarted(dir.path());
     let cached = seeded(&open_at(dir.path()), 1, 300 * BLOCK);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
@@ -66,7 +66,7 @@ fn completion_reads_blocks_of_an_earlier_open_again() {
     (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), FillOutcome::Kept));
     let cached = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
     (5..10).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
-    lose(dir.path(), &[3]);
+    lose_blocks(dir.path(), &[3]);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     assert_eq!(present(&cached, 1), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }
@@ -89,7 +89,7 @@ fn a_synced_version_is_complete_after_a_restart_until_blocks_are_removed() {
     assert!(!cached.is_complete());
     assert_eq!(present(&cached, 1).len(), 63);
     drop((cached, cache));
-    lose(dir.path(), &[5]);
+    lose_blocks(dir.path(), &[5]);
     as_if_restarted(dir.path());
     assert_eq!(
         present(&seeded(&open_at(dir.path()), 1, size), 1).len(),
@@ -106,7 +106,7 @@ fn after_a_kill_blocks_are_verified_and_kept() {
     drop(cache);
     as_if_killed(dir.path());
     // A kill does not lose blocks. The loss here shows that blocks are verified.
-    lose(dir.path(), &[1]);
+    lose_blocks(dir.path(), &[1]);
     let cache = open_at(dir.path());
     assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
 }
@@ -119,7 +119,7 @@ fn verification_of_the_cache_drops_blocks_changed_by_other_programs() {
         fill_all(&seeded(&cache, seed, 5 * BLOCK + 1), seed);
     }
     let open = seeded(&cache, 1, 5 * BLOCK + 1);
-    lose(dir.path(), &[4]);
+    lose_blocks(dir.path(), &[4]);
     fs::write(dir.path().join("objects/00junk.map"), "junk").unwrap();
     let report = cache.verify().unwrap();
     assert_eq!(report, VerificationReport { versions: 3, corrupt: 0, blocks: 15, wrong: 3 });
@@ -394,7 +394,7 @@ fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
         let cache = open_at(dir.path());
         assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
         assert_eq!((cache.statuses().count(), end_with(dir.path(), "")), (0, vec![]));
-        assert_eq!(counted(&cache), 0);
+        assert_eq!(exact_count(&cache), 0);
     }
 }
 

@@ -198,6 +198,6 @@ proptest! {
         }
         let cache = world.caches[0].clone();
         prop_assert_eq!(cache.verify().unwrap().wrong, 0);
-        prop_assert!(counted(&cache) >= on_disk(world.dir.path()));
+        prop_assert!(exact_count(&cache) >= on_disk(world.dir.path()));
     }
 }

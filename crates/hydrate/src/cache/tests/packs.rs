@@ -56,12 +56,12 @@ fn as_if(dir: &Path, stop: Stop) {
         Stop::Clean => {}
         Stop::Kill => {
             as_if_killed(dir);
-            alone(&state);
+            wait_until_closed(&state);
             change(&state, 16, |_| 1);
         }
         Stop::PowerCut => {
             as_if_restarted(dir);
-            alone(&state);
+            wait_until_closed(&state);
             change(&state, 8, |boot| boot ^ 1);
         }
     }
@@ -179,10 +179,10 @@ fn a_damaged_record_is_found_dropped_and_put_again() {
     let third = second + cost(small(&cache, 1).record_length());
     pack.write_all_at(b"damage", second + 900).unwrap();
     pack.write_all_at(b"damage", third + 2).unwrap();
-    let used = counted(&cache);
+    let used = exact_count(&cache);
     assert!(!is_here(&cache, 1) && !small(&cache, 1).is_present());
     assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 4, corrupt: 0, blocks: 3, wrong: 1 });
-    assert!(counted(&cache) < used);
+    assert!(exact_count(&cache) < used);
     assert_eq!((put(&cache, 1), put(&cache, 2)), (FillOutcome::Kept, FillOutcome::Kept));
     assert!((0..5).all(|seed| is_here(&cache, seed)));
     assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 5, corrupt: 0, blocks: 5, wrong: 0 });
@@ -195,8 +195,8 @@ fn without_its_table_or_state_the_cache_starts_over() {
         let cache = open_at(dir.path());
         (0..20).for_each(|seed| _ = put(&cache, seed));
         drop(cache);
-        all_alone(dir.path());
-        alone(&dir.path().join("packs/state"));
+        wait_until_all_closed(dir.path());
+        wait_until_closed(&dir.path().join("packs/state"));
         files(dir.path(), lost).iter().for_each(|path| fs::remove_file(path).unwrap());
         let cache = open_at(dir.path());
         assert!((0..20).all(|seed| !is_here(&cache, seed)), "without {lost}");
@@ -241,7 +241,7 @@ fn the_table_grows_under_writers_removers_and_readers() {
         caches[0].verify().unwrap(),
         VerificationReport { versions: 3500, corrupt: 0, blocks: 3500, wrong: 0 }
     );
-    assert_eq!(counted(&caches[1]), packs_on_disk(dir.path()));
+    assert_eq!(exact_count(&caches[1]), packs_on_disk(dir.path()));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn two_hundred_kills_leave_no_wrong_object_and_lose_no_finished_one() {
         total += finished.len();
         let cache = limited(dir.path(), 64 << 20);
         assert_eq!(cache.verify().unwrap().wrong, 0, "after kill {kill}");
-        let used = counted(&cache);
+        let used = exact_count(&cache);
         // If the cache was full, some objects may have been evicted.
         let room = used < 50 << 20;
         assert!(finished.iter().all(|seed| is_here(&cache, *seed) || !room), "after kill {kill}");
@@ -367,7 +367,7 @@ fn two_hundred_kills_leave_no_wrong_object_and_lose_no_finished_one() {
                 .iter()
                 .map(|path| fs::metadata(path).unwrap().blocks() * 512)
                 .sum();
-            assert_eq!(counted(&cache), tables, "kills leave nothing else counted");
+            assert_eq!(exact_count(&cache), tables, "kills leave nothing else counted");
         }
     }
     assert!(total >= 200, "each is killed at work, and {total} objects were put");
@@ -476,6 +476,6 @@ proptest! {
             prop_assert_eq!(is_here(&cache, object), world.here.contains_key(&object));
         }
         prop_assert_eq!(cache.verify().unwrap().wrong, 0);
-        prop_assert!(counted(&cache) >= packs_on_disk(world.dir.path()));
+        prop_assert!(exact_count(&cache) >= packs_on_disk(world.dir.path()));
     }
 }

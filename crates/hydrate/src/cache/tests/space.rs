@@ -175,15 +175,15 @@ fn bytes_counted_by_killed_processes_are_subtracted() {
     assert_eq!(cache.usage().used, Some(used + 12_345_678));
     drop(cache);
     as_if_killed(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), used);
+    assert_eq!(exact_count(&open_at(dir.path())), used);
     change(&dir.path().join("usage"), 24, |_| 0);
     as_if_restarted(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), used);
+    assert_eq!(exact_count(&open_at(dir.path())), used);
     fs::remove_file(dir.path().join("usage")).unwrap();
     let cache = open_at(dir.path());
     // The first fill waits until the recount has finished.
     fill_all(&seeded(&cache, 10, 2 * BLOCK), 10);
-    assert_eq!(counted(&cache), on_disk(dir.path()));
+    assert_eq!(exact_count(&cache), on_disk(dir.path()));
 }
 
 #[test]
