@@ -42,7 +42,7 @@ pub struct Account {
     model: Option<ServiceModel>,
 }
 
-/// Returns the embedded model of the name `path`, or else reads the model in the file `path`.
+/// Returns the embedded model whose name is `path`, or else reads the model in the file `path`.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ impl Account {
     }
 
     /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
-    /// the terms, or else the embedded model of the name `embedded`. Returns `None` if there is no
+    /// the terms, or else the embedded model named `embedded`. Returns `None` if there is no
     /// model.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {

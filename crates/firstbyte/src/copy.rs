@@ -91,7 +91,7 @@ impl Client {
             ParsedSource::Object(source) => {
                 return engine
                     .copy(&source, &target, observer)
-                    .map_err(|error| self.if_prefix(&source, error));
+                    .map_err(|error| self.directory_error_if_prefix(&source, error));
             }
             ParsedSource::Tree { root, .. } | ParsedSource::Glob { base: root, .. } => root,
         };
@@ -114,7 +114,7 @@ impl Client {
 
     /// Converts the error of a copy. If the missing source is a prefix, the result is
     /// [`Error::Directory`].
-    fn if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
+    fn directory_error_if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
         let is_missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
         if is_missing && self.store().has_below(source).is_ok_and(|has| has) {
             return Error::Directory { location: source.to_string() };

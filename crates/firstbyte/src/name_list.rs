@@ -79,7 +79,7 @@ impl NameList {
             next: 0,
             store: store.clone(),
             root: root.clone(),
-            asked: VecDeque::new(),
+            pending_lookups: VecDeque::new(),
         })
     }
 }
@@ -91,14 +91,14 @@ struct Entries {
     next: usize,
     store: Store,
     root: Location,
-    asked: VecDeque<JoinHandle<firstbyte_store::Result<Entry>>>,
+    pending_lookups: VecDeque<JoinHandle<firstbyte_store::Result<Entry>>>,
 }
 
 impl Iterator for Entries {
     type Item = firstbyte_store::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.asked.len() < MAX_LOOKUPS
+        while self.pending_lookups.len() < MAX_LOOKUPS
             && let Some(name) = self.names.get(self.next).cloned()
         {
             self.next += 1;
@@ -106,17 +106,17 @@ impl Iterator for Entries {
             let place = location.to_string();
             let thread = Builder::new().name("describe".into()).stack_size(STACK);
             match thread.spawn(move || describe(&store, &location, name)) {
-                Ok(asked) => self.asked.push_back(asked),
+                Ok(lookup) => self.pending_lookups.push_back(lookup),
                 // The name is looked up again after another thread has ended.
-                Err(_) if !self.asked.is_empty() => {
+                Err(_) if !self.pending_lookups.is_empty() => {
                     self.next -= 1;
                     break;
                 }
                 Err(source) => return Some(Err(StoreError::Io { location: place, source })),
             }
         }
-        let asked = self.asked.pop_front()?;
-        Some(asked.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        let lookup = self.pending_lookups.pop_front()?;
+        Some(lookup.join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 

@@ -58,7 +58,7 @@ impl Pattern {
                 '*' if rest.starts_with("**") => (Token::StarStar, 2),
                 '*' => (Token::Star, 1),
                 '?' => (Token::One, 1),
-                '[' => set(rest).unwrap_or((Token::Char('['), 1)),
+                '[' => parse_set(rest).unwrap_or((Token::Char('['), 1)),
                 '\\' => rest[1..]
                     .chars()
                     .next()
@@ -74,13 +74,13 @@ impl Pattern {
     /// Returns true if the pattern matches the whole `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.reached(name)[self.tokens.len()]
+        self.reachable_positions(name)[self.tokens.len()]
     }
 
     /// Returns true if the pattern can match a name below the directory `name`.
     #[must_use]
     pub fn may_match_below(&self, name: &str) -> bool {
-        let reached = self.reached(&format!("{name}/"));
+        let reached = self.reachable_positions(&format!("{name}/"));
         let consumes = |token: &Token| !matches!(token, Token::Either(_) | Token::Behind(_));
         self.tokens.iter().zip(reached).any(|(token, reached)| reached && consumes(token))
     }
@@ -155,7 +155,7 @@ impl Pattern {
     }
 
     /// Returns for each position in the pattern whether `name` can reach it.
-    fn reached(&self, name: &str) -> Vec<bool> {
+    fn reachable_positions(&self, name: &str) -> Vec<bool> {
         let mut states = vec![false; self.tokens.len() + 1];
         states[0] = true;
         self.skip_empty(&mut states, true);
@@ -248,7 +248,7 @@ fn braces(text: &str) -> BTreeSet<usize> {
     while let Some(c) = text[at..].chars().next() {
         let length = match c {
             '\\' => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
-            '[' => set(&text[at..]).map_or(1, |(_, length)| length),
+            '[' => parse_set(&text[at..]).map_or(1, |(_, length)| length),
             _ => c.len_utf8(),
         };
         match c {
@@ -266,7 +266,7 @@ fn braces(text: &str) -> BTreeSet<usize> {
 }
 
 /// Parses a `[...]` at the start of `text`. Returns the token and its length in bytes.
-fn set(text: &str) -> Option<(Token, usize)> {
+fn parse_set(text: &str) -> Option<(Token, usize)> {
     let inner = &text[1..];
     let (negated, body) = inner.strip_prefix(['!', '^']).map_or((false, inner), |body| (true, body));
     // A `]` directly at the start belongs to the set, as in every shell.

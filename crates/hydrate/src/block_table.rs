@@ -145,7 +145,7 @@ impl BlockTable {
     }
 
     /// Creates a read that does not wait for any block yet.
-    pub(crate) fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
+    pub(crate) fn new_pending_read(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
         Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
     }
 
@@ -177,7 +177,7 @@ impl BlockTable {
         let wanted = state.join(pending, &missing, &mut requests.promoted);
         let is_free = |block| !state.in_flight.is_owned(block) && !self.blocks.has(block);
         for run in runs_over(wanted, reader.sizes.gap / BLOCK, is_free) {
-            requests.fetches.extend(self.begin_for(&mut state, pending, reader, run));
+            requests.fetches.extend(self.begin_fetches_for_read(&mut state, pending, reader, run));
         }
         drop(state);
         if pending.is_callback() {
@@ -187,7 +187,7 @@ impl BlockTable {
     }
 
     /// Begins fetches for one run of blocks that a read needs.
-    fn begin_for(
+    fn begin_fetches_for_read(
         self: &Arc<Self>,
         state: &mut TableState,
         pending: &PendingRead,
@@ -266,7 +266,7 @@ impl BlockTable {
 
     /// Promotes the queued fetches for which `pending` waits to demand priority.
     #[must_use]
-    pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
+    pub(crate) fn promote_fetches_of(&self, pending: &PendingRead) -> Requests {
         let (mut requests, now) = (Requests::default(), Instant::now());
         let mut state = self.state.lock();
         for block in pending.blocks() {
@@ -313,7 +313,7 @@ impl BlockTable {
             done(Ok(&buffer));
             return Requests::default();
         }
-        let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
+        let pending = self.new_pending_read(deadline, Receiver::Callback(range, Delivery::Copied, done));
         // This happens too rarely for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(

@@ -61,7 +61,7 @@ pub use verify::{Backing, VerificationReport, VersionVerification};
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 use block_map::{Live, PINNED};
-use directory::{Absent, CachePaths, CachedIdentity};
+use directory::{CachePaths, CachedIdentity, IfNoCache};
 use lock::LockWait;
 use open::{IfMissing, OpenVersion};
 use packs::Packs;
@@ -154,7 +154,7 @@ impl Cache {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
-        let opened = directory::open(dir, sharing, Absent::Create)?;
+        let opened = directory::open(dir, sharing, IfNoCache::Create)?;
         let missing =
             || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
         Self::in_directory(opened.ok_or_else(missing)?, limits)
@@ -167,7 +167,7 @@ impl Cache {
     ///
     /// As [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
-        let opened = directory::open(dir, sharing, Absent::Leave)?;
+        let opened = directory::open(dir, sharing, IfNoCache::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 

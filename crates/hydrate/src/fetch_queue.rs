@@ -91,7 +91,7 @@ impl FetchQueue {
         promoted.into_iter().for_each(|id| queues.promote(id));
         queues.watch(&watched);
         self.wake(&mut queues);
-        self.run_here(queues);
+        self.run_on_this_thread(queues);
         // A reader may have joined a fetch before it was queued, and could not promote it then.
         let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
@@ -138,7 +138,7 @@ impl FetchQueue {
 
     /// Prevents the queue from starting threads from now on.
     #[cfg(test)]
-    pub(crate) fn start_nothing(&self) {
+    pub(crate) fn prevent_new_threads(&self) {
         self.queues.lock().free_slots.clear();
     }
 
@@ -177,7 +177,7 @@ impl FetchQueue {
 
     /// Runs queued fetches on the caller's thread if the queue has no thread and cannot start one,
     /// because the fetches would never run otherwise. Ends as soon as a thread could be started.
-    fn run_here<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
+    fn run_on_this_thread<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
         if !std::mem::take(&mut queues.threadless) {
             return;
         }
@@ -242,7 +242,7 @@ impl FetchQueue {
             queues.idle += 1;
             let (next, wait) = self.work.wait_timeout(queues, KEEP_IDLE);
             queues = next;
-            if !queues.resumed() && wait.timed_out() {
+            if !queues.count_resumed_thread() && wait.timed_out() {
                 break;
             }
         }
@@ -257,7 +257,7 @@ impl FetchQueue {
         let mut queues = self.queues.lock();
         // Fetches that run when the last file is closed are still supervised until they end.
         while !(queues.closed && queues.is_idle()) {
-            let late = queues.take_late();
+            let late = queues.take_overdue_reads();
             let seen = self.observe(&queues);
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));

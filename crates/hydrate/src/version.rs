@@ -40,7 +40,7 @@ impl SharedVersion {
     pub(crate) fn read_then(&self, range: ByteRange, done: ReadCallback) {
         let deadline = Instant::now() + self.engine.settings.deadline;
         let delivery = if self.table.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied };
-        let pending = self.table.pending(deadline, Receiver::Callback(range, delivery, done));
+        let pending = self.table.new_pending_read(deadline, Receiver::Callback(range, delivery, done));
         self.request(&pending, range.start, None, Rounding::Blocks);
     }
 

@@ -2,10 +2,10 @@
 //!
 //! If all names of a directory are known, it answers lookups without a request, including lookups
 //! of missing names. It also answers a second listing, and gives the order of files. The memory is
-//! bounded: only directories of up to [`KnownDirectories::widest`] names are kept, and the least
-//! recently used are dropped. Of a wider directory, two things are kept: the page around the last
-//! name that was looked up, and the pages that were listed most recently (`pages`). A page answers
-//! only for the names in it.
+//! bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and the
+//! least recently used are dropped. Of a wider directory, two things are kept: the page around the
+//! last name that was looked up, and the pages that were listed most recently (`pages`). A page
+//! answers only for the names in it.
 
 mod pages;
 
@@ -191,7 +191,7 @@ impl KnownDirectories {
     }
 
     /// Returns the maximum number of names of a directory that is kept as a whole.
-    pub(crate) fn widest(&self) -> usize {
+    pub(crate) fn max_kept_names(&self) -> usize {
         MAX_NAMES_KEPT.min(self.names / 4 * 3)
     }
 
@@ -345,7 +345,7 @@ mod tests {
         let names = 4 * (MAX_NAMES_KEPT as u64 + 1);
         let directories =
             KnownDirectories::new(Duration::from_secs(60), NAMES_SHARE * BYTES_PER_NAME * names);
-        assert_eq!(directories.widest(), MAX_NAMES_KEPT);
+        assert_eq!(directories.max_kept_names(), MAX_NAMES_KEPT);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(MAX_NAMES_KEPT));
         }
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn nothing_is_believed_beyond_its_time() {
         let directories = KnownDirectories::new(Duration::ZERO, 0);
-        assert_eq!(directories.widest(), 1536);
+        assert_eq!(directories.max_kept_names(), 1536);
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), KnownNames::Nothing));
         directories.mark_wide(b"d");

@@ -108,7 +108,7 @@ impl Fuse {
 
     /// Runs `work` on a thread that may wait, counts the operation, and replies in time: with the
     /// result of `work`, or with EIO at the deadline.
-    fn later<R: FailableReply, T: 'static>(
+    fn run_in_pool<R: FailableReply, T: 'static>(
         &self,
         operation: MountOperation,
         what: impl FnOnce() -> String + Send + 'static,
@@ -184,7 +184,7 @@ impl Filesystem for Fuse {
         let (name, shown) = (name.as_bytes().to_vec(), name.to_os_string());
         let what = move || shown.to_string_lossy().into_owned();
         let work = move |core: &FileSystem| core.lookup(parent.0, &name);
-        self.later(MountOperation::Lookup, what, reply, work, answer_lookup);
+        self.run_in_pool(MountOperation::Lookup, what, reply, work, answer_lookup);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
@@ -229,12 +229,12 @@ impl Filesystem for Fuse {
                 }
                 Err(reply) => reply,
             };
-        if let Some(error) = reader.given_up.at_once(begun) {
+        if let Some(error) = reader.given_up.error_to_repeat(begun) {
             return reply.fail(&error.into());
         }
-        let asked = Arc::clone(&reader);
+        let finished_read = Arc::clone(&reader);
         let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            let (outcome, node) = (OperationOutcome::from(&result), &asked.node);
+            let (outcome, node) = (OperationOutcome::from(&result), &finished_read.node);
             match result {
                 Ok(bytes) => {
                     core.operations.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl Filesystem for Fuse {
                 }
                 Err(error) => {
                     core.note_stale(node, &error);
-                    asked.given_up.note(&error, begun, Instant::now());
+                    finished_read.given_up.note(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);
@@ -290,16 +290,16 @@ impl Filesystem for Fuse {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
-        let told = Arc::clone(&stream);
+        let directory = Arc::clone(&stream);
         let work = move |_: &FileSystem| stream.names(ino.0, offset);
         let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<NamedEntry>| {
-            told.adapt_reply_size(
+            directory.adapt_reply_size(
                 names.iter().take_while(|named| !add(named, &mut reply)).count(),
                 names.len(),
             );
             reply.ok();
         };
-        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
+        self.run_in_pool(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn readdirplus(
@@ -314,16 +314,16 @@ impl Filesystem for Fuse {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
-        let told = Arc::clone(&stream);
+        let directory = Arc::clone(&stream);
         let work = move |core: &FileSystem| stream.names_with_attributes(&core.source, ino.0, offset);
         self.bound_memory();
         let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<NamedEntry>| {
-            let path = told.path();
+            let path = directory.path();
             let mut full = |named: &NamedEntry| add_with_attributes(core, path, named, &mut reply);
-            told.adapt_reply_size(names.iter().take_while(|named| !full(named)).count(), names.len());
+            directory.adapt_reply_size(names.iter().take_while(|named| !full(named)).count(), names.len());
             reply.ok();
         };
-        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
+        self.run_in_pool(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

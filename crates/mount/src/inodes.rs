@@ -237,7 +237,7 @@ impl Inodes {
 
     /// Returns the inode number of a file's directory and the file's name. Returns `None` if the
     /// kernel does not hold the directory, or if `ino` is not a file.
-    pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
+    pub(crate) fn directory_and_name(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner.lock();
         let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
         let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
@@ -424,11 +424,11 @@ mod tests {
         let third = inodes.enter(b"d", &file("c", "\"1\""), None).ino;
         assert_eq!(inodes.oldest(0, 3), [directory, first, second]);
         assert_eq!(inodes.oldest(second, 2), [third]);
-        assert_eq!(inodes.place(first), Some((directory, b"a"[..].into())));
-        assert_eq!(inodes.place(second), Some((ROOT, b"b"[..].into())));
-        assert_eq!(inodes.place(directory), None);
+        assert_eq!(inodes.directory_and_name(first), Some((directory, b"a"[..].into())));
+        assert_eq!(inodes.directory_and_name(second), Some((ROOT, b"b"[..].into())));
+        assert_eq!(inodes.directory_and_name(directory), None);
         inodes.forget(directory, 1);
-        assert_eq!(inodes.place(first), None);
+        assert_eq!(inodes.directory_and_name(first), None);
         assert_eq!(
             &*inodes.get(first).unwrap().path,
             b"d/a",

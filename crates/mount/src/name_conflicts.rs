@@ -97,7 +97,7 @@ mod tests {
     }
 
     /// Returns the bytes by which a child is sorted in a listing by name.
-    fn place(child: &Child) -> Vec<u8> {
+    fn sort_key(child: &Child) -> Vec<u8> {
         let slash: &[u8] = if child.kind == EntryKind::Directory { b"/" } else { b"" };
         [&child.name, slash].concat()
     }
@@ -107,7 +107,7 @@ mod tests {
         let count = Arc::clone(&hidden);
         let children = places.iter().map(|place| Ok::<_, ()>(child(place)));
         let conflicts = NameConflicts::new(children, Box::new(move |_| *count.lock().unwrap() += 1));
-        let shown = conflicts.map(|child| String::from_utf8(place(&child.unwrap())).unwrap()).collect();
+        let shown = conflicts.map(|child| String::from_utf8(sort_key(&child.unwrap())).unwrap()).collect();
         let hidden = *hidden.lock().unwrap();
         (shown, hidden)
     }

@@ -131,7 +131,7 @@ impl ReadDir {
                     let listed = ListedName { child: Arc::new(child), ino };
                     names.push(listed.clone());
                     let directories = &self.sources.directories;
-                    if !*is_wide && names.len() > directories.widest() {
+                    if !*is_wide && names.len() > directories.max_kept_names() {
                         *is_wide = true;
                         directories.mark_wide(&self.path);
                     }

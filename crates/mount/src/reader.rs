@@ -22,20 +22,20 @@ const KERNEL_RETRY_TIME: Duration = Duration::from_millis(250);
 pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     pub(crate) handle: Handle,
-    pub(crate) given_up: GivenUp,
+    pub(crate) given_up: LastFailedRead,
 }
 
 impl OpenFile {
     pub(crate) fn new(node: Arc<Node>, handle: Handle) -> Self {
-        Self { node, handle, given_up: GivenUp::default() }
+        Self { node, handle, given_up: LastFailedRead::default() }
     }
 }
 
 /// The last read that failed after a wait.
 #[derive(Default)]
-pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
+pub(crate) struct LastFailedRead(Mutex<Option<(Instant, Error)>>);
 
-impl GivenUp {
+impl LastFailedRead {
     /// Records that a read that began at `begun` failed at `now`. A read that failed without a wait
     /// is not recorded, because it would fail without a wait again. A change of the object is not
     /// recorded either, because the kernel then opens the object again.
@@ -48,7 +48,7 @@ impl GivenUp {
 
     /// Returns the error with which a read that begins at `now` has to fail, if it follows a
     /// failure so closely that it must not wait.
-    pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
+    pub(crate) fn error_to_repeat(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock();
         last.as_ref()
             .filter(|(then, _)| now.duration_since(*then) < KERNEL_RETRY_TIME)
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn only_a_read_right_after_one_that_waited_fails_with_its_error() {
-        let (given_up, begun) = (GivenUp::default(), Instant::now());
+        let (given_up, begun) = (LastFailedRead::default(), Instant::now());
         let error = Error::Directory { location: "x".into() };
-        assert!(given_up.at_once(begun).is_none());
+        assert!(given_up.error_to_repeat(begun).is_none());
         given_up.note(&error, begun, begun);
-        assert!(given_up.at_once(begun).is_none(), "an answer, and no waiting");
+        assert!(given_up.error_to_repeat(begun).is_none(), "an answer, and no waiting");
         let now = begun + Duration::from_secs(16);
         given_up.note(&error, begun, now);
-        assert!(matches!(given_up.at_once(now), Some(Error::Directory { .. })));
-        assert!(given_up.at_once(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
+        assert!(matches!(given_up.error_to_repeat(now), Some(Error::Directory { .. })));
+        assert!(given_up.error_to_repeat(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
     }
 }

@@ -156,20 +156,20 @@ impl MountSource {
     }
 
     /// Adds this mount's secrets to a location that was recorded without them.
-    pub(crate) fn with_secrets(&self, told: Location) -> Location {
-        if told.to_string() == self.root.to_string() {
+    pub(crate) fn with_secrets(&self, shown_location: Location) -> Location {
+        if shown_location.to_string() == self.root.to_string() {
             return self.root.clone();
         }
         fn host(url: &HttpUrl) -> &str {
             url.authority.rsplit_once('@').map_or(url.authority.as_str(), |(_, host)| host)
         }
-        match (told, &self.root) {
+        match (shown_location, &self.root) {
             (Location::Http(url), Location::Http(root))
                 if url.tls == root.tls && host(&url) == host(root) =>
             {
                 Location::Http(HttpUrl { authority: root.authority.clone(), ..url })
             }
-            (told, _) => told,
+            (shown_location, _) => shown_location,
         }
     }
 
@@ -339,7 +339,7 @@ impl MountSource {
 /// before it, and [`LATE_CHARACTER`] is appended. If the character before it is not printable, the
 /// last character is only removed. Returns `None` if no key is left, so that the listing begins at
 /// its start.
-fn before(name: &str) -> Option<String> {
+fn key_before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();
     match char::from_u32((last as u32).saturating_sub(1)) {
@@ -365,12 +365,12 @@ mod tests {
     fn a_key_is_found_before_every_name_and_behind_the_one_it_follows() {
         let names = ["a", "name-000", "name-001", "name-009", "name-00a", "x 1", "x 2", "é", "ê"];
         for pair in names.windows(2) {
-            let key = before(pair[1]).unwrap();
+            let key = key_before(pair[1]).unwrap();
             assert!(key.as_str() < pair[1], "{key:?} {pair:?}");
         }
-        let key = before("name-00a").unwrap();
-        assert!(key.as_str() > "name-009" && !before("a0").unwrap().contains('/'));
-        assert!(before("\u{1}").is_none() && before("").is_none());
-        assert!(before("\u{e000}b").unwrap().as_str() < "\u{e000}b");
+        let key = key_before("name-00a").unwrap();
+        assert!(key.as_str() > "name-009" && !key_before("a0").unwrap().contains('/'));
+        assert!(key_before("\u{1}").is_none() && key_before("").is_none());
+        assert!(key_before("\u{e000}b").unwrap().as_str() < "\u{e000}b");
     }
 }

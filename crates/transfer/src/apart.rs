@@ -37,12 +37,12 @@ pub(crate) enum Separation {
 /// host.
 pub(crate) struct Apart {
     store: Store,
-    known: Mutex<HashMap<(Location, Location), Places>>,
+    known: Mutex<HashMap<(Location, Location), PairFinding>>,
 }
 
 /// What is known about a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Places {
+enum PairFinding {
     Different,
     /// Both are one place, and the run ends. The result is kept so that no other worker creates a
     /// marker while the run ends.
@@ -67,16 +67,16 @@ impl Apart {
         let mut known = self.known.lock();
         let pair = (source.clone(), destination.clone());
         match known.get(&pair) {
-            Some(Places::Different) => return Ok(()),
-            Some(Places::One) => {
+            Some(PairFinding::Different) => return Ok(()),
+            Some(PairFinding::One) => {
                 return Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() });
             }
             None => {}
         }
         let outcome = prove(&self.store, source, destination, separation);
         match outcome {
-            Ok(()) => note(&mut known, pair, Places::Different),
-            Err(Error::OnePlace { .. }) => note(&mut known, pair, Places::One),
+            Ok(()) => note(&mut known, pair, PairFinding::Different),
+            Err(Error::OnePlace { .. }) => note(&mut known, pair, PairFinding::One),
             Err(_) => {}
         }
         outcome
@@ -88,7 +88,7 @@ impl Apart {
     pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
         let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
         let (from, to) = (parent(source), parent(destination));
-        let name = |location: &Location| end_of(&location.last_component().unwrap_or_default());
+        let name = |location: &Location| marker_end(&location.last_component().unwrap_or_default());
         let (old, new) = (name(source), name(destination));
         if old == new {
             return self.prove(&from, &to, Separation::Names);
@@ -109,7 +109,7 @@ impl Apart {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.known.lock().get(&pair) == Some(&Places::Different) {
+        if self.known.lock().get(&pair) == Some(&PairFinding::Different) {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -121,12 +121,16 @@ impl Apart {
                 Err(error) => return Err(error.into()),
             }
         }
-        note(&mut self.known.lock(), pair, Places::Different);
+        note(&mut self.known.lock(), pair, PairFinding::Different);
         Ok(())
     }
 }
 
-fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Location), places: Places) {
+fn note(
+    known: &mut HashMap<(Location, Location), PairFinding>,
+    pair: (Location, Location),
+    places: PairFinding,
+) {
     if known.len() >= PAGE {
         known.clear();
     }
@@ -147,17 +151,17 @@ fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
 fn prove(store: &Store, source: &Location, destination: &Location, separation: Separation) -> Result<()> {
     let places = match separation {
         Separation::Names => vec![source.clone()],
-        Separation::Trees => [vec![source.clone()], above(source)].concat(),
+        Separation::Trees => [vec![source.clone()], locations_above(source)].concat(),
         // The directories above a source can be read, but access to the prefixes above a source's
         // keys may be denied.
-        Separation::Inside if job::has_directories(source) => above(source),
+        Separation::Inside if job::has_directories(source) => locations_above(source),
         Separation::Inside => return contained::prove_apart(store, source, destination),
     };
     MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
     // No marker is created in an object store, because the access rights at the source may only
     // allow reading and deleting.
     if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
-        MarkerFile::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
+        MarkerFile::new(store, source, destination, "")?.prove_absent(&locations_above(destination), "")?;
     }
     match separation {
         Separation::Names => Ok(()),
@@ -166,13 +170,13 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
 }
 
 /// Returns the end of a marker's name, which is the start of the object's name.
-fn end_of(name: &[u8]) -> String {
+fn marker_end(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(MAX_END_LENGTH).collect()
 }
 
 /// Returns the directories or prefixes whose names are above a location. Links in a local path are
 /// resolved first.
-fn above(location: &Location) -> Vec<Location> {
+fn locations_above(location: &Location) -> Vec<Location> {
     let start = match location {
         Location::Local(path) => {
             Location::Local(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
@@ -191,15 +195,15 @@ mod tests {
     #[test]
     fn the_places_above_a_location_end_at_its_root() {
         let above = |text: &str| {
-            let places = above(&Location::parse(OsStr::new(text)).unwrap());
+            let places = locations_above(&Location::parse(OsStr::new(text)).unwrap());
             places.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(above("/no/such/dir"), ["/no/such", "/no", "/"]);
-        assert_eq!(above("s3://b/x/y/"), ["s3://b/x/", "s3://b/"]);
-        assert_eq!(above("s3://b/x/y"), above("s3://b/x/y/"));
-        assert!(above("s3://b").is_empty());
-        assert_eq!(above("sftp://h/x/y/").len(), 2);
-        assert_eq!(above("http://h/x/y/"), ["http://h/x/", "http://h/"]);
+        assert_eq!(locations_above("/no/such/dir"), ["/no/such", "/no", "/"]);
+        assert_eq!(locations_above("s3://b/x/y/"), ["s3://b/x/", "s3://b/"]);
+        assert_eq!(locations_above("s3://b/x/y"), locations_above("s3://b/x/y/"));
+        assert!(locations_above("s3://b").is_empty());
+        assert_eq!(locations_above("sftp://h/x/y/").len(), 2);
+        assert_eq!(locations_above("http://h/x/y/"), ["http://h/x/", "http://h/"]);
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl<'a> Walk<'a> {
             self.summary = Summary { ended: self.summary.ended.take(), ..Summary::default() };
             return;
         }
-        let told = deferred.into_records().and_then(|mut records| {
+        let report_result = deferred.into_records().and_then(|mut records| {
             records.try_for_each(|record| {
                 let record = record?;
                 if let Some((finding, name)) = Finding::of_record(&record) {
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
                 Ok(())
             })
         });
-        if let Err(error) = told {
+        if let Err(error) = report_result {
             self.summary.ended.get_or_insert(error);
         }
     }

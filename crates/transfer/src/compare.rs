@@ -128,7 +128,7 @@ impl TimeVerdict {
             },
             (None, Location::Object(_), Location::Object(_)) => {
                 let (from, to) =
-                    (Dated::of(store, tree, modified), Dated::of_destination(store, tree, there));
+                    (DateRange::of(store, tree, modified), DateRange::of_destination(store, tree, there));
                 let proved = match is_one_service(&tree.source, &tree.destination) {
                     true => is_after(there, modified),
                     false => is_after(to.earliest, from.latest) && to.is_past(),
@@ -136,7 +136,7 @@ impl TimeVerdict {
                 Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
             (None, _, Location::Object(_)) => {
-                let object = Dated::of_destination(store, tree, there);
+                let object = DateRange::of_destination(store, tree, there);
                 let changed = source.changed.map_or(modified, |changed| changed.max(modified));
                 let proved = is_after(object.earliest, changed) && object.is_past();
                 Self::unless_proved(proved, MetadataHolder::Destination(modified), modified, there)
@@ -178,7 +178,7 @@ impl TimeVerdict {
             }
             Location::Http(_) => Self::unchanged_if(unchanged),
             Location::Object(_) => {
-                let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
+                let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
                     false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),
@@ -190,12 +190,12 @@ impl TimeVerdict {
 
 /// An object's date by this machine's clock. The date is a range, because the error of the store's
 /// clock is known only roughly.
-struct Dated {
+struct DateRange {
     earliest: SystemTime,
     latest: SystemTime,
 }
 
-impl Dated {
+impl DateRange {
     fn of(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
         Self::at(store.clock_ahead(&tree.source), date)
     }

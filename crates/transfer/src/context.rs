@@ -246,7 +246,7 @@ impl<'a> Context<'a> {
     }
 
     /// Records a file that was renamed to its destination.
-    pub(crate) fn renamed(&self, path: &Path) {
+    pub(crate) fn record_renamed(&self, path: &Path) {
         if self.run_kind.batch == ObjectCount::Many {
             self.written.lock().extend(identity(path));
         }
@@ -267,13 +267,13 @@ impl<'a> Context<'a> {
     }
 
     /// Counts bytes that an earlier run has moved.
-    pub(crate) fn resumed(&self, bytes: u64) {
+    pub(crate) fn count_resumed(&self, bytes: u64) {
         add(&self.meters.resumed, bytes);
         self.observer.moved(bytes);
     }
 
     /// Counts bytes that are fetched or sent a second time.
-    pub(crate) fn reread(&self, bytes: u64) {
+    pub(crate) fn count_reread(&self, bytes: u64) {
         add(&self.meters.reread, bytes);
     }
 

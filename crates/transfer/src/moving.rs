@@ -51,7 +51,7 @@ impl<'a> MoveJobs<'a> {
         if entry.name.ends_with(b"/") || entry.name.is_empty() {
             self.directories.store(true, Ordering::Relaxed);
         }
-        match self.copy.over(&entry) {
+        match self.copy.replaceable_kinds(&entry) {
             Ok(over) => self.copy.job(entry, over, self.observer),
             Err(failure) => Some(Err(failure)),
         }

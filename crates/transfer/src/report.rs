@@ -164,7 +164,7 @@ pub(crate) struct CompletedObject {
 
 impl CompletedObject {
     /// Returns the version of the source that was copied.
-    pub(crate) fn copied(&self) -> Option<&Version> {
+    pub(crate) fn source_version(&self) -> Option<&Version> {
         self.source.as_deref().or(self.version.as_ref())
     }
 }

@@ -200,9 +200,9 @@ impl Iterator for Join<'_> {
                     return Some(Err(Failure { location: place.to_string(), error: error.into() }));
                 }
             }
-            self.leave_directories();
-            self.leave_obstacles();
-            if let Some(job) = self.replace() {
+            self.remove_passed_directories();
+            self.defer_passed_obstacles();
+            if let Some(job) = self.next_replacement() {
                 return Some(job);
             }
             let order = match (self.source.name(), self.destination.name()) {
@@ -243,7 +243,7 @@ impl Join<'_> {
     fn only_source(&mut self) -> Option<JobResult> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
-        self.clear_way(&entry.name);
+        self.delete_obstacle_above(&entry.name);
         if !self.copy.selects(&entry) {
             return None;
         }
@@ -340,7 +340,7 @@ impl Join<'_> {
     fn handle_extra(&mut self) {
         let Some(entry) = self.destination.take() else { return };
         if self.extras == Extras::Keep {
-            return self.pass();
+            return self.pass_over_name();
         }
         // The source may have the name in spite of its listing.
         if self.source.broken {
@@ -417,7 +417,7 @@ impl Join<'_> {
     }
 
     /// Defers the deletion of those files that turned out not to be in the way of a directory.
-    fn leave_obstacles(&mut self) {
+    fn defer_passed_obstacles(&mut self) {
         let (source, obstacles) = (&mut self.source, &mut self.obstacles);
         let passed: Vec<_> =
             obstacles.extract_if(.., |name| source.has_passed(&[&name[..], b"/"].concat())).collect();
@@ -425,7 +425,7 @@ impl Join<'_> {
     }
 
     /// Deletes the file that is in the place of a directory above `name`.
-    fn clear_way(&mut self, name: &[u8]) {
+    fn delete_obstacle_above(&mut self, name: &[u8]) {
         let is_above =
             |file: &Vec<u8>| name.strip_prefix(&file[..]).is_some_and(|rest| rest.starts_with(b"/"));
         if let Some(at) = self.obstacles.iter().position(is_above) {
@@ -481,7 +481,7 @@ impl Join<'_> {
     /// Passes over a name that only the destination has, if such names are kept. After a page of
     /// such names, an S3 destination is listed again from the source's next name on. So copying a
     /// few objects among many takes at most a few pages for each object.
-    fn pass(&mut self) {
+    fn pass_over_name(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
         if self.passed < PAGE || !matches!(destination, Location::Object(_)) {
@@ -511,7 +511,7 @@ impl Join<'_> {
     }
 
     /// Removes the extra directories that the destination's listing has passed, if they are empty.
-    fn leave_directories(&mut self) {
+    fn remove_passed_directories(&mut self) {
         while let Some(last) = self.directories.last() {
             if !self.destination.has_passed(last) {
                 return;
@@ -542,7 +542,7 @@ impl Join<'_> {
 
     /// Returns the job of the next file that replaces a directory, or the failure of a file that
     /// cannot replace one.
-    fn replace(&mut self) -> Option<JobResult> {
+    fn next_replacement(&mut self) -> Option<JobResult> {
         let (source, destination) = (&mut self.source, &mut self.destination);
         let decided = self
             .replacements

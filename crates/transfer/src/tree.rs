@@ -118,7 +118,7 @@ impl<'a> TreeCopy<'a> {
     /// the entry, and for a directory or link, which is created here.
     pub(crate) fn job(&self, entry: Entry, over: ReplaceKind, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
-        let destination = match self.place(&entry) {
+        let destination = match self.destination_of(&entry) {
             Ok(Some(destination)) => destination,
             Ok(None) => {
                 observer.made_directory(&source);
@@ -167,7 +167,7 @@ impl<'a> TreeCopy<'a> {
 
     /// Returns the kinds of entries that a file may replace. For a name that was in no listing of
     /// the destination.
-    pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
+    pub(crate) fn replaceable_kinds(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
         let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
         match found {
             Some(Ok(Some(_))) => self.check_spelling(entry, CheckedParts::All).map(|()| ReplaceKind::File),
@@ -190,7 +190,7 @@ impl<'a> TreeCopy<'a> {
 
     /// Returns the destination of an entry. Returns `None` for a directory, which is created or
     /// counted here.
-    fn place(&self, entry: &Entry) -> Result<Option<Location>> {
+    fn destination_of(&self, entry: &Entry) -> Result<Option<Location>> {
         let directory = match entry.kind {
             EntryKind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             // An empty object whose name ends in `/` marks a directory.
@@ -297,12 +297,12 @@ pub(crate) fn source(
         return Ok(listing);
     }
     let (store, root) = (store.clone(), tree.source.clone());
-    Ok(Listing::of(listing.map(move |entry| entry.map(|entry| measured(&store, &root, entry)))))
+    Ok(Listing::of(listing.map(move |entry| entry.map(|entry| with_looked_up_length(&store, &root, entry)))))
 }
 
 /// Looks up the length of a file that is listed as empty. Such a file may have content of unknown
 /// length; then no object at the destination counts as equal to it.
-fn measured(store: &Store, root: &Location, mut entry: Entry) -> Entry {
+fn with_looked_up_length(store: &Store, root: &Location, mut entry: Entry) -> Entry {
     if entry.kind == EntryKind::File && entry.size == Some(0) {
         let found = store.stat(&root.join(&entry.name));
         entry.size = found.map_or(entry.size, |found| found.size());

@@ -98,7 +98,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
     let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     let mut changed = Vec::new();
     for path in receipts {
-        let (mut receipt, shard, done) = read(manifest, path)?;
+        let (mut receipt, shard, done) = read_receipt(manifest, path)?;
         let known = shards
             .entry(shard.index)
             .or_insert_with(|| KnownShard { done: DoneObjects::none(shard.objects), receipts: 0 });
@@ -132,7 +132,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
 }
 
 /// Reads a receipt. Also returns its part about the shard, and the objects that are done.
-fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
+fn read_receipt(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
     let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
     let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";

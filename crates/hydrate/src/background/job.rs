@@ -147,7 +147,7 @@ impl WantedFiles {
 fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationList) {
     let mut wanted = WantedFiles::new(wanted);
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
-    let mut held: Option<Candidate> = None;
+    let mut waiting_file: Option<Candidate> = None;
     let mut exhausted = false;
     let mut least_refused = u64::MAX;
     let disk_writer: LazyCell<Option<DiskWriter>> = LazyCell::new(DiskWriter::start);
@@ -156,9 +156,9 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
         // The next file starts only when all fetches of the active files are submitted, so files
         // are fetched in order.
         let has_room = engine.queue.has_room_in_background() && job.has_room();
-        if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
+        if waiting_file.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
             match wanted.next(job) {
-                Some(Ok(wanted)) => held = open(engine, job, wanted),
+                Some(Ok(wanted)) => waiting_file = open(engine, job, wanted),
                 Some(Err(failure)) => job.fail(failure),
                 None => exhausted = true,
             }
@@ -168,18 +168,18 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
             busy = wanted.look_ahead(job);
         }
         // A file that found no room waits until no other file is active.
-        let waits = held.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
-        if !waits && let Some(candidate) = held.take() {
+        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
+        if !waits && let Some(candidate) = waiting_file.take() {
             let promised = active.iter().map(ActiveFile::promised).sum();
             match candidate.admit(job, promised, &mut least_refused) {
                 Admission::Started(file) => active.push_back(file),
-                Admission::Later(candidate) => held = Some(candidate),
+                Admission::Later(candidate) => waiting_file = Some(candidate),
                 Admission::Refused => {}
             }
         }
         active.iter_mut().for_each(|file| file.begin_writing(&disk_writer));
         active.retain_mut(|file| !file.finish(job));
-        if exhausted && held.is_none() && active.is_empty() {
+        if exhausted && waiting_file.is_none() && active.is_empty() {
             break;
         }
         if !busy {

@@ -192,7 +192,7 @@ impl Run {
     }
 
     fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
-        let read = self.table.pending(Instant::now() + Duration::from_secs(600), receiver);
+        let read = self.table.new_pending_read(Instant::now() + Duration::from_secs(600), receiver);
         let reader = BlockReader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
         self.record_requests(self.table.request(&read, &reader));
         self.reads.push(Arc::clone(&read));

@@ -106,7 +106,7 @@ impl PendingRead {
 
     /// Returns whether one long part of this read contains all of `bytes`, a range of the object.
     /// The reader of such a part is unlikely to request the same bytes again.
-    pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
+    pub(crate) fn has_long_part_with(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
         match &self.progress.lock().receiver {

@@ -58,7 +58,7 @@ impl BlockTable {
     /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether the
     /// block is cached.
     pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
-        self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block))
+        self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken_by_long_read(block))
     }
 
     /// Delivers a block that a fetch has brought and stored.
@@ -136,10 +136,10 @@ impl BlockTable {
 
     /// Returns whether a long read waits for a block that has arrived. Such a block is not kept in
     /// memory, where it would displace blocks that short reads come back to.
-    fn is_taken(&self, block: u64) -> bool {
+    fn is_taken_by_long_read(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
         let state = self.state.lock();
-        state.waiting.get(&block).into_iter().flatten().any(|pending| pending.takes(bytes))
+        state.waiting.get(&block).into_iter().flatten().any(|pending| pending.has_long_part_with(bytes))
     }
 
     /// Ends a fetch that failed, and the reads that wait for the fetch.
@@ -232,7 +232,7 @@ mod tests {
         let queued = table.request_ahead(&ahead, &Arc::downgrade(&handle)).fetches;
         assert!(!table.is_promoted(queued[0].id));
         let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
-        let pending = table.pending(Instant::now() + Duration::from_secs(60), receiver);
+        let pending = table.new_pending_read(Instant::now() + Duration::from_secs(60), receiver);
         let sizes = ReadSizes::of(None, None);
         let reader = BlockReader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
         let requests = table.request(&pending, &reader);

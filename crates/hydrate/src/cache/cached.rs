@@ -19,7 +19,7 @@ use firstbyte_location::{ByteRange, Checksum, Location, Version, shown, to_usize
 
 use super::block_map::{BlockWord, DURABLE, INTACT, PINNED, REFERENCED, length};
 use super::clock::Timestamp;
-use super::lock::{Mode, leases, pins};
+use super::lock::{LockMode, leases, pins};
 use super::open::OpenVersion;
 use crate::block::BLOCK;
 
@@ -118,7 +118,7 @@ impl CachedVersion {
         if blocks.is_empty() || !all_present() || self.inner.is_cut() {
             return None;
         }
-        if !self.inner.locks.try_lock(pins(blocks.clone()), Mode::Shared) {
+        if !self.inner.locks.try_lock(pins(blocks.clone()), LockMode::Shared) {
             return None;
         }
         let pinned = PinnedBlocks { cached: self.clone(), blocks: blocks.clone() };
@@ -166,7 +166,7 @@ impl CachedVersion {
     /// or is killed. Other fetches poll until the blocks are present or the lease is free.
     #[must_use]
     pub fn lease(&self, blocks: Range<u64>) -> Option<FetchLease> {
-        if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), Mode::Exclusive) {
+        if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), LockMode::Exclusive) {
             return None;
         }
         Some(FetchLease { cached: self.clone(), blocks })

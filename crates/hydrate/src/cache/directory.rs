@@ -45,7 +45,7 @@ pub(super) const SHARDS: u64 = 256;
 
 /// What to do if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum IfNoCache {
     /// Neither create nor empty a cache. For verbs that only read.
     Leave,
     Create,
@@ -53,16 +53,18 @@ pub(super) enum Absent {
 
 /// Opens the directory of a cache. Returns `None` if there is no cache and `absent` forbids
 /// creating one.
-pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Option<PrivateDirectory>> {
+pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
-        Absent::Leave => PrivateDirectory::open(path, sharing),
-        Absent::Create => PrivateDirectory::create(path, sharing),
+        IfNoCache::Leave => PrivateDirectory::open(path, sharing),
+        IfNoCache::Create => PrivateDirectory::create(path, sharing),
     };
     let directory = match opened {
-        Err(error) if absent == Absent::Leave && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if absent == IfNoCache::Leave && error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == Absent::Leave && (!directory.has(Path::new(FORMAT_FILE)) || older(&directory).is_some()) {
+    if absent == IfNoCache::Leave && (!directory.has(Path::new(FORMAT_FILE)) || older(&directory).is_some()) {
         return Ok(None);
     }
     prepare(&directory)?;

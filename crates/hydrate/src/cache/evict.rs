@@ -26,9 +26,9 @@ use super::cached::CachedVersion;
 use super::clock::Timestamp;
 use super::clock::{boot, random};
 use super::directory::{CachePaths, CachedIdentity, SHARDS, is_same, maps, shard};
-use super::lock::{LockFile, LockWait, Mode, WHOLE, lock_out};
+use super::lock::{LockFile, LockMode, LockWait, WHOLE, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
-use super::packs::{Packs, Seen};
+use super::packs::{Packs, SlotCopy};
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared};
 use crate::block::BLOCK;
@@ -141,7 +141,7 @@ struct Round {
 enum Candidate {
     /// A version, by the path of its map.
     Version(PathBuf),
-    Packed(Seen),
+    Packed(SlotCopy),
 }
 
 /// Samples versions and removes the oldest until `goal` bytes are free.
@@ -287,7 +287,7 @@ impl OpenVersion {
     /// freed.
     fn shrink(&self, goal: u64, exempt: Exempt) -> u64 {
         let live = self.map.live();
-        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+        let Some(_whole) = self.locks.guard(WHOLE, LockMode::Exclusive) else { return 0 };
         if self.map.blocks() == 0 || exempt.includes(live) {
             return 0;
         }
@@ -331,7 +331,7 @@ impl OpenVersion {
 
     /// Removes all blocks that are not being changed. Returns the number of bytes freed.
     fn remove_all_blocks(&self) -> u64 {
-        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+        let Some(_whole) = self.locks.guard(WHOLE, LockMode::Exclusive) else { return 0 };
         self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
         let (mut block, mut bytes) = (0, 0);
         while block < self.map.blocks() {

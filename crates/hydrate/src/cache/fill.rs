@@ -21,7 +21,7 @@ use rustix::pipe::PipeFlags;
 
 use super::block_map::{BlockWord, DIRTY, allocate, crc, page, page_cost};
 use super::cached::{CachedVersion, Presence};
-use super::lock::{Mode, changes};
+use super::lock::{LockMode, changes};
 use super::mapping::SharedMapping;
 use super::open::OpenVersion;
 use super::punch::RemovedBytes;
@@ -162,7 +162,7 @@ impl OpenVersion {
         };
         // Writers share the lock, because one of them may wait for a network for a long time. All
         // of them write the same bytes.
-        let Some(writing) = self.locks.guard(changes(block..block + 1), Mode::Shared) else {
+        let Some(writing) = self.locks.guard(changes(block..block + 1), LockMode::Shared) else {
             return Ok(FillOutcome::NoRoom);
         };
         let live = self.map.live();
@@ -224,7 +224,7 @@ impl OpenVersion {
     /// present.
     fn undo(&self, block: u64) {
         let blocks = block..block + 1;
-        let Some(_alone) = self.locks.guard(changes(blocks.clone()), Mode::Exclusive) else { return };
+        let Some(_alone) = self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) else { return };
         match self.presence(block) {
             Presence::Present => {}
             // The block is from before an unclean stop, and part of it has just been overwritten.

@@ -105,17 +105,17 @@ impl Drop for LockFile {
 
 /// Whether a lock may have several holders at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum LockMode {
     Shared,
     Exclusive,
 }
 
 /// Takes a lock for the file's description, or changes the mode of a lock, without waiting. Returns
 /// whether this succeeded.
-pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: Mode) -> io::Result<bool> {
+pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: LockMode) -> io::Result<bool> {
     let kind = match mode {
-        Mode::Shared => libc::F_RDLCK,
-        Mode::Exclusive => libc::F_WRLCK,
+        LockMode::Shared => libc::F_RDLCK,
+        LockMode::Exclusive => libc::F_WRLCK,
     };
     match control(file, part, kind) {
         Ok(()) => Ok(true),
@@ -174,13 +174,13 @@ pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener
     let started = Instant::now();
     let mut inside = false;
     loop {
-        inside = inside || try_lock(file, &ENTRANCE, Mode::Exclusive)?;
+        inside = inside || try_lock(file, &ENTRANCE, LockMode::Exclusive)?;
         // A process that closes the file has the lock exclusively for a moment; then the loop tries
         // again.
-        if inside && try_lock(file, &OPEN, Mode::Exclusive)? {
+        if inside && try_lock(file, &OPEN, LockMode::Exclusive)? {
             return Ok(Opener::First);
         }
-        if inside && try_lock(file, &OPEN, Mode::Shared)? {
+        if inside && try_lock(file, &OPEN, LockMode::Shared)? {
             return Ok(Opener::Later);
         }
         // Another process prepares the file, which takes a few system calls unless the process is
@@ -204,14 +204,14 @@ thread_local! {
 
 /// Lets other processes open the file, which is now prepared.
 pub(super) fn opened(file: &LockFile) -> io::Result<()> {
-    try_lock(file, &OPEN, Mode::Shared)?;
+    try_lock(file, &OPEN, LockMode::Shared)?;
     unlock(file, &ENTRANCE)
 }
 
 /// Keeps other processes from opening the file until `file` is dropped. Returns false if another
 /// process has the file open or is about to open it.
 pub(super) fn lock_out(file: &LockFile) -> io::Result<bool> {
-    Ok(try_lock(file, &ENTRANCE, Mode::Exclusive)? && try_lock(file, &OPEN, Mode::Exclusive)?)
+    Ok(try_lock(file, &ENTRANCE, LockMode::Exclusive)? && try_lock(file, &OPEN, LockMode::Exclusive)?)
 }
 
 /// The locks of one open version.
@@ -224,7 +224,7 @@ pub(super) struct VersionLocks {
 #[derive(Debug)]
 struct HeldLock {
     part: Range<u64>,
-    mode: Mode,
+    mode: LockMode,
     /// Number of threads that share the lock.
     count: usize,
 }
@@ -241,10 +241,10 @@ impl VersionLocks {
 
     /// Takes a lock if it is free. Returns whether the lock was taken. Callers that share a lock
     /// must name the same `part`.
-    pub(super) fn try_lock(&self, part: Range<u64>, mode: Mode) -> bool {
+    pub(super) fn try_lock(&self, part: Range<u64>, mode: LockMode) -> bool {
         let mut held = self.held.lock();
         if let Some(other) = held.iter_mut().find(|h| h.part.start < part.end && part.start < h.part.end) {
-            let shared = other.mode == Mode::Shared && mode == Mode::Shared && other.part == part;
+            let shared = other.mode == LockMode::Shared && mode == LockMode::Shared && other.part == part;
             other.count += usize::from(shared);
             return shared;
         }
@@ -271,7 +271,7 @@ impl VersionLocks {
     }
 
     /// Takes a lock like [`try_lock`](Self::try_lock), and frees it when the guard is dropped.
-    pub(super) fn guard(&self, part: Range<u64>, mode: Mode) -> Option<Guard<'_>> {
+    pub(super) fn guard(&self, part: Range<u64>, mode: LockMode) -> Option<Guard<'_>> {
         self.try_lock(part.clone(), mode).then(|| Guard { locks: self, part })
     }
 }
@@ -312,15 +312,18 @@ mod tests {
     #[test]
     fn a_part_is_shared_or_exclusive_among_threads_and_descriptions() {
         let (first, second) = pair();
-        let one = first.guard(WHOLE, Mode::Shared).unwrap();
-        let two = first.guard(WHOLE, Mode::Shared).unwrap();
-        assert!(second.guard(WHOLE, Mode::Shared).is_some());
+        let one = first.guard(WHOLE, LockMode::Shared).unwrap();
+        let two = first.guard(WHOLE, LockMode::Shared).unwrap();
+        assert!(second.guard(WHOLE, LockMode::Shared).is_some());
         drop(one);
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "one thread of the first still shares it");
-        assert!(first.guard(WHOLE, Mode::Exclusive).is_none());
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "a refused request frees nothing");
+        assert!(
+            second.guard(WHOLE, LockMode::Exclusive).is_none(),
+            "one thread of the first still shares it"
+        );
+        assert!(first.guard(WHOLE, LockMode::Exclusive).is_none());
+        assert!(second.guard(WHOLE, LockMode::Exclusive).is_none(), "a refused request frees nothing");
         drop(two);
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_some());
+        assert!(second.guard(WHOLE, LockMode::Exclusive).is_some());
     }
 
     #[test]
@@ -339,12 +342,12 @@ mod tests {
     #[test]
     fn overlapping_leases_exclude_each_other() {
         let (first, second) = pair();
-        assert!(first.try_lock(leases(0..10), Mode::Exclusive));
-        assert!(!first.try_lock(leases(9..11), Mode::Exclusive));
-        assert!(!second.try_lock(leases(3..4), Mode::Exclusive));
-        assert!(second.try_lock(leases(10..12), Mode::Exclusive));
+        assert!(first.try_lock(leases(0..10), LockMode::Exclusive));
+        assert!(!first.try_lock(leases(9..11), LockMode::Exclusive));
+        assert!(!second.try_lock(leases(3..4), LockMode::Exclusive));
+        assert!(second.try_lock(leases(10..12), LockMode::Exclusive));
         first.unlock(leases(0..10));
-        assert!(second.try_lock(leases(0..10), Mode::Exclusive));
-        assert!(!first.try_lock(leases(8..9), Mode::Exclusive));
+        assert!(second.try_lock(leases(0..10), LockMode::Exclusive));
+        assert!(!first.try_lock(leases(8..9), LockMode::Exclusive));
     }
 }

@@ -23,7 +23,7 @@ use rustix_futex_sync::Mutex;
 use super::block_map::{BlockMap, DIRTY, DURABLE, INTACT, MapHeader, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{CachePaths, CachedIdentity};
-use super::lock::{LockFile, LockWait, Mode, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
+use super::lock::{LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
@@ -319,7 +319,7 @@ impl Drop for OpenVersion {
             return;
         }
         // The last process that closes the version marks it clean.
-        if !try_lock(self.locks.file(), &OPEN, Mode::Exclusive).unwrap_or(false) {
+        if !try_lock(self.locks.file(), &OPEN, LockMode::Exclusive).unwrap_or(false) {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);

@@ -11,7 +11,7 @@ use firstbyte_store::is_full;
 use super::cached::Pin;
 use super::directory::CachedIdentity;
 use super::fill::FillOutcome;
-use super::packs::{COMPLETE, PINNED, PackInsertion, PackRecord, Packs, Seen, Unread, cost, tag};
+use super::packs::{COMPLETE, PINNED, PackInsertion, PackRecord, Packs, SlotCopy, UnreadReason, cost, tag};
 use super::verify::{VerificationReport, VersionVerification};
 use super::{Cache, Exempt, Shared, evict};
 use crate::block::BLOCK;
@@ -61,11 +61,11 @@ impl Cache {
 
 impl Packed {
     /// Reads a record, and returns the object that the record's identity names.
-    pub(super) fn from_record(shared: &Arc<Shared>, seen: &Seen) -> Result<Self, Unread> {
-        let packs = shared.packs.as_ref().ok_or(Unread::Gone)?;
+    pub(super) fn from_record(shared: &Arc<Shared>, seen: &SlotCopy) -> Result<Self, UnreadReason> {
+        let packs = shared.packs.as_ref().ok_or(UnreadReason::Gone)?;
         let text =
             with_scratch(|buffer| packs.read(seen, buffer, shared).map(|record| record.text.to_vec()))?;
-        let identity = CachedIdentity::from_text(&text).ok_or(Unread::Gone)?;
+        let identity = CachedIdentity::from_text(&text).ok_or(UnreadReason::Gone)?;
         Ok(Self { shared: Arc::clone(shared), identity, text, tag: seen.tag, checksum: OnceLock::new() })
     }
 
@@ -74,7 +74,7 @@ impl Packed {
     }
 
     /// Looks up the object's slot. Returns `None` if the object is absent.
-    pub(super) fn seen(&self) -> Option<Seen> {
+    pub(super) fn seen(&self) -> Option<SlotCopy> {
         self.packs()?.look_up(self.tag)
     }
 
@@ -248,8 +248,8 @@ impl Cache {
         for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {
             match Packed::from_record(&self.shared, &seen) {
                 Ok(_) => report.blocks += 1,
-                Err(Unread::Damaged) => report.wrong += 1,
-                Err(Unread::Gone | Unread::Unopened) => continue,
+                Err(UnreadReason::Damaged) => report.wrong += 1,
+                Err(UnreadReason::Gone | UnreadReason::Unopened) => continue,
             }
             report.versions += 1;
         }

@@ -42,7 +42,7 @@ use rustix_futex_sync::{Mutex, RwLock};
 
 use super::clock::Timestamp;
 use super::directory::PACKS;
-use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
+use super::lock::{Guard, LockFile, LockMode, OPEN, VersionLocks, leases, try_lock};
 use super::punch::punch_range;
 use super::usage::{CacheUsage, on_disk, subtract};
 use super::{Exempt, Shared};
@@ -52,8 +52,8 @@ use place::ALIGNMENT;
 pub(super) use place::RecordPlace;
 pub(super) use record::{PackRecord, cost};
 use state::PackState;
-pub(super) use table::{COMPLETE, PINNED, Seen, tag};
-use table::{FIRST_TABLE_SLOTS, Inserted, PackTable};
+pub(super) use table::{COMPLETE, PINNED, SlotCopy, tag};
+use table::{FIRST_TABLE_SLOTS, PackTable, TableInsertion};
 
 /// Length of a pack, in bytes, from which on a new pack is begun.
 const MAX_PACK_SIZE: u64 = 64 << 20;
@@ -102,7 +102,7 @@ pub(super) enum PackInsertion {
 
 /// The reason why a record was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum UnreadReason {
     /// Another thread has removed the record.
     Gone,
     /// The record was not as it had been written, and has been removed.
@@ -142,23 +142,23 @@ impl Packs {
     }
 
     /// Returns the slot of an object, if the table has a record of the object.
-    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+    pub(super) fn look_up(&self, tag: u64) -> Option<SlotCopy> {
         self.current().look_up(tag).filter(|seen| !seen.place.is_absent())
     }
 
     /// Reads a record. A damaged record is removed.
     pub(super) fn read<'a>(
         &self,
-        seen: &Seen,
+        seen: &SlotCopy,
         buffer: &'a mut Vec<u8>,
         shared: &Shared,
-    ) -> Result<PackRecord<'a>, Unread> {
+    ) -> Result<PackRecord<'a>, UnreadReason> {
         let number = seen.place.pack();
         let file = match self.pack(number) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let pack = self.dir.shown(&pack_name(number));
                 tracing::warn!("{}: cannot be opened: {error}", shown(&pack));
-                return Err(Unread::Unopened);
+                return Err(UnreadReason::Unopened);
             }
             file => file.ok(),
         };
@@ -166,11 +166,11 @@ impl Packs {
             return Ok(record);
         }
         if self.remove(seen, Exempt::None, shared).is_none() {
-            return Err(Unread::Gone);
+            return Err(UnreadReason::Gone);
         }
         let pack = self.dir.shown(&pack_name(number));
         tracing::warn!("{}: a record was damaged, and is dropped", shown(&pack));
-        Err(Unread::Damaged)
+        Err(UnreadReason::Damaged)
     }
 
     /// Writes a record and publishes it. The caller must have added the record's bytes to the usage
@@ -213,8 +213,8 @@ impl Packs {
         for _ in 0..ATTEMPTS {
             let table = self.current();
             match table.insert(tag, place, flags) {
-                Inserted::Already(other) if other != place => return PackInsertion::Already,
-                Inserted::Already(_) | Inserted::Here => {
+                TableInsertion::Already(other) if other != place => return PackInsertion::Already,
+                TableInsertion::Already(_) | TableInsertion::Here => {
                     fence(Ordering::SeqCst);
                     // A thread that replaces the table may have copied this slot before it was
                     // filled.
@@ -223,8 +223,8 @@ impl Packs {
                         return PackInsertion::Here;
                     }
                 }
-                Inserted::Full if self.grow(&table, exempt, shared).is_some() => {}
-                Inserted::Full => return PackInsertion::NoRoom,
+                TableInsertion::Full if self.grow(&table, exempt, shared).is_some() => {}
+                TableInsertion::Full => return PackInsertion::NoRoom,
             }
         }
         PackInsertion::NoRoom
@@ -232,7 +232,7 @@ impl Packs {
 
     /// Clears a record's place and frees its bytes. Returns the number of bytes freed, or `None` if
     /// the record is exempt or was already removed.
-    pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
+    pub(super) fn remove(&self, seen: &SlotCopy, exempt: Exempt, shared: &Shared) -> Option<u64> {
         let _stays = self.keep_table();
         let table = self.current();
         let now = table.look_up(seen.tag).filter(|now| now.place == seen.place)?;
@@ -279,24 +279,29 @@ impl Packs {
 
     /// Returns at most `most` published records that are `wanted`, from slot `from` on and wrapping
     /// around at the end of the table. Also returns whether all slots were examined.
-    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+    pub(super) fn sample(
+        &self,
+        from: u64,
+        most: usize,
+        wanted: impl Fn(&SlotCopy) -> bool,
+    ) -> (Vec<SlotCopy>, bool) {
         self.current().sample(from, most, wanted)
     }
 
     /// Returns all published records.
-    pub(super) fn all(&self) -> Vec<Seen> {
+    pub(super) fn all(&self) -> Vec<SlotCopy> {
         self.sample(0, usize::MAX, |_| true).0
     }
 
     /// Returns the published records of one location, and of other locations with the same hash.
-    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
         self.current().of_location(location)
     }
 
     /// Claims the exclusive right to fetch an object, like the lease of a version's blocks.
     pub(super) fn try_lease(&self, tag: u64) -> Option<Range<u64>> {
         let part = leases((tag >> 8)..(tag >> 8) + 1);
-        self.locks.try_lock(part.clone(), Mode::Exclusive).then_some(part)
+        self.locks.try_lock(part.clone(), LockMode::Exclusive).then_some(part)
     }
 
     pub(super) fn end_lease(&self, part: Range<u64>) {
@@ -306,7 +311,7 @@ impl Packs {
     /// Returns the lock that a process takes to replace the table.
     #[cfg(test)]
     pub(super) fn begin_replacing(&self) -> Guard<'_> {
-        self.locks.guard(TABLE_LOCK, Mode::Exclusive).unwrap()
+        self.locks.guard(TABLE_LOCK, LockMode::Exclusive).unwrap()
     }
 
     /// Returns the table that all processes use now.
@@ -330,7 +335,7 @@ impl Packs {
     /// still in use.
     fn keep_table(&self) -> Guard<'_> {
         loop {
-            if let Some(guard) = self.locks.guard(TABLE_LOCK, Mode::Shared) {
+            if let Some(guard) = self.locks.guard(TABLE_LOCK, LockMode::Shared) {
                 return guard;
             }
             std::thread::sleep(POLL_INTERVAL / 5);
@@ -358,7 +363,7 @@ impl Packs {
                 return Some(());
             }
             let reservation = shared.reserve(bytes, exempt)?;
-            if let Some(alone) = self.locks.guard(TABLE_LOCK, Mode::Exclusive) {
+            if let Some(alone) = self.locks.guard(TABLE_LOCK, LockMode::Exclusive) {
                 if is_replaced() {
                     return Some(());
                 }
@@ -408,7 +413,7 @@ impl Packs {
         let sealed = page.sealed.load(Ordering::SeqCst) as u32;
         (sealed.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
             let file = LockFile::new(self.dir.file(&pack_name(number), FileAccess::Write).ok()?);
-            if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
+            if !try_lock(&file, &OPEN, LockMode::Exclusive).ok()? {
                 return None;
             }
             let meta = file.metadata().ok()?;
@@ -430,7 +435,7 @@ impl Packs {
                 Ok(file) => {
                     let file = LockFile::new(file);
                     // Another process may have locked the pack first, to see whether it is empty.
-                    if try_lock(&file, &OPEN, Mode::Exclusive)? && file.metadata()?.nlink() > 0 {
+                    if try_lock(&file, &OPEN, LockMode::Exclusive)? && file.metadata()?.nlink() > 0 {
                         return Ok(Appending { number, file: Arc::new(file), end: 0 });
                     }
                 }
@@ -449,7 +454,7 @@ impl Packs {
             return;
         }
         let Ok(file) = self.dir.file(&name, FileAccess::Write).map(LockFile::new) else { return };
-        if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
+        if try_lock(&file, &OPEN, LockMode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
             let _ = self.dir.remove(&name);
             self.reading.write().remove(&number);
         }

@@ -11,7 +11,7 @@ use firstbyte_location::shown;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::block_map::{ABSENT, BlockWord, DURABLE};
-use super::lock::{Mode, WHOLE, changes, pins};
+use super::lock::{LockMode, WHOLE, changes, pins};
 use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::block::BLOCK;
@@ -43,10 +43,10 @@ impl OpenVersion {
     /// Removes blocks with wrong content, even if a caller relies on all blocks being present.
     pub(super) fn drop_blocks(&self, blocks: Range<u64>) {
         let middle = blocks.start + (blocks.end - blocks.start) / 2;
-        match self.locks.guard(changes(blocks.clone()), Mode::Exclusive) {
+        match self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) {
             Some(_changing) => {
-                let whole = self.locks.guard(WHOLE, Mode::Exclusive);
-                let unpinned = self.locks.guard(pins(blocks.clone()), Mode::Exclusive);
+                let whole = self.locks.guard(WHOLE, LockMode::Exclusive);
+                let unpinned = self.locks.guard(pins(blocks.clone()), LockMode::Exclusive);
                 let in_use = whole.is_none() || unpinned.is_none();
                 self.remove_blocks(blocks, if in_use { RemovedBytes::Leave } else { RemovedBytes::Punch });
             }
@@ -63,7 +63,7 @@ impl OpenVersion {
     /// Removes blocks, unless one of them is being changed or read from the file. The caller must
     /// hold [`WHOLE`] exclusively. Returns the number of bytes freed.
     pub(super) fn evict(&self, blocks: Range<u64>) -> u64 {
-        let alone = |part| self.locks.guard(part, Mode::Exclusive);
+        let alone = |part| self.locks.guard(part, LockMode::Exclusive);
         let Some(_changing) = alone(changes(blocks.clone())) else { return 0 };
         let Some(_unpinned) = alone(pins(blocks.clone())) else { return 0 };
         self.remove_blocks(blocks, RemovedBytes::Punch)

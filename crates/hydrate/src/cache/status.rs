@@ -17,7 +17,7 @@ use super::clock::Timestamp;
 use super::directory::{CachedIdentity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
 use super::evict::Released;
 use super::packed::Packed;
-use super::packs::{Packs, Seen};
+use super::packs::{Packs, SlotCopy};
 use super::{Cache, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
@@ -195,7 +195,7 @@ impl Cache {
 #[derive(Debug)]
 pub struct Statuses {
     shared: Arc<Shared>,
-    packed: Vec<Seen>,
+    packed: Vec<SlotCopy>,
     next: u64,
     maps: Vec<PathBuf>,
 }

@@ -18,7 +18,7 @@ use firstbyte_store::PrivateDirectory;
 
 use super::CacheLimits;
 use super::clock::boot;
-use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
+use super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
 use super::shared_page::{self, IfCut};
 
@@ -110,7 +110,7 @@ impl CacheUsage {
 
     /// Claims the exclusive right to recount. Returns false while another process has the right.
     pub(super) fn begin_recount(&self) -> bool {
-        try_lock(&self.file, &RECOUNT, Mode::Exclusive).unwrap_or(false)
+        try_lock(&self.file, &RECOUNT, LockMode::Exclusive).unwrap_or(false)
     }
 
     /// Ends a recount that found the count to be too high by `leak` bytes.
@@ -182,7 +182,7 @@ impl Drop for CacheUsage {
     fn drop(&mut self) {
         // The last process that closes the cache marks the count as exact, so that the next one
         // need not recount.
-        if self.is_exact() && try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
+        if self.is_exact() && try_lock(&self.file, &OPEN, LockMode::Exclusive).unwrap_or(false) {
             self.counters().in_use.store(0, Ordering::Relaxed);
         }
     }

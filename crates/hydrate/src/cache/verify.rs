@@ -24,7 +24,7 @@ use firstbyte_store::{FileAccess, PrivateDirectory};
 use super::block_map::{BlockWord, DURABLE, INTACT, crc};
 use super::cached::CachedVersion;
 use super::directory::CachePaths;
-use super::lock::{LockWait, Mode, WHOLE};
+use super::lock::{LockMode, LockWait, WHOLE};
 use super::open::{IfMissing, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::VerifiedRun;
@@ -81,7 +81,7 @@ impl CachedVersion {
         if self.is_complete() {
             return Ok(VersionVerification::Complete);
         }
-        let Some(whole) = inner.locks.guard(WHOLE, Mode::Shared) else {
+        let Some(whole) = inner.locks.guard(WHOLE, LockMode::Shared) else {
             return Ok(VersionVerification::Busy);
         };
         if self.next_missing(0).is_some() {
@@ -138,7 +138,7 @@ impl CachedVersion {
     /// lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
-        if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, Mode::Shared) {
+        if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, LockMode::Shared) {
             return None;
         }
         let backing = Backing(self.clone());

@@ -132,7 +132,7 @@ impl Queues {
 
     /// Counts an idle thread that runs again. Returns whether a thread was woken and has not run
     /// yet. This thread need not be the one that was woken.
-    pub(super) fn resumed(&mut self) -> bool {
+    pub(super) fn count_resumed_thread(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {
             self.woken -= 1;
@@ -188,7 +188,7 @@ impl Queues {
     }
 
     /// Removes and returns the reads whose deadlines have passed.
-    pub(super) fn take_late(&mut self) -> Vec<Arc<PendingRead>> {
+    pub(super) fn take_overdue_reads(&mut self) -> Vec<Arc<PendingRead>> {
         let now = Instant::now();
         let mut late = Vec::new();
         while let Some(first) = self.waiting.front() {
@@ -281,15 +281,18 @@ mod tests {
     #[test]
     fn an_idle_thread_that_times_out_does_not_take_the_place_of_one_that_starts() {
         let mut queues = Queues { idle: 1, threads: 2, starting: 1, ..Queues::default() };
-        assert!(!queues.resumed(), "nothing woke it");
+        assert!(!queues.count_resumed_thread(), "nothing woke it");
         assert_eq!((queues.idle, queues.woken, queues.starting), (0, 0, 1));
     }
 
     #[test]
     fn a_thread_that_times_out_while_another_is_woken_works_in_its_place() {
         let mut queues = Queues { idle: 1, threads: 2, woken: 1, ..Queues::default() };
-        assert!(queues.resumed());
-        assert!(!queues.resumed(), "the one that was woken finds nothing to do, and stays if it is not late");
+        assert!(queues.count_resumed_thread());
+        assert!(
+            !queues.count_resumed_thread(),
+            "the one that was woken finds nothing to do, and stays if it is not late"
+        );
         assert_eq!((queues.idle, queues.woken), (0, 0));
     }
 }

@@ -78,7 +78,7 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
     }
     let throttle = &queue.meters.throttle;
     let _reader = (fetch.priority != Priority::Background).then(|| throttle.begin_reader());
-    let interest = Wanted { queue, fetch };
+    let interest = FetchInterest { queue, fetch };
     let mut receiver = Receiver::new(queue, fetch, buffer);
     let slot = TrackerSlot { tracker: &queue.meters.tracker, index: slot };
     loop {
@@ -102,12 +102,12 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
 }
 
 /// Answers whether reads or a job still want a fetch.
-struct Wanted<'a> {
+struct FetchInterest<'a> {
     queue: &'a FetchQueue,
     fetch: &'a Fetch,
 }
 
-impl Wanted<'_> {
+impl FetchInterest<'_> {
     /// Returns the error of a fetch whose last request was cut off. If the job was cancelled, that
     /// was the cause, and the server has not failed.
     fn error_of_cut_request(&self) -> StoreError {
@@ -120,7 +120,7 @@ impl Wanted<'_> {
     }
 }
 
-impl Interest for Wanted<'_> {
+impl Interest for FetchInterest<'_> {
     fn is_wanted(&self, tries: Tries) -> bool {
         if tries == Tries::default() {
             return true;

@@ -6,7 +6,7 @@ const WINDOW: u64 = 64 * MIB;
 
 /// Reads `from..to` in steps of `step` bytes, and waits at each step. Returns the ranges that were
 /// fetched ahead.
-fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
+fn read_sequentially(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
     let mut ahead = Vec::new();
     let mut at = from;
     while at < to {
@@ -54,7 +54,7 @@ fn a_reader_is_random_after_many_reads_that_continue_no_other() {
 #[test]
 fn requests_to_a_far_server_stay_short_in_a_wide_window() {
     let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
-    go_on(&mut read_ahead, 0, 8 * WINDOW, MIB);
+    read_sequentially(&mut read_ahead, 0, 8 * WINDOW, MIB);
     let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, FoundBytes::All).unwrap();
     assert_eq!(ahead.segment, MAX_FAR_REQUEST);
 }
@@ -62,13 +62,13 @@ fn requests_to_a_far_server_stay_short_in_a_wide_window() {
 #[test]
 fn a_window_grows_while_readers_wait_and_then_stays() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-    go_on(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
     assert_eq!(
         read_ahead.sequences[0].window,
         10 * BLOCK * GROWTH,
         "no more than in proportion to what was read"
     );
-    go_on(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
     let reached = read_ahead.sequences[0].ahead;
     assert_eq!(read_ahead.sequences[0].window, WINDOW);
     let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, FoundBytes::All).unwrap();
@@ -81,7 +81,7 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         read_ahead.adapt(WINDOW, server, None);
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (WINDOW / 16, WINDOW / 4));
@@ -92,7 +92,7 @@ fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
         read_ahead.adapt(16 * MIB, server, None);
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (MIB / 2, MIB));
@@ -103,7 +103,7 @@ fn requests_over_slow_connections_take_a_quarter_of_a_second_each() {
     let segment = |rate| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         read_ahead.adapt(WINDOW, Proximity::Far, Some(rate));
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!([1, 4 * MIB, u64::MAX].map(segment), [MIB / 2, MIB, WINDOW / 16]);
@@ -112,7 +112,7 @@ fn requests_over_slow_connections_take_a_quarter_of_a_second_each() {
 #[test]
 fn reads_out_of_order_stay_one_sequence() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-    go_on(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
     for block in [5, 4, 7, 6, 9, 8_u64] {
         read_ahead.note(block * BLOCK..(block + 1) * BLOCK, FoundBytes::All);
     }

@@ -60,13 +60,13 @@ impl SharedVersion {
                 let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
                 // From here on, fetches write to the caller's memory while the read is open. If a
                 // later step fails, dropping the window abandons the read.
-                let pending = self.table.pending(deadline, Receiver::Thread(missing));
+                let pending = self.table.new_pending_read(deadline, Receiver::Thread(missing));
                 window.pending.push_back(Arc::clone(&pending));
                 self.request(&pending, reader, interest, rounding);
             }
             requested();
             let Some(front) = window.pending.front() else { return Ok(()) };
-            self.engine.queue.submit(self.table.hasten(front));
+            self.engine.queue.submit(self.table.promote_fetches_of(front));
             match front.wait(tick, go_on) {
                 Some(result) => result?,
                 None if Instant::now() < front.deadline() => {
@@ -129,7 +129,7 @@ mod tests {
             HydrationSettings::default(),
             None,
         ));
-        engine.queue.start_nothing();
+        engine.queue.prevent_new_threads();
         let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
         let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
         let mut memory = [0; 10];

@@ -29,7 +29,7 @@ pub(super) struct Pruning {
 
 impl Pruning {
     /// Sets the connection to the kernel.
-    pub(super) fn on(&self, device: BorrowedFd<'_>) {
+    pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
             // Setting cannot fail, because no other code sets the device.
             let _ = self.device.set(own);

@@ -75,7 +75,7 @@ impl Forgetting {
             }
             let Some(notifier) = self.notifier.get() else { break };
             for ino in oldest.into_iter().filter(|ino| !handles.is_open(*ino)) {
-                if let Some((directory, name)) = core.inodes.place(ino) {
+                if let Some((directory, name)) = core.inodes.directory_and_name(ino) {
                     // This fails if the kernel has already forgotten the name.
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
@@ -157,8 +157,8 @@ struct Connected {
 }
 
 fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<ServedMount> {
-    connected.splicing.on(session.as_fd());
-    connected.forgetting.pruning.on(session.as_fd());
+    connected.splicing.set_connection(session.as_fd());
+    connected.forgetting.pruning.set_connection(session.as_fd());
     // Setting cannot fail, because no other code sets the notifiers.
     let _ = connected.forgetting.notifier.set(session.notifier());
     let _ = connected.opening.notifier.set(session.notifier());

@@ -44,7 +44,7 @@ pub(super) struct Splicing {
 
 impl Splicing {
     /// Sets the connection. If its file descriptor cannot be duplicated, replies are copied.
-    pub(super) fn on(&self, device: BorrowedFd<'_>) {
+    pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
             // Setting cannot fail, because no other code sets the device.
             let _ = self.device.set(own);

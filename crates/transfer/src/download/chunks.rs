@@ -55,7 +55,7 @@ pub(super) struct DownloadedChunk {
 }
 
 /// A chunk that a worker is receiving.
-struct Arriving {
+struct ArrivingChunk {
     index: u32,
     /// The offset of the next byte, in the object.
     at: u64,
@@ -154,9 +154,9 @@ impl ChunkedDownload {
         })
     }
 
-    fn arriving(&self, index: u32) -> Arriving {
+    fn arriving(&self, index: u32) -> ArrivingChunk {
         let ByteRange { start, end } = self.plan.range(index);
-        Arriving { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
+        ArrivingChunk { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
     /// Writes a body's bytes to the chunk's range in the file. Returns whether the chunk is
@@ -165,7 +165,7 @@ impl ChunkedDownload {
         &self,
         attempt: &mut TransferAttempt<'_, '_>,
         body: &mut Body,
-        chunk: &mut Arriving,
+        chunk: &mut ArrivingChunk,
         buffer: &mut [u8],
     ) -> Result<bool> {
         attempt
@@ -199,7 +199,7 @@ impl ChunkedDownload {
         let mut seen = vec![checksum()];
         for _ in 0..MAX_FETCHES {
             self.fetch(requester, index..index + 1, None)?;
-            requester.context.reread(self.plan.range(index).len());
+            requester.context.count_reread(self.plan.range(index).len());
             let again = checksum();
             if seen.contains(&again) {
                 break;

@@ -107,7 +107,7 @@ fn split(
     }
     let resumed: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
-    requester.context.resumed(resumed);
+    requester.context.count_resumed(resumed);
     let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
     let own = own.filter(|index| !chunks[*index as usize].done);
     let mut pending: PendingPieces =

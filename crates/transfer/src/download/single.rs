@@ -62,7 +62,7 @@ fn fetch(
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
     for fetches in 1.. {
-        let mut arriving = Arriving {
+        let mut arriving = ArrivingObject {
             job,
             partial: &partial,
             stat: &mut stat,
@@ -91,7 +91,7 @@ fn fetch(
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, "fetching it again");
-                context.reread(bytes);
+                context.count_reread(bytes);
             }
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
@@ -110,7 +110,7 @@ fn fetch(
 
 /// An object that is being written to its partial file. One request is made for it, and another
 /// after each failure.
-struct Arriving<'a> {
+struct ArrivingObject<'a> {
     job: &'a CopyJob,
     partial: &'a LocalFile,
     /// The description of the object in the latest response that started at the first byte.
@@ -124,7 +124,7 @@ struct Arriving<'a> {
     has_ranges: bool,
 }
 
-impl Arriving<'_> {
+impl ArrivingObject<'_> {
     fn start_over(&mut self) -> Result<()> {
         self.at = 0;
         self.hasher = self.expected.map(|expected| Hasher::new(expected.algorithm));

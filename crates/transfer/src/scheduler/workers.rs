@@ -105,8 +105,8 @@ impl Scheduler<'_> {
                 }
             }
             Ok(Some(done)) => {
-                job.destination.as_local().into_iter().for_each(|path| self.context.renamed(path));
-                return self.counted(&job, done);
+                job.destination.as_local().into_iter().for_each(|path| self.context.record_renamed(path));
+                return self.count_completed(&job, done);
             }
             Err(error) => return self.object_failed(&job, error),
         }
@@ -272,14 +272,14 @@ impl Scheduler<'_> {
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
             return self.object_failed(job, error);
         }
-        let moved = sources.map(|sources| (sources, done.copied().cloned()));
-        self.counted(job, done);
+        let moved = sources.map(|sources| (sources, done.source_version().cloned()));
+        self.count_completed(job, done);
         if let Some((sources, copied)) = moved {
             self.delete_source(sources, job, copied.as_ref());
         }
     }
 
-    fn counted(&self, job: &CopyJob, done: CompletedObject) {
+    fn count_completed(&self, job: &CopyJob, done: CompletedObject) {
         tracing::info!(target: OBJECTS, source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue.lock();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_store::PrivateDirectory;
 
 use super::super::clock::boot;
-use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
+use super::super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
 use super::super::shared_page::{self, IfCut};
 
@@ -100,7 +100,7 @@ impl PackState {
 impl Drop for PackState {
     fn drop(&mut self) {
         // The last process that closes the packs marks them as closed.
-        if try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
+        if try_lock(&self.file, &OPEN, LockMode::Exclusive).unwrap_or(false) {
             self.page().in_use.store(0, Ordering::Relaxed);
         }
     }

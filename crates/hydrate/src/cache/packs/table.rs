@@ -70,14 +70,14 @@ fn hash_location(location: &str) -> u64 {
 
 /// A copy of a slot, taken at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Seen {
+pub(in super::super) struct SlotCopy {
     pub(in super::super) tag: u64,
     pub(in super::super) place: RecordPlace,
     pub(in super::super) flags: u64,
     pub(in super::super) last_use: Timestamp,
 }
 
-impl Seen {
+impl SlotCopy {
     /// Returns whether the slot is in use: its object is cached, or pinned before it is fetched.
     fn is_live(&self) -> bool {
         !self.place.is_absent() || self.is_pinned()
@@ -94,8 +94,8 @@ impl Seen {
 }
 
 impl Slot {
-    fn seen(&self) -> Seen {
-        Seen {
+    fn seen(&self) -> SlotCopy {
+        SlotCopy {
             tag: self.tag.load(Ordering::Acquire),
             place: RecordPlace::from_word(self.place.load(Ordering::SeqCst)),
             flags: self.flags.load(Ordering::Acquire),
@@ -106,7 +106,7 @@ impl Slot {
 
 /// The result of [`PackTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inserted {
+pub(super) enum TableInsertion {
     Here,
     /// The object already had this record.
     Already(RecordPlace),
@@ -181,19 +181,19 @@ impl PackTable {
         self.in_order(0).filter(|slot| slot.seen().is_live()).count() as u64
     }
 
-    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+    pub(super) fn look_up(&self, tag: u64) -> Option<SlotCopy> {
         self.find(tag).map(Slot::seen)
     }
 
     /// Inserts the record of an object, unless the object already has a record.
-    pub(super) fn insert(&self, tag: u64, place: RecordPlace, flags: u64) -> Inserted {
-        let Some(slot) = self.claim(tag) else { return Inserted::Full };
+    pub(super) fn insert(&self, tag: u64, place: RecordPlace, flags: u64) -> TableInsertion {
+        let Some(slot) = self.claim(tag) else { return TableInsertion::Full };
         slot.flags.fetch_and(PINNED, Ordering::AcqRel);
         slot.flags.fetch_or(flags, Ordering::AcqRel);
         slot.last_use.store(Timestamp::now().word(), Ordering::Relaxed);
         match slot.place.compare_exchange(0, place.word(), Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => Inserted::Here,
-            Err(other) => Inserted::Already(RecordPlace::from_word(other)),
+            Ok(_) => TableInsertion::Here,
+            Err(other) => TableInsertion::Already(RecordPlace::from_word(other)),
         }
     }
 
@@ -227,7 +227,12 @@ impl PackTable {
 
     /// Returns at most `most` records that are `wanted`, from slot `from` on and wrapping around.
     /// Also returns whether all slots were examined.
-    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+    pub(super) fn sample(
+        &self,
+        from: u64,
+        most: usize,
+        wanted: impl Fn(&SlotCopy) -> bool,
+    ) -> (Vec<SlotCopy>, bool) {
         let mut found = Vec::new();
         for slot in self.in_order(from) {
             if found.len() == most {
@@ -241,7 +246,7 @@ impl PackTable {
         (found, true)
     }
 
-    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
         let hash = hash_location(location);
         let seen = self.search(hash << 32).map(Slot::seen);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
@@ -250,7 +255,7 @@ impl PackTable {
     /// Copies the slots of `other` that are in use. Other threads may change `other` at the same
     /// time.
     pub(super) fn copy_from(&self, other: &Self) {
-        for seen in other.in_order(0).map(Slot::seen).filter(Seen::is_live) {
+        for seen in other.in_order(0).map(Slot::seen).filter(SlotCopy::is_live) {
             let Some(slot) = self.claim(seen.tag) else { continue };
             slot.flags.store(seen.flags, Ordering::Release);
             slot.last_use.store(seen.last_use.word(), Ordering::Relaxed);

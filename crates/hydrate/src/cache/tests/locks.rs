@@ -19,7 +19,7 @@ fn an_eviction_waits_for_no_version_that_another_process_opens() {
     fill_all(&first, 1);
     let map = &end_with(dir.path(), ".map")[0];
     let other = lock::LockFile::new(File::options().read(true).write(true).open(map).unwrap());
-    assert!(lock::try_lock(&other, &lock::ENTRANCE, lock::Mode::Exclusive).unwrap());
+    assert!(lock::try_lock(&other, &lock::ENTRANCE, lock::LockMode::Exclusive).unwrap());
     let second = seeded(&cache, 2, 30 * BLOCK);
     lock::WAITS.set(0);
     (0..30).for_each(|block| _ = fill(&second, 2, block));
@@ -47,7 +47,7 @@ fn no_lock_is_held_while_room_is_made_for_a_new_version() {
         let maps = end_with(dir.path(), ".map");
         let free = |map: &PathBuf| {
             let file = lock::LockFile::new(File::options().read(true).write(true).open(map).unwrap());
-            lock::try_lock(&file, &lock::OPEN, lock::Mode::Shared).unwrap()
+            lock::try_lock(&file, &lock::OPEN, lock::LockMode::Shared).unwrap()
         };
         !maps.iter().all(free)
     };
