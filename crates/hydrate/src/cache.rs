@@ -175,7 +175,7 @@ impl Cache {
     /// reads.
     #[must_use]
     pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
-        directory::older(&PrivateDirectory::open(dir, sharing).ok()?)
+        directory::format_if_older(&PrivateDirectory::open(dir, sharing).ok()?)
     }
 
     fn in_directory(dir: PrivateDirectory, limits: CacheLimits) -> Result<Self> {

@@ -13,12 +13,12 @@ const BLOCK_LEN: usize = BLOCK as usize;
 
 /// Where fetched blocks are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum BlockPlace {
     Cached,
     InMemory,
 }
 
-const BOTH: [Kept; 2] = [Kept::Cached, Kept::InMemory];
+const BOTH_PLACES: [BlockPlace; 2] = [BlockPlace::Cached, BlockPlace::InMemory];
 
 struct Setting {
     content: Vec<u8>,
@@ -27,11 +27,11 @@ struct Setting {
     _cache: TempDir,
 }
 
-fn place(subject: &Subject, name: &str, len: usize, kept: Kept) -> Setting {
+fn place(subject: &Subject, name: &str, len: usize, kept: BlockPlace) -> Setting {
     let content = bytes(SEED, len);
     subject.place(name, &content);
     let cache = scratch();
-    let dir = (kept == Kept::Cached).then(|| cache.path().into());
+    let dir = (kept == BlockPlace::Cached).then(|| cache.path().into());
     let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
     let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
     let file = hydrator.open(&subject.at(name)).unwrap();
@@ -66,7 +66,7 @@ fn read_all(handle: &Handle, step: usize) -> Vec<u8> {
 fn every_store_reads_right_from_end_to_end_and_past_it() {
     for of in [Backend::Local, Backend::ServeS3, Backend::ServeHttp, Backend::Nginx] {
         let subject = Subject::start(of);
-        for kept in BOTH {
+        for kept in BOTH_PLACES {
             for step in [1000, BLOCK_LEN, 3 * BLOCK_LEN + 17, 20 * BLOCK_LEN] {
                 let setting = place(&subject, "data", 9 * BLOCK_LEN + 1234, kept);
                 let handle = setting.file.handle();
@@ -83,7 +83,7 @@ fn every_store_reads_right_from_end_to_end_and_past_it() {
 #[test]
 fn an_empty_object_has_no_bytes() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { file, .. } = &place(&subject, "empty", 0, kept);
         assert!(read(&file.handle(), 0, 100).is_empty());
         assert!(read_then(&file.handle(), 0, 100).is_empty());
@@ -93,7 +93,7 @@ fn an_empty_object_has_no_bytes() {
 #[test]
 fn a_random_read_costs_one_request_of_one_block() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 400 * BLOCK_LEN, kept);
         let handle = file.handle();
         let before = subject.store.counters();
@@ -112,7 +112,7 @@ fn a_random_read_costs_one_request_of_one_block() {
 #[test]
 fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
         let received = subject.store.counters().received;
         std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
         // With a cache, a block that arrived for one reader is never requested for another. Without
         // one, a reader may overtake a fetch ahead, or fetch only the bytes of a random read, so
         // some blocks arrive twice.
-        let most = if kept == Kept::Cached { 64 } else { 96 };
+        let most = if kept == BlockPlace::Cached { 64 } else { 96 };
         assert!((64 * BLOCK..=most * BLOCK).contains(&received), "{kept:?} {:?}", hydrator.counters());
     }
 }
@@ -142,7 +142,7 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
 fn an_overwritten_object_is_an_error_and_never_a_mixture() {
     for of in [Backend::ServeS3, Backend::ServeHttp, Backend::Local] {
         let subject = Subject::start(of);
-        for kept in BOTH {
+        for kept in BOTH_PLACES {
             let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
             let handle = file.handle();
             assert!(read(&handle, 0, 1000) == content[..1000]);
@@ -165,7 +165,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
 #[test]
 fn cached_blocks_are_read_without_a_request_also_by_the_next_process() {
     let subject = Subject::start(Backend::ServeS3);
-    let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, Kept::Cached);
+    let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, BlockPlace::Cached);
     assert!(read_all(&setting.file.handle(), BLOCK_LEN) == setting.content);
     let settings =
         HydrationSettings { cache: Some(setting._cache.path().into()), ..HydrationSettings::default() };
@@ -205,7 +205,7 @@ fn without_room_in_the_cache_reads_continue_uncached() {
 #[test]
 fn the_observer_sees_reads_in_order() {
     let subject = Subject::start(Backend::Local);
-    let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, Kept::InMemory);
+    let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, BlockPlace::InMemory);
     let (send, receive) = mpsc::channel();
     let send = std::sync::Mutex::new(send);
     let observer =

@@ -82,7 +82,7 @@ impl Metrics {
 }
 
 /// Returns a single value without labels.
-fn one(value: u64) -> Vec<(String, String)> {
+fn single_value(value: u64) -> Vec<(String, String)> {
     vec![(String::new(), value.to_string())]
 }
 
@@ -129,22 +129,22 @@ fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
         "read_bytes_total",
         "counter",
         "Bytes of reads answered.",
-        one(operations.bytes.load(Relaxed)),
+        single_value(operations.bytes.load(Relaxed)),
     );
-    metrics.add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
-    metrics.add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
+    metrics.add("inodes", "gauge", "Inodes the kernel holds.", single_value(core.inodes.len() as u64));
+    metrics.add("open_files", "gauge", "Open files.", single_value(operations.open.load(Relaxed)));
     let (through, handed) = (operations.through.load(Relaxed), operations.handed.load(Relaxed));
     metrics.add(
         "passed_through_opens_total",
         "counter",
         "Opens whose reads the kernel does itself.",
-        one(through),
+        single_value(through),
     );
     metrics.add(
         "handed_over_opens_total",
         "counter",
         "Opens with which a small file was handed over.",
-        one(handed),
+        single_value(handed),
     );
 }
 
@@ -152,20 +152,25 @@ fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
 fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
     let store = core.source.store().counters();
     let engine = core.hydrator.counters();
-    metrics.add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
+    metrics.add(
+        "store_requests_total",
+        "counter",
+        "Requests sent to the store.",
+        single_value(store.requests),
+    );
     // The engine itself repeats the requests of reads, so both counts are added.
     let retries = store.retries + engine.retries + engine.cuts;
     metrics.add(
         "store_retries_total",
         "counter",
         "Requests sent again after a failure, or cut because they were silent.",
-        one(retries),
+        single_value(retries),
     );
     metrics.add(
         "store_received_bytes_total",
         "counter",
         "Bytes received from the store.",
-        one(store.received),
+        single_value(store.received),
     );
     let class = |name: &str, value: u64| (format!("{{class=\"{name}\"}}"), value.to_string());
     metrics.add(
@@ -178,12 +183,17 @@ fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
             class("background", engine.background_bytes),
         ],
     );
-    metrics.add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
-    metrics.add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
+    metrics.add("engine_reads_total", "counter", "Reads of open files.", single_value(engine.reads));
+    metrics.add(
+        "engine_waits_total",
+        "counter",
+        "Reads that had to wait for a fetch.",
+        single_value(engine.waited),
+    );
     metrics.add(
         "uncached_blocks_total",
         "counter",
         "Blocks the cache had no room for.",
-        one(engine.uncached),
+        single_value(engine.uncached),
     );
 }

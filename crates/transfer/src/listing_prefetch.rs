@@ -26,13 +26,13 @@ impl ListingPrefetch {
         let (sender, batches) = sync_channel(1);
         std::thread::Builder::new()
             .name("listing".to_owned())
-            .spawn(move || read(listing, &sender))
+            .spawn(move || send_batches(listing, &sender))
             .map_err(Error::io("starting a thread"))?;
         Ok(Self { batches, batch: Vec::new().into_iter(), cancel: Some(cancel) })
     }
 }
 
-fn read(mut listing: Listing, sender: &SyncSender<Batch>) {
+fn send_batches(mut listing: Listing, sender: &SyncSender<Batch>) {
     loop {
         // Entries are sent a page at a time, because waking a thread takes as long as reading some
         // tens of entries.

@@ -28,7 +28,7 @@ pub(crate) trait ObjectPieces: Send + Sync {
     /// Verifies the object and puts it in its place. Called after every piece has been moved.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;
     /// Returns the number of bytes from which a later run can resume.
-    fn kept(&self) -> u64 {
+    fn resumable_bytes(&self) -> u64 {
         0
     }
     /// Ends the transfer of the object after a piece has failed for good or the run has ended.

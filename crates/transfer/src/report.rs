@@ -240,7 +240,7 @@ impl Summary {
     }
 
     /// Counts a complete object.
-    pub(crate) fn complete(&mut self, done: CompletedObject) {
+    pub(crate) fn add_completed(&mut self, done: CompletedObject) {
         self.objects += 1;
         self.bytes += done.bytes;
         self.verified = Some(self.verified.map_or(done.verified, |verified| verified.min(done.verified)));

@@ -103,12 +103,12 @@ fn comparing_content_sees_what_times_do_not_tell() {
 
 /// A barrier in a server that holds requests back until enough have arrived.
 #[derive(Default)]
-struct Gathering {
+struct RequestBarrier {
     there: Mutex<usize>,
     changed: Condvar,
 }
 
-impl Gathering {
+impl RequestBarrier {
     fn join(&self, wanted: usize) -> bool {
         let mut there = self.there.lock().unwrap();
         *there += 1;
@@ -121,7 +121,7 @@ impl Gathering {
 #[test]
 fn several_objects_are_compared_at_once() {
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    let gathering = Gathering::default();
+    let gathering = RequestBarrier::default();
     let server = Scripted::start(move |_, head| {
         if head.starts_with("GET / ") {
             let lines = NAMES.map(|name| format!("{{\"name\":\"{name}\",\"kind\":\"file\",\"size\":1}}\n"));
@@ -152,7 +152,7 @@ fn several_objects_are_compared_at_once() {
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
     // There are so many objects because one write among them may be repeated.
     const SMALL: usize = 120;
-    let (small, large) = (Gathering::default(), Arc::new(AtomicUsize::new(0)));
+    let (small, large) = (RequestBarrier::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);
     let server = Scripted::start(move |_, head| {
         if head.starts_with("PUT /large ") {

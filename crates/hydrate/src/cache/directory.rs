@@ -64,7 +64,9 @@ pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<O
         }
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == IfNoCache::Leave && (!directory.has(Path::new(FORMAT_FILE)) || older(&directory).is_some()) {
+    if absent == IfNoCache::Leave
+        && (!directory.has(Path::new(FORMAT_FILE)) || format_if_older(&directory).is_some())
+    {
         return Ok(None);
     }
     prepare(&directory)?;
@@ -73,8 +75,8 @@ pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<O
 
 /// Returns the format of a cache if it is too old for this version. Verbs that only read leave such
 /// a cache unchanged; the next process that fills the cache empties it.
-pub(super) fn older(directory: &PrivateDirectory) -> Option<u32> {
-    read_format(directory).ok().and_then(|text| number(&text)).filter(|found| *found < FORMAT)
+pub(super) fn format_if_older(directory: &PrivateDirectory) -> Option<u32> {
+    read_format(directory).ok().and_then(|text| format_number(&text)).filter(|found| *found < FORMAT)
 }
 
 /// Creates the files and directories of a cache. Fails if the directory looks like a cache but is
@@ -92,7 +94,7 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
                 Err(error) if is_full(&error) => return make_parts(directory),
                 written => written.map_err(Error::cache(&path, "cannot write the cache's format"))?,
             },
-            Ok(text) if check(directory.path(), &path, &text)? < FORMAT => {
+            Ok(text) if check_format(directory.path(), &path, &text)? < FORMAT => {
                 upgrade(directory).map_err(Error::cache(directory.path(), "cannot empty an older cache"))?;
             }
             Ok(_) => return make_parts(directory),
@@ -131,7 +133,7 @@ pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
             None => std::thread::sleep(POLL_INTERVAL),
         }
     };
-    if number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {
+    if format_number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {
         drop_contents(directory)?;
         write_format(directory)?;
     }
@@ -161,14 +163,14 @@ fn make_parts(directory: &PrivateDirectory) -> Result<()> {
 }
 
 /// Parses the number in the text of a format file.
-fn number(text: &str) -> Option<u32> {
+fn format_number(text: &str) -> Option<u32> {
     text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok())
 }
 
 /// Returns the format of the directory. Fails if the text is not that of a cache, or if the format
 /// is newer than [`FORMAT`].
-fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
-    match number(text) {
+fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
+    match format_number(text) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
         None => Err(not_a_cache(path)),

@@ -145,7 +145,7 @@ impl Cache {
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<VersionStatus>> {
         let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());
-        let found = self.maps_of(location)?.into_iter().map(|path| read(&self.shared, &path));
+        let found = self.maps_of(location)?.into_iter().map(|path| read_status(&self.shared, &path));
         let found = found.filter_map(Result::transpose);
         // File names are hashes, which may collide, so the location in the identity is compared.
         let found =
@@ -233,7 +233,7 @@ impl Iterator for Statuses {
             }
         }
         loop {
-            let found = self.next_map()?.and_then(|path| read(&self.shared, &path)).transpose();
+            let found = self.next_map()?.and_then(|path| read_status(&self.shared, &path)).transpose();
             if found.is_some() {
                 return found;
             }
@@ -243,7 +243,7 @@ impl Iterator for Statuses {
 
 /// Reads the state recorded in a map. Returns `None` if no block is cached because the map was
 /// removed, is being created, or is corrupt.
-fn read(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
+fn read_status(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
     let header = shared.dir.file(path, FileAccess::Read).and_then(|file| MapHeader::read(&file));
     match header {
         Ok(header) => Ok(header.and_then(|header| {

@@ -49,7 +49,7 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
         (ROW_GROUPS, LIST) => input.structs(|input, group| {
             input.fields(|input, id, kind| match (id, kind) {
                 (COLUMNS, LIST) => input.structs(|input, column| {
-                    let range = chunk(input)?;
+                    let range = chunk_range(input)?;
                     chunks.push(ColumnChunk { range, group, column });
                     (chunks.len() <= MAX_CHUNKS).then_some(())
                 }),
@@ -62,7 +62,7 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
 }
 
 /// Parses the byte range of a `ColumnChunk`.
-fn chunk(input: &mut Input<'_>) -> Option<ByteRange> {
+fn chunk_range(input: &mut Input<'_>) -> Option<ByteRange> {
     let (mut size, mut data, mut dictionary) = (None, None, None);
     input.fields(|input, id, kind| match (id, kind) {
         (META_DATA, STRUCT) => input.fields(|input, id, kind| {

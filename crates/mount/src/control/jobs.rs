@@ -55,7 +55,7 @@ impl MountJobs {
     }
 
     pub(super) fn progress(&self, job: u64) -> ControlResponse {
-        let Some(job) = self.get(job) else { return unknown() };
+        let Some(job) = self.get(job) else { return unknown_job() };
         let progress = job.progress();
         let failed = progress.failed.iter().take(MAX_REPORTED_FAILURES).map(|failure| JobFailure {
             location: failure.location.to_string(),
@@ -77,7 +77,7 @@ impl MountJobs {
 
     /// Ends a job. The blocks that it has fetched stay in the cache.
     pub(super) fn cancel(&self, job: u64) -> ControlResponse {
-        let Some(job) = self.get(job) else { return unknown() };
+        let Some(job) = self.get(job) else { return unknown_job() };
         job.cancel();
         ControlResponse::Done {}
     }
@@ -100,6 +100,6 @@ impl MountJobs {
     }
 }
 
-fn unknown() -> ControlResponse {
+fn unknown_job() -> ControlResponse {
     ControlResponse::Error { error: "no such job".into() }
 }

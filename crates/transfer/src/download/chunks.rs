@@ -277,7 +277,7 @@ impl ObjectPieces for ChunkedDownload {
         Ok(Finish::Done(CompletedObject { bytes: self.plan.size(), verified, version, source: None }))
     }
 
-    fn kept(&self) -> u64 {
+    fn resumable_bytes(&self) -> u64 {
         if !self.resumable {
             return 0;
         }

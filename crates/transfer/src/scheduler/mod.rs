@@ -137,7 +137,7 @@ impl<'a> Scheduler<'a> {
             return Err(ended);
         }
         supervised?;
-        summary.complete(result?);
+        summary.add_completed(result?);
         Ok(summary)
     }
 
@@ -253,7 +253,7 @@ impl<'a> Scheduler<'a> {
         let mut queue = self.queue.into_inner();
         for open in queue.open.drain(..) {
             open.object.abandon(self.context.store, &Error::Interrupted);
-            queue.summary.kept_bytes += open.object.kept();
+            queue.summary.kept_bytes += open.object.resumable_bytes();
         }
         let meters = &self.context.meters;
         let first_byte = load(&meters.first_byte);

@@ -260,7 +260,7 @@ impl Scheduler<'_> {
                     return self.start_to_end(requester, open.job);
                 }
                 if error.ends_run() {
-                    self.queue.lock().summary.kept_bytes += object.kept();
+                    self.queue.lock().summary.kept_bytes += object.resumable_bytes();
                 }
                 self.object_failed(&open.job, error);
             }
@@ -288,7 +288,7 @@ impl Scheduler<'_> {
         {
             queue.written.get_or_insert_with(|| directory_of(path).to_owned());
         }
-        queue.summary.complete(done);
+        queue.summary.add_completed(done);
     }
 
     /// Deletes the source of a move after its copy is complete and on stable storage.
