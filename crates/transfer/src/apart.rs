@@ -198,12 +198,12 @@ mod tests {
             let places = locations_above(&Location::parse(OsStr::new(text)).unwrap());
             places.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(locations_above("/no/such/dir"), ["/no/such", "/no", "/"]);
-        assert_eq!(locations_above("s3://b/x/y/"), ["s3://b/x/", "s3://b/"]);
-        assert_eq!(locations_above("s3://b/x/y"), locations_above("s3://b/x/y/"));
-        assert!(locations_above("s3://b").is_empty());
-        assert_eq!(locations_above("sftp://h/x/y/").len(), 2);
-        assert_eq!(locations_above("http://h/x/y/"), ["http://h/x/", "http://h/"]);
+        assert_eq!(above("/no/such/dir"), ["/no/such", "/no", "/"]);
+        assert_eq!(above("s3://b/x/y/"), ["s3://b/x/", "s3://b/"]);
+        assert_eq!(above("s3://b/x/y"), above("s3://b/x/y/"));
+        assert!(above("s3://b").is_empty());
+        assert_eq!(above("sftp://h/x/y/").len(), 2);
+        assert_eq!(above("http://h/x/y/"), ["http://h/x/", "http://h/"]);
     }
 
     #[test]

@@ -3,16 +3,11 @@
 //! The first check that holds decides:
 //!
 //! - The allowed rate was reached: the rate limit.
-//!
 //! - This process used most of its processors, or all processes used most of the machine's: the
 //!   CPU. A server on the same machine counts too.
-//!
 //! - Memory limited the number of requests: memory.
-//!
 //! - Both ends are local: the disk.
-//!
 //! - Workers spent most of their time waiting for responses to begin: the server.
-//!
 //! - Otherwise: the link.
 
 use std::time::Duration;

@@ -9,10 +9,8 @@
 //! - Upload: the object is at least [`MARGIN`] younger than the file's modification time and inode
 //!   change time. The inode change time reveals a file that was replaced by one with an older
 //!   modification time.
-//!
 //! - Download: the file's inode change time is at least [`MARGIN`] after the object's date, and the
 //!   file's modification time is not later than the object's.
-//!
 //! - Between stores: the copy is at least [`MARGIN`] younger than the source.
 //!
 //! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future

@@ -11,15 +11,12 @@
 //! earlier in this list:
 //!
 //! 1. `Shared::evicting`, the mutex of the thread that evicts. `Shared::reserve` takes it.
-//!
 //! 2. [`ENTRANCE`], then [`OPEN`] of a map. A thread that opens a version waits for both. An
-//! eviction does not wait, and skips a version whose locks are not free ([`LockWait::Never`],
-//! [`lock_out`]).
-//!
+//!    eviction does not wait, and skips a version whose locks are not free ([`LockWait::Never`],
+//!    [`lock_out`]).
 //! 3. The lock of a process that replaces the table of packs.
-//!
 //! 4. [`WHOLE`], [`changes`], [`pins`] and [`leases`]. Threads try these locks, but never wait for
-//! them.
+//!    them.
 //!
 //! An open version keeps its shared [`OPEN`] lock while its reads and fills reserve room. This
 //! cannot cause a deadlock, because no thread waits for that lock: eviction punches blocks of an

@@ -73,7 +73,6 @@ impl CachedVersion {
     /// # Errors
     ///
     /// - [`Error::Checksum`]: the blocks together are not the object. All of them are dropped.
-    ///
     /// - [`Error::Cache`]: the version could not be synced. It stays complete until the machine
     ///   restarts.
     pub fn verify_complete(&self) -> Result<VersionVerification> {
