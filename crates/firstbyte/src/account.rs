@@ -45,7 +45,6 @@ pub struct Account {
 /// Returns the embedded model whose name is `path`, or else reads the model in the file `path`.
 ///
 /// # Errors
-///
 /// The file cannot be read, or is not a model.
 pub fn model(path: &Path) -> Result<ServiceModel> {
     if let Some(known) = path.to_str().and_then(|name| ModelCatalogue::current().service(name).cloned()) {
@@ -61,7 +60,6 @@ impl Terms {
     /// Opens the account of a run that sends requests to `locations`.
     ///
     /// # Errors
-    ///
     /// [`Error::Bill`] if the prices for a budget or a stated service are not known. Also an error
     /// if the user's price catalogue cannot be used.
     pub fn open(&self, locations: &[Location], store: &Store, lookup: VariableLookup<'_>) -> Result<Account> {

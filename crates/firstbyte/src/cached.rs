@@ -77,7 +77,6 @@ impl Client {
     /// is read, so an object that is not in the cache is not in the result.
     ///
     /// # Errors
-    ///
     /// The client has no cache, or the cache cannot be read.
     pub fn status(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Vec<VersionStatus>> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
@@ -91,7 +90,6 @@ impl Client {
     /// Open files stay readable, because their blocks are fetched again.
     ///
     /// # Errors
-    ///
     /// The client has no cache, or the cache cannot be written.
     pub fn release(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Released> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
@@ -112,7 +110,6 @@ impl Client {
     /// Returns the cache.
     ///
     /// # Errors
-    ///
     /// The client was created without a cache.
     pub fn cache(&self) -> Result<&Cache> {
         self.hydrator.cache().ok_or_else(|| Error::Option {
@@ -125,7 +122,6 @@ impl Client {
 /// Opens the cache of these settings if it exists. Does not create a cache.
 ///
 /// # Errors
-///
 /// The cache cannot be used.
 pub fn existing_cache(reads: &HydrationSettings) -> Result<Option<Cache>> {
     let Some(directory) = &reads.cache else { return Ok(None) };
@@ -141,7 +137,6 @@ fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Re
 /// Releases every cached version of each location for which `takes` returns true.
 ///
 /// # Errors
-///
 /// The cache cannot be read or written.
 pub fn release_matching(cache: &Cache, takes: impl Fn(&Location) -> bool) -> Result<Released> {
     let mut all = Released::default();

@@ -32,7 +32,6 @@ impl Client {
     /// callers share one deadline, however many of them wait.
     ///
     /// # Errors
-    ///
     /// The options or the cache directory cannot be used.
     pub fn new(options: ClientOptions) -> Result<Self> {
         let store =
@@ -45,7 +44,6 @@ impl Client {
     /// The client has no cache.
     ///
     /// # Errors
-    ///
     /// The options cannot be used.
     pub fn waiting(options: ClientOptions) -> Result<Self> {
         let reads = HydrationSettings { cache: None, ..options.reads };
@@ -55,7 +53,6 @@ impl Client {
     /// Creates a client that uses an open store.
     ///
     /// # Errors
-    ///
     /// The cache directory cannot be used.
     pub fn over(store: Store, reads: HydrationSettings) -> Result<Self> {
         let (hydrator, copies) =
@@ -67,7 +64,6 @@ impl Client {
     /// works without a cache.
     ///
     /// # Errors
-    ///
     /// The cache directory cannot be used.
     pub fn reading(store: Store, reads: HydrationSettings) -> Result<Self> {
         let (hydrator, copies) =
@@ -96,7 +92,6 @@ impl Client {
     /// Opens an object like [`open`](Self::open), by a location that has been parsed.
     ///
     /// # Errors
-    ///
     /// As [`open`](Self::open).
     pub fn open_location(&self, location: &Location) -> Result<LazyFile> {
         let stat = self.store().stat(location)?;
@@ -117,7 +112,6 @@ impl Client {
     /// Lists the entries under `location` as they arrive.
     ///
     /// # Errors
-    ///
     /// A failure before the first names. Later failures are items of the listing.
     pub fn list(&self, location: impl AsRef<OsStr>, options: &ListOptions) -> Result<Listing> {
         Ok(self.store().list(&Location::parse(location.as_ref())?, options)?)

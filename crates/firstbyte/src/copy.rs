@@ -71,7 +71,6 @@ impl Client {
     /// the transfer engine.
     ///
     /// # Errors
-    ///
     /// The errors of [`cp`](Self::cp).
     pub fn cp_observed(
         &self,

@@ -68,7 +68,6 @@ impl ParsedSource {
     /// `depth` requires it.
     ///
     /// # Errors
-    ///
     /// The text is not a location, a bucket's name contains a pattern, a directory is given without
     /// [`OperandKind::Tree`], or a request fails.
     pub fn parse(text: &OsStr, depth: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
@@ -96,7 +95,6 @@ impl ParsedSource {
     /// Parses `text` as a tree, whether the tree exists or not.
     ///
     /// # Errors
-    ///
     /// The text is not a location, or has no name that a directory can contain.
     pub fn tree(text: &OsStr) -> Result<Self> {
         let root = Location::parse(text)?;
@@ -108,7 +106,6 @@ impl ParsedSource {
     /// joined to it.
     ///
     /// # Errors
-    ///
     /// An object without a name is copied into a directory, a source is copied onto itself, or a
     /// tree is copied into itself.
     pub fn target(&self, destination: &Destination) -> Result<Location> {
@@ -152,7 +149,6 @@ impl Destination {
     /// Parses `text`. Several sources, or a source with a pattern, need a directory as destination.
     ///
     /// # Errors
-    ///
     /// The text is not a location, or there are several sources and the destination is not a
     /// directory.
     pub fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
@@ -165,7 +161,6 @@ impl Destination {
     /// Parses `text`, the destination of one source or, if `several`, of several sources.
     ///
     /// # Errors
-    ///
     /// As [`parse`](Self::parse).
     pub fn of(text: &OsStr, several: bool) -> Result<Self> {
         let location = Location::parse(text)?;
@@ -188,7 +183,6 @@ impl Destination {
 /// and `..` on a file system, because these stand for their contents.
 ///
 /// # Errors
-///
 /// [`Error::Operand`]: the tree has a name that no directory can contain.
 pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
     match (root.file_name(), root.last_component()) {
@@ -258,7 +252,6 @@ fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
 /// Refuses to copy a tree onto itself, or into itself, because such a copy would never end.
 ///
 /// # Errors
-///
 /// [`Error::Overlap`].
 pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<()> {
     refuse_onto_itself(source, destination)?;
@@ -279,7 +272,6 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
 /// because the source itself would be deleted.
 ///
 /// # Errors
-///
 /// [`Error::Overlap`].
 pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(destination, source) {
@@ -296,7 +288,6 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
 /// patterns below the same location count as one source.
 ///
 /// # Errors
-///
 /// [`Error::Overlap`].
 pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
     let mut bases = Vec::new();
@@ -328,7 +319,6 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
 /// would be left. Trees with the same target are merged.
 ///
 /// # Errors
-///
 /// [`Error::Overlap`].
 pub fn refuse_common_target<'t>(targets: impl IntoIterator<Item = &'t Location>) -> Result<()> {
     let mut known = HashSet::new();
@@ -345,7 +335,6 @@ pub fn refuse_common_target<'t>(targets: impl IntoIterator<Item = &'t Location>)
 /// it, because a moved name could be one that has yet to be moved.
 ///
 /// # Errors
-///
 /// [`Error::Overlap`].
 pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> {
     match Overlap::of(target, source) {

@@ -130,7 +130,6 @@ pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_I
 /// indexed job). Returns `None` outside an array job.
 ///
 /// # Errors
-///
 /// [`Error::Option`] if a variable is not a number, or the indexes of the tasks are not evenly
 /// spaced.
 pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {

@@ -57,7 +57,6 @@ impl LazyFile {
     /// Returns fewer bytes than `buffer` holds only at the end of the object.
     ///
     /// # Errors
-    ///
     /// There is no response within the deadline, the version no longer exists, or the store returns
     /// an error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
@@ -69,7 +68,6 @@ impl LazyFile {
     /// the next reader.
     ///
     /// # Errors
-    ///
     /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).
     pub fn read_at_while(
         &self,
@@ -86,7 +84,6 @@ impl LazyFile {
     /// requested at once.
     ///
     /// # Errors
-    ///
     /// As [`read_at_while`](Self::read_at_while).
     pub fn read_expecting(
         &self,
@@ -124,7 +121,6 @@ impl LazyFile {
     /// [`read_at_while`](Self::read_at_while).
     ///
     /// # Errors
-    ///
     /// As [`read_at_while`](Self::read_at_while).
     pub fn read_ranges_while(
         &self,

@@ -39,7 +39,6 @@ impl NameList {
     /// Parses the names in a list. A `/` or `./` at the start of a name is removed.
     ///
     /// # Errors
-    ///
     /// A name leads out of the tree (`..`).
     pub fn parse(list: &[u8], end: NameEnd) -> Result<Self> {
         let separator = if end == NameEnd::Zero { 0 } else { b'\n' };

@@ -45,7 +45,6 @@ impl Operand {
     /// Parses `text`. The name of an existing local file is never a pattern.
     ///
     /// # Errors
-    ///
     /// The text is not a location, or the pattern is in the name of a bucket.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let location = Location::parse(text)?;
@@ -62,7 +61,6 @@ impl Operand {
     /// Parses `text`, taking wildcards as ordinary characters.
     ///
     /// # Errors
-    ///
     /// The text is not a location.
     pub fn literal(text: &OsStr) -> Result<Self> {
         let root = Location::parse(text)?;
@@ -73,7 +71,6 @@ impl Operand {
     /// Parses all `texts`. If there are none, returns the current directory.
     ///
     /// # Errors
-    ///
     /// As [`parse`](Self::parse).
     pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
         if texts.is_empty() {
@@ -104,7 +101,6 @@ impl Glob {
     /// an existing local file.
     ///
     /// # Errors
-    ///
     /// The pattern is in the name of a bucket.
     pub fn parse(text: &OsStr, location: &Location) -> Result<Option<(Location, Self)>> {
         let Some((base, pattern)) = text.to_str().and_then(split_glob) else {

@@ -35,7 +35,6 @@ impl ClientOptions {
     /// of AWS are read only when a request is made.
     ///
     /// # Errors
-    ///
     /// A variable cannot be parsed.
     pub fn from_environment() -> Result<Self> {
         Self::from_lookup(&environment::variable)
@@ -45,7 +44,6 @@ impl ClientOptions {
     /// variables.
     ///
     /// # Errors
-    ///
     /// A variable cannot be parsed.
     pub fn from_lookup(lookup: VariableLookup<'_>) -> Result<Self> {
         let mut options = Self::of_system(lookup);

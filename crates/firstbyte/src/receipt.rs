@@ -265,7 +265,6 @@ impl Receipt {
     /// Parses a receipt of this schema or an older one.
     ///
     /// # Errors
-    ///
     /// `None` if the text is not a receipt. A sentence if the receipt has a newer schema.
     pub fn parse(text: &str) -> Result<Self, Option<String>> {
         #[derive(Deserialize)]

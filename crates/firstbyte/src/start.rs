@@ -21,7 +21,6 @@ impl Client {
     /// Reads a start file from any location. `mount --record` writes such files.
     ///
     /// # Errors
-    ///
     /// The file cannot be read, or is not a start file.
     pub fn start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
         let refused = |why: String| Error::Operand { operand: location.to_string(), why };
@@ -43,7 +42,6 @@ impl Client {
     /// the recorded one fails here; its bytes are fetched when they are read.
     ///
     /// # Errors
-    ///
     /// No thread can be started.
     pub fn replay(&self, start: &Arc<StartFile>) -> Result<HydrationJob> {
         Ok(self.hydrator().replay(start.wanted())?)
@@ -54,7 +52,6 @@ impl Client {
     /// object. The start file is kept for the next call.
     ///
     /// # Errors
-    ///
     /// As [`open_location`](Self::open_location) and [`start_file`](Self::start_file).
     pub fn open_replayed(&self, location: &Location, replay: &Location) -> Result<LazyFile> {
         let start = self.kept_start_file(replay)?;

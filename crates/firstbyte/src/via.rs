@@ -17,7 +17,6 @@ const MAX_NODES: usize = 100_000;
 /// value of [`NODES`].
 ///
 /// # Errors
-///
 /// The mistake, and what to write instead.
 pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
     let urls: Vec<String> = if let Some(path) = text.strip_prefix('@') {
@@ -49,7 +48,6 @@ fn slurm_port(text: &str) -> Result<Option<u16>, String> {
 /// Reads the access key for gateways, which is the first key in a key file of `serve --auth`.
 ///
 /// # Errors
-///
 /// The file cannot be read, or contains no key.
 pub fn key(path: &str) -> Result<SigningKeys, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;

@@ -295,7 +295,6 @@ impl BlockStore {
     /// uncached blocks need.
     ///
     /// # Errors
-    ///
     /// Returns the number of bytes that do not fit; `None` if the version cannot be cached at all.
     pub(crate) fn make_room(
         &self,

@@ -164,7 +164,6 @@ impl Cache {
     /// if the cache has an older format; such a cache is left unchanged.
     ///
     /// # Errors
-    ///
     /// As [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
         let opened = directory::open(dir, sharing, IfNoCache::Leave)?;

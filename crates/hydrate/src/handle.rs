@@ -149,7 +149,6 @@ impl Handle {
     /// the buffer holds only at the end of the file.
     ///
     /// # Errors
-    ///
     /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and
     /// the errors of the store.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
@@ -162,7 +161,6 @@ impl Handle {
     /// them are requested at once.
     ///
     /// # Errors
-    ///
     /// The errors of [`read_at`](Self::read_at), and the store's `Cancelled`.
     pub fn read_at_while(
         &self,
@@ -203,7 +201,6 @@ impl Handle {
     /// false.
     ///
     /// # Errors
-    ///
     /// The errors of [`read_at`](Self::read_at), and the store's `Cancelled`. Some buffers may be
     /// filled.
     pub fn read_ranges_while(

@@ -41,7 +41,6 @@ impl Hydrator {
     /// without a cache.
     ///
     /// # Errors
-    ///
     /// The cache directory cannot be used.
     pub fn reading(store: Store, settings: HydrationSettings) -> Result<Self> {
         match Self::new(store.clone(), settings.clone()) {
@@ -68,7 +67,6 @@ impl Hydrator {
     /// Opens the current version of an object, which takes one request.
     ///
     /// # Errors
-    ///
     /// The errors of the store, and [`Error::NoLength`](crate::Error::NoLength).
     pub fn open(&self, location: &Location) -> Result<File> {
         Ok(File { version: self.engine.open(location)? })
@@ -94,7 +92,6 @@ impl Hydrator {
     /// the `background_rate` of the settings.
     ///
     /// # Errors
-    ///
     /// No thread can be started. The job itself reports objects that cannot be fetched.
     pub fn hydrate(&self, wanted: HydrationList, rate: Option<u64>) -> Result<HydrationJob> {
         HydrationJob::start(&self.engine, wanted, rate, FetchPace::Yielding)
@@ -105,7 +102,6 @@ impl Hydrator {
     /// readers wait for blocks that the job brings soon.
     ///
     /// # Errors
-    ///
     /// The errors of [`hydrate`](Self::hydrate).
     pub fn replay(&self, wanted: HydrationList) -> Result<HydrationJob> {
         HydrationJob::start(&self.engine, wanted, None, FetchPace::Steady)

@@ -72,7 +72,6 @@ impl StartFile {
     /// left out.
     ///
     /// # Errors
-    ///
     /// The number of the wrong line and the reason, a newer format, or too many reads.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let mut file = Builder::default();
@@ -122,7 +121,6 @@ impl StartFile {
     /// Fails unless the file was recorded in `served` or below it.
     ///
     /// # Errors
-    ///
     /// A text with both locations and advice.
     pub fn check(&self, served: &Location) -> Result<(), String> {
         let shown = without_secrets(served);

@@ -15,7 +15,6 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs `call`, but waits no longer than [`CALL_TIMEOUT`].
 ///
 /// # Errors
-///
 /// The errors of the call, and `TimedOut`.
 pub(crate) fn bounded<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -31,7 +31,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// path.
 ///
 /// # Errors
-///
 /// [`Error::Io`]: this user cannot access the path, or the daemon of the mount does not answer.
 pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     /// Maximum length of a value, bytes. The longest value is a location: a key has up to 1,024
@@ -80,7 +79,6 @@ impl Control {
     /// Connects to the daemon that listens on the socket at the path `socket`.
     ///
     /// # Errors
-    ///
     /// The operating system's error.
     pub fn at(socket: &Path) -> io::Result<Self> {
         let address = address::ControlAddress::of(socket)?;
@@ -93,7 +91,6 @@ impl Control {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    ///
     /// The daemon has ended, or its answer is not a [`ControlResponse`].
     pub fn ask(&mut self, request: &ControlRequest) -> io::Result<ControlResponse> {
         let mut writer = &self.connection;
@@ -106,7 +103,6 @@ impl Control {
     /// Sends a request like [`ask`](Self::ask), but waits no longer than `patience`.
     ///
     /// # Errors
-    ///
     /// The errors of [`ask`](Self::ask), and a timeout if there is no answer within that time.
     pub fn ask_within(
         &mut self,

@@ -60,7 +60,6 @@ impl PreparedMount {
     /// Mounts the location, with reads through `hydrator`. Waits for nothing outside this machine.
     ///
     /// # Errors
-    ///
     /// Mounting is not possible.
     pub fn attach(self, hydrator: Hydrator) -> Result<Mount> {
         let Self { directory, device, source, children, name, metrics, options } = self;
@@ -96,7 +95,6 @@ impl Mount {
     /// the mount can be used.
     ///
     /// # Errors
-    ///
     /// The errors of [`prepare`](Self::prepare) and [`PreparedMount::attach`].
     pub fn start(
         store: Store,
@@ -112,7 +110,6 @@ impl Mount {
     /// yet.
     ///
     /// # Errors
-    ///
     /// A mount at the directory would hide something, this process cannot mount, or the location
     /// does not exist.
     pub fn prepare(
@@ -152,7 +149,6 @@ impl Mount {
     /// [`wait`](Self::wait) returns.
     ///
     /// # Errors
-    ///
     /// The error of the unmount.
     pub fn stop(&self) -> Result<()> {
         mountpoint::unmount(&self.directory, mountpoint::UnmountMode::Lazy).map(drop)
@@ -162,7 +158,6 @@ impl Mount {
     /// is open. Then the cache is closed, unless a fetch is still running.
     ///
     /// # Errors
-    ///
     /// The connection to the kernel broke.
     pub fn wait(&self) -> Result<()> {
         let served = self.served.lock().take();

@@ -38,7 +38,6 @@ impl Mounts {
     /// Reads the current mount table.
     ///
     /// # Errors
-    ///
     /// `/proc/self/mountinfo` cannot be read.
     pub fn current() -> io::Result<Self> {
         std::fs::read(MOUNT_TABLE)

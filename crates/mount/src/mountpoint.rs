@@ -64,7 +64,6 @@ pub(crate) fn real_path(directory: &Path) -> Result<PathBuf> {
 /// because its daemon may be stopped.
 ///
 /// # Errors
-///
 /// [`Error::NoDirectory`], [`Error::Io`].
 pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io(directory, "cannot be found", error);
@@ -165,7 +164,6 @@ pub enum RemainingMounts {
 /// Ends this program's mount at `directory`.
 ///
 /// # Errors
-///
 /// [`Error::NotOurs`], [`Error::Busy`], or the error of the unmount.
 pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts> {
     let path = mounted_directory(directory)?;
@@ -229,7 +227,6 @@ pub(crate) fn helper() -> Option<&'static str> {
 /// Fails unless this process may mount, either itself or with the helper program.
 ///
 /// # Errors
-///
 /// [`Error::NoPrivilege`].
 pub(crate) fn may_mount(directory: &Path) -> Result<()> {
     let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));

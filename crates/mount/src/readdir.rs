@@ -82,7 +82,6 @@ impl ReadDir {
     /// Returns the name at position `index`, which starts at 0. Returns `None` after the last name.
     ///
     /// # Errors
-    ///
     /// The store cannot list the directory.
     pub(crate) fn at(&mut self, index: usize) -> Result<Option<ListedName>> {
         let oldest = self.drawn - self.recent.len();

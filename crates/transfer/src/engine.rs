@@ -57,7 +57,6 @@ impl Engine {
     /// complete new one.
     ///
     /// # Errors
-    ///
     /// The reason why the copy failed. The destination is unchanged, and the bytes that have
     /// arrived are kept for the next run.
     pub fn copy(
@@ -72,7 +71,6 @@ impl Engine {
     /// Copies the version of the source that `version` describes, like [`copy`](Self::copy).
     ///
     /// # Errors
-    ///
     /// As [`copy`](Self::copy).
     pub fn copy_version(
         &self,
@@ -89,7 +87,6 @@ impl Engine {
     /// early. The summary says what the run did, and from how many bytes the next run can resume.
     ///
     /// # Errors
-    ///
     /// No worker can be started.
     pub fn copy_until_stopped(
         &self,
@@ -141,7 +138,6 @@ impl Engine {
     /// or limit sources.
     ///
     /// # Errors
-    ///
     /// One of the two locations cannot be looked up.
     pub fn is_wanted(&self, source: &Location, destination: &Location) -> Result<bool> {
         let wanted = named::is_wanted(&self.store, &self.settings, source, destination);
@@ -153,7 +149,6 @@ impl Engine {
     /// or if one of the two locations cannot be looked up.
     ///
     /// # Errors
-    ///
     /// The run was stopped, or the whole store or bucket cannot be used.
     pub fn is_unchanged(&self, source: &Location, destination: &Location) -> Result<bool> {
         let once = self.store.without_retries();
@@ -165,7 +160,6 @@ impl Engine {
     /// the summary lists failures, and [`Summary::ended`] says why a run has ended early.
     ///
     /// # Errors
-    ///
     /// No worker can be started.
     pub fn copy_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
@@ -175,7 +169,6 @@ impl Engine {
     /// that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
     ///
     /// # Errors
-    ///
     /// As [`copy_many`](Self::copy_many).
     pub fn copy_named(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
@@ -186,7 +179,6 @@ impl Engine {
     /// an interrupted one.
     ///
     /// # Errors
-    ///
     /// The listing cannot be started. The summary lists the failures of single objects. A failure
     /// that concerns all objects, such as a missing bucket, ends the run and is in
     /// [`Summary::ended`].
@@ -207,7 +199,6 @@ impl Engine {
     /// outside a local destination.
     ///
     /// # Errors
-    ///
     /// As [`copy_many`](Self::copy_many).
     pub fn copy_listed(
         &self,
@@ -222,7 +213,6 @@ impl Engine {
     /// the destination has as `extras` says.
     ///
     /// # Errors
-    ///
     /// A listing cannot be started. The summary lists the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
         self.in_order(|scope| {
@@ -239,7 +229,6 @@ impl Engine {
     /// [`Full`]: firstbyte_store::Durability::Full
     ///
     /// # Errors
-    ///
     /// As [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| {
@@ -251,7 +240,6 @@ impl Engine {
     /// directories that have become empty. Skips nothing.
     ///
     /// # Errors
-    ///
     /// As [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| {
@@ -275,7 +263,6 @@ impl Engine {
     /// name does not exist and is on the same file system. Returns whether it was renamed.
     ///
     /// # Errors
-    ///
     /// One of the two locations cannot be reached.
     pub fn rename(&self, source: &Location, destination: &Location) -> Result<bool> {
         sources::rename(source, destination)
@@ -284,7 +271,6 @@ impl Engine {
     /// Deletes everything below a location. Links are deleted and never followed.
     ///
     /// # Errors
-    ///
     /// The listing cannot be started. The summary lists the failures of single names.
     pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| remove::remove(scope, removal, observer))
@@ -293,7 +279,6 @@ impl Engine {
     /// Compares everything below two locations. Writes nothing.
     ///
     /// # Errors
-    ///
     /// The source does not exist, or a listing cannot be started.
     pub fn check(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.in_order(|scope| check::check(scope, places, observer))
@@ -302,7 +287,6 @@ impl Engine {
     /// Compares two objects.
     ///
     /// # Errors
-    ///
     /// The source does not exist, or one of the two objects cannot be reached.
     pub fn check_object(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| check::check_one(scope, places, observer))
@@ -311,7 +295,6 @@ impl Engine {
     /// Writes an object, or a range of it, to `out`, in order.
     ///
     /// # Errors
-    ///
     /// The reason why writing failed. Bytes that were written before stay written.
     pub fn cat(
         &self,
@@ -326,7 +309,6 @@ impl Engine {
     /// Writes one version of the source, like [`cat`](Self::cat).
     ///
     /// # Errors
-    ///
     /// As [`cat`](Self::cat).
     pub fn cat_version(
         &self,
@@ -342,7 +324,6 @@ impl Engine {
     /// Writes a stream of unknown length to `destination`, with the metadata of the settings.
     ///
     /// # Errors
-    ///
     /// The reason why writing failed. The destination is unchanged.
     pub fn put_stream(
         &self,
@@ -356,7 +337,6 @@ impl Engine {
     /// Aborts and returns the multipart uploads below `location` that are older than `older_than`.
     ///
     /// # Errors
-    ///
     /// The uploads cannot be listed, or one of them cannot be aborted.
     pub fn abort_stale(&self, location: &Location, older_than: Duration) -> Result<Vec<StaleUpload>> {
         let now = SystemTime::now();

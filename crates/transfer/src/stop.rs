@@ -40,7 +40,6 @@ impl Stop {
     /// Ends every run that has this handle after `deadline`. A later call replaces an earlier one.
     ///
     /// # Errors
-    ///
     /// No thread can be started.
     pub fn stop_after(&self, deadline: Duration) -> Result<()> {
         let (timer, ended) = mpsc::channel::<()>();

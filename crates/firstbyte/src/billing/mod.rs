@@ -76,7 +76,6 @@ pub enum Transfer {
 /// Parses an amount of money in dollars, such as `5USD`.
 ///
 /// # Errors
-///
 /// The reason why the text is not an amount of money, as a sentence.
 pub fn parse_money(text: &str) -> Result<f64, String> {
     units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
@@ -86,7 +85,6 @@ impl Transfer {
     /// Parses the name of a network path.
     ///
     /// # Errors
-    ///
     /// The name is unknown. The error lists the known names in a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
@@ -113,7 +111,6 @@ impl Transfer {
 /// `transfer`. A store adds them up while it sends requests.
 ///
 /// # Errors
-///
 /// The first price that is not known, as a sentence.
 pub fn list_prices(
     service: &ServiceModel,

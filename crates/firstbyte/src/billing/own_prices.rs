@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 /// Reads the user's prices. They override the embedded prices.
 ///
 /// # Errors
-///
 /// The user's catalogue cannot be read or is not valid.
 pub fn price_catalogue(lookup: VariableLookup<'_>) -> Result<PriceCatalogue> {
     let mut all = PriceCatalogue::current();
@@ -29,7 +28,6 @@ pub fn price_catalogue(lookup: VariableLookup<'_>) -> Result<PriceCatalogue> {
 /// Reads the price catalogue in a file. Returns `None` if there is no file.
 ///
 /// # Errors
-///
 /// The file cannot be read or is not valid.
 pub fn read_prices(path: &Path) -> Result<Option<PriceCatalogue>> {
     let text = match std::fs::read_to_string(path) {
@@ -44,7 +42,6 @@ pub fn read_prices(path: &Path) -> Result<Option<PriceCatalogue>> {
 /// Returns the current day in UTC.
 ///
 /// # Errors
-///
 /// The clock shows no valid day.
 pub fn today() -> Result<Day> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

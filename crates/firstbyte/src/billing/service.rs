@@ -52,7 +52,6 @@ impl Declared {
     /// Parses `none` or the name of a model.
     ///
     /// # Errors
-    ///
     /// The name is unknown. The error lists the known names in a sentence.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         if text == "none" {
@@ -135,7 +134,6 @@ impl BillingFacts {
     /// Determines how `location` is billed, with the network path `transfer`.
     ///
     /// # Errors
-    ///
     /// The user's price catalogue cannot be used, or the region does not exist.
     pub fn billing(
         &self,
@@ -158,7 +156,6 @@ impl BillingFacts {
     /// Determines how `location` is billed in its region, by a given model.
     ///
     /// # Errors
-    ///
     /// As [`billing`](Self::billing).
     pub fn by_model(
         &self,

@@ -46,7 +46,6 @@ impl ShardChoice {
     /// Determines the shard if names are divided without a manifest.
     ///
     /// # Errors
-    ///
     /// `auto` is used outside an array job, or the number of tasks is not known.
     pub fn resolve(self, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(None, lookup)
@@ -56,7 +55,6 @@ impl ShardChoice {
     /// same number of shards, because otherwise workers would leave objects out or copy them twice.
     ///
     /// # Errors
-    ///
     /// The errors of [`resolve`](Self::resolve), and a number of shards that is not the manifest's.
     pub fn of_manifest(self, manifest: &Manifest, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(Some(manifest.count()), lookup)

@@ -17,7 +17,6 @@ impl Client {
     /// objects are done.
     ///
     /// # Errors
-    ///
     /// The error that ended the run. The failures of single objects are in the summaries.
     pub fn cp_shard(
         &self,
@@ -47,7 +46,6 @@ impl Client {
     /// Fetches the objects of a manifest's shard into the cache, like [`hydrate`](Self::hydrate).
     ///
     /// # Errors
-    ///
     /// The client has no cache, no thread can be started, or the manifest cannot be read.
     pub fn hydrate_shard(
         &self,

@@ -85,7 +85,6 @@ struct KnownShard {
 /// Merges the receipts of a manifest.
 ///
 /// # Errors
-///
 /// [`Error::Manifest`] if a file is not the receipt of a shard, or belongs to another manifest.
 pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts> {
     let mut merged = MergedReceipts {

@@ -109,7 +109,6 @@ impl Manifest {
     /// Reads the header of a manifest.
     ///
     /// # Errors
-    ///
     /// [`Error::Manifest`]: the file cannot be read, is not a manifest, or has a newer format.
     pub fn open(path: &Path) -> Result<Self> {
         let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
@@ -171,7 +170,6 @@ impl Manifest {
     /// Parses the destination of a copy of all sources.
     ///
     /// # Errors
-    ///
     /// The text is not a location. Also an error if the destination is not a directory although
     /// there are several sources or the source is a list of objects.
     pub fn destination(&self, text: &OsStr) -> Result<Destination> {

@@ -63,7 +63,6 @@ pub struct UnplannedEntries {
 /// Writes the manifest `out`, which appears only when it is complete.
 ///
 /// # Errors
-///
 /// The sources cannot be listed or planned, or contain no object; or `out` cannot be written.
 pub fn plan(store: &Store, plan: ManifestPlan<'_>, out: &Path) -> Result<PlannedManifest> {
     match plan_once(store, &plan, out) {

@@ -48,7 +48,6 @@ impl ShardRun {
     /// Opens the shard `choice` of the manifest at `path`.
     ///
     /// # Errors
-    ///
     /// [`Error::Manifest`](crate::Error::Manifest), and a shard that the manifest does not have.
     pub fn open(path: &Path, choice: ShardChoice, lookup: VariableLookup<'_>) -> Result<Self> {
         let manifest = Manifest::open(path)?;
@@ -80,7 +79,6 @@ impl ShardRun {
     /// to continue.
     ///
     /// # Errors
-    ///
     /// The destination cannot be used, or the manifest cannot be read.
     pub fn copy(
         &self,
@@ -140,7 +138,6 @@ impl ShardRun {
     /// Lists the objects of the shard for hydration.
     ///
     /// # Errors
-    ///
     /// The manifest cannot be read.
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub fn wanted(&self) -> Result<HydrationList> {
@@ -163,7 +160,6 @@ impl ShardRun {
     /// were cached.
     ///
     /// # Errors
-    ///
     /// The manifest cannot be read.
     pub fn hydrated(&self, failed: &[HydrateFailure]) -> Result<()> {
         let not_done: HashSet<&Location> = failed.iter().map(|failure| &failure.location).collect();
@@ -360,7 +356,6 @@ impl Manifest {
     /// The entries have no names.
     ///
     /// # Errors
-    ///
     /// The manifest cannot be read. If a row is damaged, its item is an error.
     pub fn objects(&self) -> io::Result<impl Iterator<Item = io::Result<(Location, Entry)>> + Send + use<>> {
         let rows = self.rows(None).map_err(io::Error::other)?;

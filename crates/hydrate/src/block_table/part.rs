@@ -26,7 +26,6 @@ impl ObjectPart {
     /// Creates the part that starts at `offset` in the object and fills `buffer`.
     ///
     /// # Safety
-    ///
     /// While the part exists, `buffer` must stay where it is, and nothing else may use it.
     pub(crate) unsafe fn new(offset: u64, buffer: &mut [u8]) -> Self {
         Self { range: ByteRange::at(offset, buffer.len() as u64), start: buffer.as_mut_ptr() }

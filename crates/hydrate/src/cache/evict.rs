@@ -381,7 +381,6 @@ impl Cache {
     /// Releases every version of a location, in all stores, including pinned versions.
     ///
     /// # Errors
-    ///
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn release(&self, location: &Location) -> Result<Released> {
         let mut released = Released::default();

@@ -51,7 +51,6 @@ impl CachedVersion {
     /// `exempt`.
     ///
     /// # Panics
-    ///
     /// If the object has no such block, or `bytes` is not as long as the block.
     pub fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> FillOutcome {
         let inner = &self.inner;
@@ -85,12 +84,10 @@ impl CachedVersion {
     /// Returns `None` for the last block, which has to be [filled](Self::fill).
     ///
     /// # Errors
-    ///
     /// Errors of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
     /// block is then absent.
     ///
     /// # Panics
-    ///
     /// As [`fill`](Self::fill).
     pub fn receive(
         &self,

@@ -19,7 +19,6 @@ pub(super) struct SharedMapping {
 /// Types that may lie in a mapping.
 ///
 /// # Safety
-///
 /// The type must consist of atomics, and every bit pattern must be a valid value.
 pub(super) unsafe trait Atomics {}
 

@@ -114,7 +114,6 @@ impl Packed {
     /// Puts the object into a pack. If there is no room, evicts versions that are not `exempt`.
     ///
     /// # Panics
-    ///
     /// If `content` is not as long as the object.
     pub fn fill(&self, content: &[u8], exempt: Exempt) -> FillOutcome {
         assert!(content.len() as u64 == self.identity.size(), "not the bytes of the object");
@@ -171,7 +170,6 @@ impl Packed {
     /// Compares the object with the checksum that was set.
     ///
     /// # Errors
-    ///
     /// [`Error::Checksum`]: the content is not that of the object. The cached content is dropped.
     pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
         let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else {

@@ -117,7 +117,6 @@ impl Packs {
     /// because removing a record would then free nothing.
     ///
     /// # Errors
-    ///
     /// Errors of creating or mapping files.
     pub(super) fn open(cache: &PrivateDirectory, usage: &CacheUsage) -> io::Result<Option<Self>> {
         let dir = cache.directory(PACKS)?;
@@ -177,7 +176,6 @@ impl Packs {
     /// counters and to `accounted_bytes`.
     ///
     /// # Errors
-    ///
     /// Errors of the file system, such as a full disk. The record is then not published.
     pub(super) fn insert(
         &self,

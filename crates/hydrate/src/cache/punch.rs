@@ -28,7 +28,6 @@ pub(super) enum RemovedBytes {
 /// end of the file.
 ///
 /// # Errors
-///
 /// `OPNOTSUPP` if the file system cannot punch holes.
 pub(super) fn punch_range(file: &File, range: Range<u64>) -> rustix::io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -131,7 +131,6 @@ impl Cache {
     /// Releases the version that `found` describes.
     ///
     /// # Errors
-    ///
     /// [`Error::Cache`]: the version's files cannot be used.
     pub fn release_found(&self, found: &VersionStatus) -> Result<Released> {
         let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
@@ -141,7 +140,6 @@ impl Cache {
     /// Returns all cached versions of a location, in any store.
     ///
     /// # Errors
-    ///
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<VersionStatus>> {
         let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());

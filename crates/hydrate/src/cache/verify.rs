@@ -71,7 +71,6 @@ impl CachedVersion {
     /// Other threads can get a [`Backing`] as soon as the version is verified, before it is synced.
     ///
     /// # Errors
-    ///
     /// - [`Error::Checksum`]: the blocks together are not the object. All of them are dropped.
     /// - [`Error::Cache`]: the version could not be synced. It stays complete until the machine
     ///   restarts.
@@ -371,7 +370,6 @@ impl Cache {
     /// the cache at the same time.
     ///
     /// # Errors
-    ///
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
     pub fn verify(&self) -> Result<VerificationReport> {
         let mut report = self.verify_packed();

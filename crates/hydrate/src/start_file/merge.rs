@@ -23,7 +23,6 @@ pub struct MergedStartFile {
 /// `max` bytes in total are left out.
 ///
 /// # Errors
-///
 /// The files are of several locations, or a file is from a release that recorded no location.
 pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
     let roots: Vec<Option<&Location>> = files.iter().map(|file| file.root.as_ref()).collect();
