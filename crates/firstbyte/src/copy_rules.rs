@@ -284,7 +284,7 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
 }
 
 /// Refuses moves that could overwrite objects which were already moved or have yet to be moved.
-/// This is possible if one target is inside another, or if a tree is inside its own target. Several
+/// Among such moves, one target is inside another, or a tree is inside its own target. Several
 /// patterns below the same location count as one source.
 ///
 /// # Errors

@@ -82,8 +82,9 @@ pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
 }
 
-/// Returns this user's directory below a directory to which all users can write. Its owner is
-/// checked when it is opened: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
+/// Returns this user's directory below a directory to which all users can write. The owner of this
+/// user's directory is checked when the directory is opened: see
+/// [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
 #[must_use]
 pub fn own_directory(common: &Path) -> PathBuf {
     common.join(format!("firstbyte-{}", rustix::process::geteuid().as_raw()))

@@ -269,8 +269,8 @@ impl BlockStore {
         let verified = cached.verify_complete();
         let mut checksum_error = self.checksum_error.lock();
         match verified {
-            // Another process verifies the version, or blocks are missing, and the next fetch of a
-            // missing block starts a verification.
+            // Another process is verifying the version, or blocks are missing. In the second case,
+            // fetching the missing blocks starts the verification again.
             Ok(VersionVerification::Busy | VersionVerification::Missing) => {}
             Ok(VersionVerification::Complete) => *checksum_error = None,
             Err(error) => {

@@ -360,8 +360,8 @@ impl Handle {
         self.prefetch(&ranges);
     }
 
-    /// Recognizes a Parquet file whose footer is present. This helps because pyarrow opens a file
-    /// twice: first to read the footer, and then to read the columns.
+    /// Recognizes a Parquet file whose footer is present. For example, pyarrow opens a file twice:
+    /// first to read the footer, and then to read the columns.
     fn recall_columns(&self) {
         let size = self.file.size();
         let mut end = [0; TAIL];

@@ -210,8 +210,8 @@ impl JobFile {
         self.job.lock().bytes_here += bytes;
     }
 
-    /// Fails the file because the cache had no room for a block. Its further blocks would be
-    /// discarded too.
+    /// Fails the file because the cache had no room for a block. Further blocks of the file would
+    /// be discarded too.
     pub(crate) fn fail_without_room(&self, location: &Location, capacity: Option<u64>) {
         self.fail(Error::NoRoom { location: location.to_string(), capacity });
     }

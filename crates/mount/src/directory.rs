@@ -1,10 +1,10 @@
 //! Caches the names of directories for the metadata time-to-live.
 //!
-//! If all names of a directory are known, it answers lookups without a request, including lookups
-//! of missing names. It also answers a second listing, and gives the order of files. The memory is
-//! bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and the
-//! least recently used are dropped. Of a wider directory, two things are kept: the page around the
-//! last name that was looked up, and the pages that were listed most recently (`pages`). A page
+//! If all names of a directory are known, lookups in it need no request, not even lookups of
+//! missing names. A second listing needs none either, and the order of files is known. The memory
+//! is bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and
+//! the least recently used are dropped. Of a wider directory, two things are kept: the page around
+//! the last name that was looked up, and the pages that were listed most recently (`pages`). A page
 //! answers only for the names in it.
 
 mod pages;
@@ -217,8 +217,8 @@ impl KnownDirectories {
         Some(page)
     }
 
-    /// Returns whether to request the page that begins with `name`, which is in no valid page. This
-    /// is worth a request if the names before it were looked up in order.
+    /// Returns whether to request the page that begins with `name`, which is in no valid page. The
+    /// page is worth a request if the names before `name` were looked up in order.
     pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
         let mut inner = self.inner.lock();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };

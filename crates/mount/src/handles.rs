@@ -53,8 +53,8 @@ impl<T, B> HandleTable<T, B> {
     }
 
     /// Opens inode `ino`. Returns the number of the handle, and the mode in which the kernel must
-    /// open it. `local` is called only if the inode has no open handle. It returns the local file
-    /// from which the kernel may read the inode.
+    /// open it. `local` returns the local file from which the kernel may read the inode, and is
+    /// called only if the inode has no open handle.
     pub(crate) fn open(
         &self,
         ino: Ino,

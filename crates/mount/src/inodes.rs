@@ -104,8 +104,8 @@ type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 struct Inner {
     records: HashMap<Ino, InodeRecord>,
     /// Finds the inode number of an identity that has a record. If two inodes have the same hash,
-    /// their records distinguish them, and the later inode is not found here. It then gets a new
-    /// number each time, which is slower but correct.
+    /// their records distinguish them, and the later inode is not found here. The later inode then
+    /// gets a new number each time, which is slower but correct.
     numbers: Numbers,
     paths: InodePaths,
     /// Versions that do not fit into a record, by inode number.

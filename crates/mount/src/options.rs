@@ -46,8 +46,8 @@ pub struct ShownModes {
 /// How modes and owners that programs have stored with objects are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
-    /// Do not request stored modes. They are shown only of names that were looked up separately,
-    /// because a listing does not report them.
+    /// Do not request stored modes. A stored mode is shown only if its name was looked up
+    /// separately, because listings do not report modes.
     #[default]
     Ignore,
     /// Show stored modes, which takes a request for each file.

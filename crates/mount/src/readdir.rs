@@ -16,8 +16,8 @@ use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
 use crate::source::{Children, MountSource};
 
-/// Maximum number of names in one reply. Twice as many are kept. It is more than the kernel
-/// requests at once in its usual 32 KiB.
+/// Maximum number of names in one reply. The kernel requests fewer at once in its usual 32 KiB.
+/// Twice as many names are kept.
 pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;

@@ -127,8 +127,9 @@ impl MountSource {
         &self.root
     }
 
-    /// Creates a child from a name and a stat. Its permissions are used only if listings report
-    /// names only; otherwise they would differ between a listed and a looked-up file.
+    /// Creates a child from a name and a stat. The permissions are used only if listings report
+    /// names only; otherwise a file that was looked up would show permissions that its listing
+    /// lacks.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
         Child {

@@ -252,8 +252,8 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
         (1, 0),
         "the kernel asks for nothing"
     );
-    // The kernel requests the pages that it has dropped. It is not given the content again, because
-    // it may still have other pages.
+    // The kernel requests the pages that it has dropped. The content is not given to the kernel
+    // again, because the kernel may still have other pages.
     let file = fs::File::open(mounted.path("x")).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(mounted.read("x") == content);

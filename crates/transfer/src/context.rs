@@ -120,8 +120,8 @@ pub(crate) struct Context<'a> {
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
-    /// Device and inode of each file that a run over named objects has written. They reveal that
-    /// two sources have the same destination under different names.
+    /// Device and inode of each file that a run over named objects has written. With these, a
+    /// second source that has the same destination under another name is noticed.
     written: Mutex<HashSet<(u64, u64)>>,
     /// The reason why the run has ended early.
     ended: OnceLock<Error>,

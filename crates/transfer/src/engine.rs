@@ -259,8 +259,8 @@ impl Engine {
         })
     }
 
-    /// Renames a directory with all of its contents, or a link. This is possible only if the new
-    /// name does not exist and is on the same file system. Returns whether it was renamed.
+    /// Renames a directory with all of its contents, or a link, if the new name does not exist and
+    /// is on the same file system. Returns whether this was possible.
     ///
     /// # Errors
     /// One of the two locations cannot be reached.

@@ -59,8 +59,8 @@ impl Piece {
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
 pub(crate) struct PendingPieces {
-    /// Whether the checksum of the whole object has to be requested. It is claimed before the
-    /// chunks.
+    /// Whether the checksum of the whole object has to be requested. The checksum is claimed before
+    /// the chunks.
     pub(crate) checksum: bool,
     /// Indexes of chunks or parts.
     pub(crate) chunks: VecDeque<u32>,

@@ -247,8 +247,8 @@ fn remove_keys(
     Ok(())
 }
 
-/// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
-/// not counted as deleted, because a store does not say whether it existed.
+/// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. The
+/// object is not counted as deleted, because a store does not say whether the object existed.
 fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {

@@ -165,8 +165,8 @@ pub(crate) struct Join<'a> {
     /// Replacements that have not been decided yet. There are few, because both listings are still
     /// in or before their directories.
     replacements: Vec<Replacement>,
-    /// Directories that only the destination has, the outermost first. They are removed when the
-    /// listing leaves them.
+    /// Directories that only the destination has, the outermost first. Each is removed when the
+    /// listing leaves it.
     directories: Vec<Vec<u8>>,
     /// Names that will be deleted unless the source still lists them.
     deferred: Option<DeferredRecords>,

@@ -31,7 +31,8 @@ fn run(files: &Receiver<File>) {
     for file in files {
         // SAFETY: the descriptor is open, and the call takes no memory.
         let begun = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-        // Some file systems do not support the call. They write the bytes when the file is synced.
+        // Some file systems do not support the call, and write the bytes only when the file is
+        // synced.
         tracing::trace!(begun, "writing to disk");
     }
 }

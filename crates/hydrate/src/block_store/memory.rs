@@ -23,7 +23,7 @@ type Rank = (bool, u64);
 
 pub(crate) struct MemoryBlocks {
     most: usize,
-    /// Number of open handles that read ahead. They share the memory.
+    /// Number of open handles that read ahead and share the memory.
     pub(crate) sequential: AtomicU64,
     table: Mutex<Table>,
 }

@@ -246,9 +246,9 @@ pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Ver
     VersionRemoval::Bytes(bytes)
 }
 
-/// Returns the bytes that the usage counters include for a version. These are the bytes in its
-/// header. If the version was not opened since the machine restarted, the header may be outdated,
-/// so these are the bytes on the disk. A recount applies the same rule.
+/// Returns the bytes that the usage counters include for a version. The header contains this
+/// number. If the version was not opened since the machine restarted, the header may be outdated,
+/// and the number of bytes on the disk counts instead. A recount applies the same rule.
 pub(super) fn accounted_bytes_of(
     directory: &PrivateDirectory,
     header: Option<&MapHeader>,

@@ -51,7 +51,7 @@ const LEASES: u64 = 1 << 60;
 const CHANGES: u64 = 1 << 61;
 const PINS: u64 = 3 << 60;
 
-/// Returns the lock on fetching these blocks. It is always taken exclusively.
+/// Returns the lock on fetching these blocks, which is always taken exclusively.
 pub(super) fn leases(blocks: Range<u64>) -> Range<u64> {
     LEASES + blocks.start..LEASES + blocks.end
 }

@@ -40,8 +40,8 @@ pub(super) struct UsagePage {
     in_use: AtomicU64,
     /// Number of bytes used.
     pub(super) used: AtomicU64,
-    /// Bytes in transition. They are counted either in `used` or in the version's header and not
-    /// yet in both, or the file system still reports them as free.
+    /// Number of bytes in transition: counted in only one of `used` and the version's header, or
+    /// still reported as free by the file system.
     pub(super) moving: AtomicU64,
     /// Total number of bytes freed since the page was created.
     pub(super) freed: AtomicU64,

@@ -247,7 +247,7 @@ impl OpenVersion {
     }
 
     /// Reads unverified blocks, with several threads if there are many blocks. One thread checks 1
-    /// GiB in 0.2 s, and readers of the whole file wait for that.
+    /// GiB in 0.2 s, and readers of the whole file wait for the result.
     fn verify_gap(&self, gap: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
         let blocks = gap.end - gap.start;
         let sequential = algorithm.is_some_and(|algorithm| !algorithm.is_combinable());

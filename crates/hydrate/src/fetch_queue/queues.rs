@@ -43,7 +43,8 @@ pub(super) struct Queues {
     pub(super) readahead_reserve: u64,
     pub(super) concurrency: usize,
     pub(super) idle: usize,
-    /// Number of threads that were woken and have not run yet. They no longer count as idle.
+    /// Number of threads that were woken and have not run yet. Such threads no longer count as
+    /// idle.
     pub(super) woken: usize,
     /// Number of new threads that have not run yet.
     pub(super) starting: usize,

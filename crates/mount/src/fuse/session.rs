@@ -61,7 +61,7 @@ impl Forgetting {
     fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
         // While this runs, a listing adds inodes, and there may be no request after its end. So
-        // this repeats until there are few inodes. It asks for each inode only once.
+        // this repeats until there are few inodes. Each inode is asked for only once.
         let mut last_asked = 0;
         loop {
             let len = core.inodes.len();

@@ -34,8 +34,8 @@ pub(super) struct Queue {
     /// The limit on upload parts in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A directory that the batch has written to. Its file system is synced at the end. A file
-    /// would not do, because it may be a dangling link.
+    /// A directory that the batch has written to. Its file system is synced at the end. A path of a
+    /// file would not do, because the file may be a dangling link.
     pub(super) written: Option<PathBuf>,
 }
 

@@ -108,8 +108,8 @@ pub(crate) fn verified(written: &Written) -> Verified {
     if written.verified.is_some() { Verified::Full } else { Verified::Length }
 }
 
-/// Describes a written object of `bytes` bytes that was copied from the version `source`. It counts
-/// as verified if the store has verified it.
+/// Describes a written object of `bytes` bytes that was copied from the version `source`. The
+/// object counts as verified if the store has verified the content.
 pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> CompletedObject {
     let source = source.map(Box::new);
     CompletedObject { bytes, verified: verified(&written), version: Some(written.version), source }

@@ -81,7 +81,7 @@ struct World {
     complete: BTreeSet<u64>,
 }
 
-/// Returns the length of an object, bytes. Its last block is shorter than the others.
+/// Returns the length of an object, bytes. The last block of an object is shorter than the others.
 fn size() -> u64 {
     BLOCKS * BLOCK - 1000
 }
