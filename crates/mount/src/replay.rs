@@ -1,5 +1,5 @@
-//! Fetches the content of a start file before programs ask for it: lists its directories first, and
-//! then fetches its ranges in order.
+//! Fetches the content of a start file before programs ask for it: lists its directories and, at
+//! the same time, fetches its ranges in order.
 //!
 //! Programs need not wait for this. Bytes that have not arrived are read as without a start file,
 //! and a range that is being fetched is not fetched again. If the version of an object is not the
