@@ -12,7 +12,7 @@ mod block {
 
 mod limits {
     //! Of locks, which are not tried.
-    pub(crate) const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+    pub(crate) const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 }
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! Money and time of a run: its budget, and the dollars and the prediction of its receipt. The
-//! command line and Python share it.
+//! Accounts for the money and time of a run: its budget, and the dollars and the predicted time in
+//! its receipt. The command line and Python share this code.
 //!
-//! Invariant: dollars are counted only where one price list holds for all requests. The counts of a
-//! store do not tell two services apart, so a copy between two of them has no dollars.
+//! Invariant: dollars are counted only if one price list holds for all requests. A store counts the
+//! requests to all services together, so a copy between two services has no dollars.
 
 use std::path::Path;
 
@@ -18,22 +18,23 @@ use crate::environment::VariableLookup;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 
-/// Memory and network rate without a limit, in bytes and bytes per second: the model has the
-/// limits.
+/// Memory in bytes, and network rate in bytes per second, of a machine without limits. The model of
+/// the service has limits of its own.
 const UNLIMITED: f64 = 1e15;
 
-/// The budget of a run, the facts for its prices, and the model that its prediction comes from.
+/// What the user has said about money and time: the budget of a run, the facts for its prices, and
+/// the model for its prediction.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Budget in dollars.
+    /// The budget in dollars.
     pub budget: Option<f64>,
-    /// Facts that the prices depend on.
+    /// The facts on which the prices depend.
     pub bill: BillingFacts,
-    /// A model that predicts the time.
+    /// The model that predicts the time.
     pub model: Option<ServiceModel>,
 }
 
-/// The prices and the model of one run.
+/// The prices, the budget and the model of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     prices: Option<Prices>,
@@ -41,10 +42,10 @@ pub struct Account {
     model: Option<ServiceModel>,
 }
 
-/// Reads the model in a file, or returns the embedded one of this name.
+/// Returns the embedded model whose name is `path`, or else reads the model in the file `path`.
 ///
 /// # Errors
-/// The file cannot be read, or is no model.
+/// The file cannot be read, or is not a model.
 pub fn model(path: &Path) -> Result<ServiceModel> {
     if let Some(known) = path.to_str().and_then(|name| ModelCatalogue::current().service(name).cloned()) {
         return Ok(known);
@@ -56,11 +57,11 @@ pub fn model(path: &Path) -> Result<ServiceModel> {
 }
 
 impl Terms {
-    /// Opens the account of a run that sends requests to these locations.
+    /// Opens the account of a run that sends requests to `locations`.
     ///
     /// # Errors
-    /// [`Error::Bill`] if the prices for a budget or a stated service are not known. Also if the
-    /// user's price catalogue cannot be used.
+    /// [`Error::Bill`] if the prices for a budget or a stated service are not known. Also an error
+    /// if the user's price catalogue cannot be used.
     pub fn open(&self, locations: &[Location], store: &Store, lookup: VariableLookup<'_>) -> Result<Account> {
         let option = if self.budget.is_some() { "budget" } else { "bill-as" };
         let unknown = |unknown: &MissingFact| Error::Bill {
@@ -84,7 +85,8 @@ impl Terms {
         Ok(Account { prices, budget: self.budget, model: self.model.clone() })
     }
 
-    /// Finds the billing of the remote locations, by one price list.
+    /// Returns how the remote locations are billed. If they are not all billed in the same way, the
+    /// result is [`Billing::Unknown`].
     fn billing(&self, locations: &[Location], store: &Store, lookup: VariableLookup<'_>) -> Result<Billing> {
         let transfer = self.bill.transfer.unwrap_or(Transfer::None);
         let billing_model = self.model.as_ref().filter(|model| !model.bills.is_empty());
@@ -107,20 +109,22 @@ impl Terms {
 }
 
 impl Account {
-    /// The budget with its prices, for the store. `None` if there is no budget.
+    /// Returns the budget and the prices for the store. `None` if there is no budget, or the prices
+    /// are not known.
     #[must_use]
     pub fn spending(&self) -> Option<Spending> {
         Some(Spending { limit: self.budget?, prices: self.prices? })
     }
 
-    /// The prices of requests and bytes, if they are known.
+    /// Returns the prices of requests and bytes, if they are known.
     #[must_use]
     pub fn prices(&self) -> Option<Prices> {
         self.prices
     }
 
-    /// Predicts the time of `bytes` in `objects` objects or ranges, in seconds, by the given model,
-    /// else by the embedded one of this name. `None` without a model.
+    /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
+    /// the terms, or else the embedded model named `embedded`. Returns `None` if there is no
+    /// model.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
         let embedded = || ModelCatalogue::current().service(embedded?).cloned();
@@ -128,7 +132,7 @@ impl Account {
         predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
 
-    /// Adds the dollars and the prediction to a receipt.
+    /// Adds the dollars and the predicted time to a receipt.
     pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
         receipt.usd = self.prices.map(|prices| prices.usd(&store.counters()));
         let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
@@ -138,11 +142,13 @@ impl Account {
         }
     }
 }
-/// Waits for a first byte before all connections carry bytes: for the first connection, for its
-/// answer, and for the other connections. Connecting is a round trip, as a first byte is at least.
+/// Number of times that a run waits as long as for a first byte, before all connections carry
+/// bytes: for the first connection, for its response, and for the other connections. Connecting
+/// takes a round trip, and a first byte takes at least as long.
 const FIRST_WAITS: f64 = 3.0;
 
-/// Predicts the seconds for reading `objects` objects with `bytes` in all, and their range.
+/// Predicts the seconds for reading `objects` objects with `bytes` in total. Also returns the range
+/// of the prediction.
 fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
     let mut catalogue = ModelCatalogue::current();
     let start = FIRST_WAITS * model.latency.first_byte.as_ref().map_or(0.0, |latency| latency.p50.0);
@@ -160,7 +166,8 @@ fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64;
     Some((row.seconds + start, [row.low + start, row.high + start]))
 }
 
-/// Machine for a model that describes none: the processors here, all else unlimited.
+/// Returns a machine for a model that describes none. It has the processors of this machine, and no
+/// other limits.
 fn this_machine() -> MachineModel {
     MachineModel {
         vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
@@ -187,7 +194,7 @@ mod tests {
         let (large, [low, high]) = predict(&model, 10_000_000_000, 1).unwrap();
         let (small, _) = predict(&model, 1_000, 1).unwrap();
         assert!(low < large && large < high && small < 0.3 && large > 1.0, "{small} {large}");
-        // Bytes wait for connections and answers.
+        // The time includes waiting for connections and responses.
         let first = model.latency.first_byte.as_ref().unwrap().p50.0;
         assert!(small > FIRST_WAITS * first, "{small} {first}");
         assert!(super::model(Path::new("/no/model")).unwrap_err().to_string().contains("/no/model"));

@@ -1,7 +1,8 @@
-//! The client for asynchronous programs, of any runtime: the traits are those of `futures`.
+//! Extends the client for asynchronous programs of any runtime, with the traits of `futures`.
 //!
-//! A read blocks no thread: the thread that fetches the bytes wakes its task. Opening, listing and
-//! copying each start a thread and block it. Dropping a future or a stream ends its work.
+//! A read blocks no thread: the thread that fetches the bytes wakes the reading task. Opening,
+//! listing and copying each start a thread, which blocks. Dropping a future or a stream ends its
+//! work.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -23,11 +24,11 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::receipt::Receipt;
 
-/// Largest number of entries that a listing reads ahead of its stream.
-const AHEAD: usize = 1000;
+/// Maximum number of entries that a listing reads ahead of its stream.
+const MAX_ENTRIES_AHEAD: usize = 1000;
 
 impl Client {
-    /// Opens an object as [`open`](Self::open) does.
+    /// Opens an object like [`open`](Self::open).
     ///
     /// ```no_run
     /// use futures::AsyncReadExt;
@@ -45,7 +46,8 @@ impl Client {
         Task::start(move || Ok(AsyncFile::new(client.open(location)?)), || {})
     }
 
-    /// Lists the entries under `location` as [`list`](Self::list) does. Failures are items.
+    /// Lists the entries under `location` like [`list`](Self::list). Failures are items of the
+    /// stream.
     ///
     /// ```no_run
     /// use futures::TryStreamExt;
@@ -79,8 +81,8 @@ impl Client {
         EntryStream(shared)
     }
 
-    /// Copies as [`cp`](Self::cp) does. Dropping the future stops the copy. The same copy resumes
-    /// it.
+    /// Copies like [`cp`](Self::cp). Dropping the future stops the copy. Repeating the same copy
+    /// resumes it.
     #[must_use]
     pub fn cp_async(
         &self,
@@ -94,15 +96,16 @@ impl Client {
     }
 }
 
-/// An object that is read asynchronously, one read at a time. Open it again for reads in parallel.
+/// An object that is read asynchronously, one read at a time. To read in parallel, open the object
+/// several times.
 pub struct AsyncFile {
     file: LazyFile,
     position: u64,
-    /// The read under way, and its offset.
+    /// The offset of the read in progress, and the read.
     reading: Option<(u64, Arc<Mutex<Read>>)>,
 }
 
-/// A read that a thread answers.
+/// A read whose result comes from another thread.
 #[derive(Default)]
 struct Read {
     answer: Option<Result<Vec<u8>>>,
@@ -110,25 +113,25 @@ struct Read {
 }
 
 impl AsyncFile {
-    /// Wraps an open file.
+    /// Creates an asynchronous file from an open file.
     #[must_use]
     pub fn new(file: LazyFile) -> Self {
         Self { file, position: 0, reading: None }
     }
 
-    /// Location of the object.
+    /// Returns the location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.file.location()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.file.size()
     }
 
-    /// Starts to read `length` bytes from the position on.
+    /// Starts to read `length` bytes at the current position.
     fn begin(&self, length: usize) -> Arc<Mutex<Read>> {
         let read = Arc::new(Mutex::new(Read::default()));
         let answered = Arc::clone(&read);
@@ -160,7 +163,7 @@ impl AsyncRead for AsyncFile {
             return Poll::Ready(Ok(0));
         }
         let position = self.position;
-        // A read for another position was left behind by a seek.
+        // A read at another position is dropped: a seek has made it useless.
         let read = match self.reading.take() {
             Some((offset, read)) if offset == position => read,
             _ => self.begin(buffer.len()),
@@ -177,7 +180,7 @@ impl AsyncRead for AsyncFile {
             return Poll::Pending;
         };
         let bytes = answer?;
-        // The caller may have come back with a smaller buffer.
+        // The caller may have polled again with a smaller buffer.
         let count = bytes.len().min(buffer.len());
         buffer[..count].copy_from_slice(&bytes[..count]);
         self.position += count as u64;
@@ -193,10 +196,10 @@ impl AsyncSeek for AsyncFile {
     }
 }
 
-/// A future for a blocking call, which runs on its own thread.
+/// A future for a blocking call, which runs on a thread of its own.
 pub struct Task<T> {
     state: Arc<Mutex<TaskState<T>>>,
-    /// Ends the call.
+    /// Ends the call if the future is dropped.
     stop: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -257,14 +260,15 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// The entries of a listing, in the order in which they arrive. Dropping it ends the listing.
+/// The entries of a listing, in the order in which they arrive. Dropping the stream ends the
+/// listing.
 pub struct EntryStream(Arc<Channel>);
 
 /// A bounded queue from the thread that lists to the task that reads.
 #[derive(Default)]
 struct Channel {
     state: Mutex<ChannelState>,
-    /// Signalled when there is room again, or no reader.
+    /// Signalled when there is room again, or the reader has been dropped.
     room: Condvar,
 }
 
@@ -277,9 +281,9 @@ struct ChannelState {
 }
 
 impl Channel {
-    /// Waits for room and queues an entry. False if the reader is gone.
+    /// Waits for room and queues an entry. Returns false if the reader has been dropped.
     fn send(&self, entry: Result<Entry>) -> bool {
-        let is_full = |state: &mut ChannelState| state.entries.len() >= AHEAD && !state.is_unread;
+        let is_full = |state: &mut ChannelState| state.entries.len() >= MAX_ENTRIES_AHEAD && !state.is_unread;
         let mut state = self.room.wait_while(self.state.lock(), is_full);
         state.entries.push_back(entry);
         let waker = state.waker.take();

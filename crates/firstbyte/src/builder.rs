@@ -1,4 +1,5 @@
-//! Builder methods for the options of a client, for programs that use no crate below this one.
+//! Adds builder methods to the options of a client, for programs that use no other crate of this
+//! project.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,28 +9,28 @@ use firstbyte_store::{Signing, SigningKeys};
 use crate::options::ClientOptions;
 
 impl ClientOptions {
-    /// Sets the S3 endpoint, `http(s)://HOST[:PORT]`, instead of that of AWS.
+    /// Sets the S3 endpoint, `http(s)://HOST[:PORT]`. Default: AWS.
     #[must_use]
     pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
         self.store.endpoint_url = Some(url.into());
         self
     }
 
-    /// Sets the region, instead of that of the variables.
+    /// Sets the region. Default: the region in the environment variables.
     #[must_use]
     pub fn region(mut self, region: impl Into<String>) -> Self {
         self.store.region = Some(region.into());
         self
     }
 
-    /// Selects a profile of the AWS configuration files. Needs the feature `aws-config`.
+    /// Selects a profile in the AWS configuration files. Needs the feature `aws-config`.
     #[must_use]
     pub fn profile(mut self, name: impl Into<String>) -> Self {
         self.store.profile = Some(name.into());
         self
     }
 
-    /// Sets the key that signs requests to S3. A temporary key also has a session token.
+    /// Sets the access key that signs requests to S3. A temporary key also has a session token.
     #[must_use]
     pub fn keys(
         mut self,
@@ -56,35 +57,36 @@ impl ClientOptions {
         self
     }
 
-    /// Disables the cache: bytes that are read are kept in memory alone.
+    /// Disables the cache. Bytes that were read are then kept only in memory.
     #[must_use]
     pub fn without_cache(mut self) -> Self {
         self.reads.cache = None;
         self
     }
 
-    /// Limits the size of the cache, in bytes.
+    /// Sets the maximum size of the cache, bytes.
     #[must_use]
     pub fn cache_size(mut self, bytes: u64) -> Self {
         self.reads.cache_size = Some(bytes);
         self
     }
 
-    /// Limits the memory of buffers, in bytes, for reads and for copies each.
+    /// Sets the maximum memory of buffers, bytes. The limit holds for reads and for copies
+    /// separately.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.set_memory(bytes);
         self
     }
 
-    /// Sets the longest time that a read may take.
+    /// Sets the maximum time that a read may take.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.set_deadline(deadline);
         self
     }
 
-    /// Sets the longest silence on a connection before it counts as dead.
+    /// Sets the time after which a connection on which no byte arrives counts as dead.
     #[must_use]
     pub fn read_timeout(mut self, silence: Duration) -> Self {
         self.set_read_timeout(silence);

@@ -1,5 +1,5 @@
-//! The cache operations of [`Client`](crate::Client): hydrate objects before they are read, report
-//! which are cached, release them.
+//! Adds the cache operations to [`Client`](crate::Client): hydrate objects before they are read,
+//! report which objects are cached, and release them.
 
 use std::ffi::OsStr;
 
@@ -12,30 +12,31 @@ use crate::error::{Error, Result};
 use crate::operand::OperandKind;
 use crate::operand::below;
 
-/// Whether blocks stay when others need their space.
+/// Whether blocks stay in the cache when other blocks need their space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepBlocks {
-    /// The blocks that have not been read for longest are removed.
+    /// When space is needed, the blocks that were not read for the longest time are removed.
     #[default]
     WhileRoom,
-    /// Blocks stay until they are released.
+    /// The blocks stay until they are released.
     Always,
 }
 
 /// Options of hydrating objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hydrate {
-    /// One object, or everything below a location.
+    /// Whether to hydrate one object, or everything below a location.
     pub depth: OperandKind,
-    /// Whether their blocks stay.
+    /// Whether the blocks stay when other blocks need their space.
     pub keep: KeepBlocks,
-    /// Bytes per second; unlimited if `None`.
+    /// Maximum rate in bytes per second. `None` means no limit.
     pub limit_rate: Option<u64>,
 }
 
 impl Client {
-    /// Fetches an object, or everything below a location, into the cache, in the background;
-    /// readers have priority. Blocks that are cached already are not fetched again.
+    /// Fetches an object, or everything below a location, into the cache. This happens in the
+    /// background, and readers have priority. Blocks that are already cached are not fetched
+    /// again.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -54,8 +55,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// A client without a cache; no thread can be started; a single object does not exist. Failures
-    /// among several objects are in the progress of the job.
+    /// The client has no cache, no thread can be started, or a single object does not exist. If
+    /// there are several objects, their failures are in the progress of the job.
     pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<HydrationJob> {
         let location = Location::parse(location.as_ref())?;
         self.cache()?;
@@ -72,11 +73,11 @@ impl Client {
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
     }
 
-    /// Returns the cached versions of an object, or of everything below a location. Reads the cache
-    /// only: an object that it does not know is not listed.
+    /// Returns the cached versions of an object, or of everything below a location. Only the cache
+    /// is read, so an object that is not in the cache is not in the result.
     ///
     /// # Errors
-    /// A client without a cache; the cache cannot be read.
+    /// The client has no cache, or the cache cannot be read.
     pub fn status(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Vec<VersionStatus>> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
         match depth {
@@ -85,11 +86,11 @@ impl Client {
         }
     }
 
-    /// Removes an object, or everything below a location, from the cache, pinned or not. Open files
-    /// stay readable: their blocks are fetched again.
+    /// Removes an object, or everything below a location, from the cache, even if it is pinned.
+    /// Open files stay readable, because their blocks are fetched again.
     ///
     /// # Errors
-    /// A client without a cache; the cache cannot be written.
+    /// The client has no cache, or the cache cannot be written.
     pub fn release(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Released> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
         match depth {
@@ -106,10 +107,10 @@ impl Client {
         release_matching(self.cache()?, |_| true)
     }
 
-    /// The cache.
+    /// Returns the cache.
     ///
     /// # Errors
-    /// This client was made without one.
+    /// The client was created without a cache.
     pub fn cache(&self) -> Result<&Cache> {
         self.hydrator.cache().ok_or_else(|| Error::Option {
             name: "cache".into(),
@@ -118,7 +119,7 @@ impl Client {
     }
 }
 
-/// Opens the cache of these settings, if it exists. Creates none.
+/// Opens the cache of these settings if it exists. Does not create a cache.
 ///
 /// # Errors
 /// The cache cannot be used.
@@ -133,7 +134,7 @@ fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Re
     statuses.filter(|status| status.as_ref().map_or(true, |status| below(root, &status.location).is_some()))
 }
 
-/// Releases every cached version of the locations that `takes` accepts.
+/// Releases every cached version of each location for which `takes` returns true.
 ///
 /// # Errors
 /// The cache cannot be read or written.

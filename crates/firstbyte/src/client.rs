@@ -1,4 +1,4 @@
-//! `Client`: opens, lists and copies locations that are given as text.
+//! Defines the client, which opens, lists and copies locations that are given as text.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::options::ClientOptions;
 
-/// A start file with its location.
+/// A start file and the location from which it was read.
 pub(crate) type KeptStart = (Location, Arc<StartFile>);
 
-/// Reaches locations. Clones share connections, cache and threads; a process needs one.
+/// The client, with which a program reaches locations. Clones share connections, cache and threads;
+/// a process needs only one client.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) hydrator: Hydrator,
     pub(crate) copies: firstbyte_transfer::TransferSettings,
-    /// The start file that was used last, with its location.
+    /// The start file that was used last.
     pub(crate) start: Arc<Mutex<Option<KeptStart>>>,
 }
 
 impl Client {
-    /// Makes a client with these options. Nothing is contacted yet. If an endpoint has stopped
-    /// answering, calls fail at once, except for an occasional probe, until it answers again. So
-    /// callers share one deadline, however many wait.
+    /// Creates a client with these options. Sends no request yet. If an endpoint has stopped
+    /// answering, calls fail at once until it answers again, apart from an occasional probe. So
+    /// callers share one deadline, however many of them wait.
     ///
     /// # Errors
     /// The options or the cache directory cannot be used.
@@ -38,9 +39,9 @@ impl Client {
         Ok(Self { copies: options.copies, ..Self::over(store, options.reads)? })
     }
 
-    /// Makes a client for a program that ends with its work, such as the command line. The client
-    /// waits for an endpoint that has stopped answering, as the options of the store say, and has
-    /// no cache.
+    /// Creates a client for a program that ends when its work is done, such as the command line. If
+    /// an endpoint has stopped answering, the client waits for it as the options of the store say.
+    /// The client has no cache.
     ///
     /// # Errors
     /// The options cannot be used.
@@ -49,7 +50,7 @@ impl Client {
         Ok(Self { copies: options.copies, ..Self::over(Store::new(options.store)?, reads)? })
     }
 
-    /// Makes a client over an open store.
+    /// Creates a client that uses an open store.
     ///
     /// # Errors
     /// The cache directory cannot be used.
@@ -59,7 +60,8 @@ impl Client {
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
-    /// Makes a client that reads over an open store, without the cache if the cache's disk is full.
+    /// Creates a client that reads through an open store. If the cache's disk is full, the client
+    /// works without a cache.
     ///
     /// # Errors
     /// The cache directory cannot be used.
@@ -69,8 +71,8 @@ impl Client {
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
-    /// Opens the object at `location` in the version that is there now, at the cost of one request.
-    /// Bytes are fetched when they are read.
+    /// Opens the current version of the object at `location`, which takes one request. Bytes are
+    /// fetched when they are read.
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
@@ -82,12 +84,12 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Directory`]; a length that the server does not tell; an error of the store.
+    /// [`Error::Directory`], a length that the server does not report, or an error of the store.
     pub fn open(&self, location: impl AsRef<OsStr>) -> Result<LazyFile> {
         self.open_location(&Location::parse(location.as_ref())?)
     }
 
-    /// Opens a parsed location as [`open`](Self::open) does.
+    /// Opens an object like [`open`](Self::open), by a location that has been parsed.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -99,8 +101,9 @@ impl Client {
         Ok(LazyFile::new(self.hydrator.described(location, stat)?.handle()))
     }
 
-    /// Opens an object in a known version, such as one of another process, without a request. If
-    /// that version is gone, only its cached bytes can be read.
+    /// Opens a known version of an object without a request, for example a version that another
+    /// process has reported. If the store no longer has that version, only its cached bytes can be
+    /// read.
     #[must_use]
     pub fn open_version(&self, location: &Location, version: Version) -> LazyFile {
         LazyFile::new(self.hydrator.file(location, version).handle())
@@ -109,30 +112,30 @@ impl Client {
     /// Lists the entries under `location` as they arrive.
     ///
     /// # Errors
-    /// An error before the first names. Later failures are items of the listing.
+    /// A failure before the first names. Later failures are items of the listing.
     pub fn list(&self, location: impl AsRef<OsStr>, options: &ListOptions) -> Result<Listing> {
         Ok(self.store().list(&Location::parse(location.as_ref())?, options)?)
     }
 
-    /// Default settings of copies.
+    /// Returns the default settings of copies.
     #[must_use]
     pub fn copies(&self) -> &firstbyte_transfer::TransferSettings {
         &self.copies
     }
 
-    /// Makes an engine for transfers over the store, with these settings.
+    /// Creates an engine for transfers that uses the client's store, with these settings.
     #[must_use]
     pub fn transfers(&self, settings: firstbyte_transfer::TransferSettings) -> Engine {
         Engine::new(self.store().clone(), settings)
     }
 
-    /// The hydrator that reads.
+    /// Returns the hydrator through which the client reads.
     #[must_use]
     pub fn hydrator(&self) -> &Hydrator {
         &self.hydrator
     }
 
-    /// The store that sends the requests.
+    /// Returns the store that sends the client's requests.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.hydrator.store()

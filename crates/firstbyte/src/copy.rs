@@ -1,5 +1,5 @@
-//! The copy operation of [`Client`](crate::Client): one object or a tree, between any two
-//! locations, by the rules of [`copy_rules`](crate::copy_rules).
+//! Adds copies to [`Client`](crate::Client): one object or a tree, between any two locations, by
+//! the rules of [`copy_rules`](crate::copy_rules).
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -20,21 +20,21 @@ use crate::receipt::{FailedItem, Receipt};
 /// Options of one copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copy {
-    /// One object, or everything below a location.
+    /// Whether to copy one object, or everything below a location.
     pub depth: OperandKind,
-    /// Checksum that a single copied object must have.
+    /// The checksum that the object must have, for a copy of one object.
     pub checksum: Option<Checksum>,
-    /// Bytes per second. Default: the client's option.
+    /// Maximum rate in bytes per second. Default: the client's option.
     pub limit_rate: Option<u64>,
-    /// Names of a tree that are copied.
+    /// Selects the names of a tree that are copied.
     pub filter: Filter,
-    /// Stops the copy from another thread. The same copy resumes from there.
+    /// Stops the copy from another thread. Repeating the same copy resumes it.
     pub stop: Stop,
 }
 
 impl Client {
-    /// Copies an object or a tree. A destination holds the old content or the whole new one. An
-    /// interrupted copy resumes when it is run again.
+    /// Copies an object or a tree. Each destination always contains either the old content or the
+    /// complete new one. If a copy is interrupted, repeating it resumes it.
     ///
     /// ```no_run
     /// use firstbyte::{Client, ClientOptions, Copy, OperandKind};
@@ -49,7 +49,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// The error that ended the run. Failures of single objects of a tree are in the receipt.
+    /// The error that has ended the run. The failures of single objects of a tree are in the
+    /// receipt.
     pub fn cp(
         &self,
         source: impl AsRef<OsStr>,
@@ -58,16 +59,16 @@ impl Client {
     ) -> Result<Receipt> {
         let (source, destination, started) = (source.as_ref(), destination.as_ref(), Instant::now());
         let summary = self.cp_observed(source, destination, copy, &NoObserver)?;
-        let mut receipt = Receipt::new("cp", display(source), Some(display(destination)));
+        let mut receipt = Receipt::new("cp", redacted_text(source), Some(redacted_text(destination)));
         receipt.add(&summary);
         receipt.failed =
-            summary.failed.into_iter().map(|failure| failed(failure.location, &failure.error)).collect();
+            summary.failed.into_iter().map(|failure| failed_item(failure.location, &failure.error)).collect();
         receipt.finish(started);
         Ok(receipt)
     }
 
-    /// Copies as [`cp`](Self::cp) does, and reports the progress to `observer`. Returns the counts
-    /// of the engine.
+    /// Copies like [`cp`](Self::cp), and reports the progress to `observer`. Returns the counts of
+    /// the transfer engine.
     ///
     /// # Errors
     /// The errors of [`cp`](Self::cp).
@@ -89,7 +90,7 @@ impl Client {
             ParsedSource::Object(source) => {
                 return engine
                     .copy(&source, &target, observer)
-                    .map_err(|error| self.if_prefix(&source, error));
+                    .map_err(|error| self.directory_error_if_prefix(&source, error));
             }
             ParsedSource::Tree { root, .. } | ParsedSource::Glob { base: root, .. } => root,
         };
@@ -110,8 +111,9 @@ impl Client {
         }
     }
 
-    /// Converts the error of a copy. [`Error::Directory`] if the missing source is a prefix.
-    fn if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
+    /// Converts the error of a copy. If the missing source is a prefix, the result is
+    /// [`Error::Directory`].
+    fn directory_error_if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
         let is_missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
         if is_missing && self.store().has_below(source).is_ok_and(|has| has) {
             return Error::Directory { location: source.to_string() };
@@ -130,12 +132,12 @@ impl Client {
     }
 }
 
-/// Formats an operand for a receipt, without secrets.
-fn display(operand: &OsStr) -> String {
+/// Formats an operand for a receipt, without its secrets.
+fn redacted_text(operand: &OsStr) -> String {
     redacted_operand(&operand.to_string_lossy()).into_owned()
 }
 
-/// Makes the item of a receipt for an object that failed.
-fn failed(location: String, error: &firstbyte_transfer::Error) -> FailedItem {
+/// Creates the item of a receipt for an object that has failed.
+fn failed_item(location: String, error: &firstbyte_transfer::Error) -> FailedItem {
     FailedItem::new(location, error.to_string(), error.kind(), error.trace())
 }

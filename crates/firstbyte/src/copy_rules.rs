@@ -1,12 +1,13 @@
-//! Decides the target of each copied object: turns the source and destination of a copy, as they
+//! Determines the target of each copied object: turns the source and destination of a copy, as they
 //! were written, into locations. The command line and [`Client::cp`](crate::Client::cp) share these
-//! rules, and a copy has the same target each time it is run.
+//! rules. A copy has the same target each time it is run.
 //!
-//! If a source directory ends in `/`, its contents are copied, not the directory. A destination
-//! written as a directory (`DST/`, `.`, `..`, a bucket), and the destination of several sources,
-//! takes each source under its own name. Any other destination of a tree is the name of the copy,
-//! whether it exists or not. The same holds for an object, unless a directory exists there, which
-//! then takes the object.
+//! If a source directory ends in `/`, its contents are copied and not the directory itself. A
+//! destination that is written as a directory (`DST/`, `.`, `..`, a bucket) takes each source under
+//! the source's own name, and so does the destination of several sources. For a tree, any other
+//! destination is the name of the copy, whether it exists or not. The same holds for an object,
+//! unless an existing directory has the name of the destination; the object is then copied into
+//! that directory.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -23,9 +24,9 @@ use crate::operand::{Glob, OperandKind};
 /// Whether `*`, `?` and `[` in sources are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wildcards {
-    /// Yes, unless a file of exactly that name exists.
+    /// Wildcards are recognized, unless a file of exactly that name exists.
     On,
-    /// No: every key can be named.
+    /// Wildcards are ordinary characters, so every key can be named.
     Off,
 }
 
@@ -38,36 +39,37 @@ pub enum ParsedSource {
     Tree {
         /// The directory or prefix.
         root: Location,
-        /// The name of its copy in a destination directory; `None` if only the contents are copied.
+        /// The name of the copy in a destination directory. `None` if only the contents are copied.
         name: Option<DestinationName>,
     },
     /// The names below a location that match a pattern.
     Glob {
-        /// The part before the pattern.
+        /// The location before the pattern.
         base: Location,
-        /// The pattern.
+        /// The pattern that the names have to match.
         glob: Glob,
     },
 }
 
-/// The destination of copies.
+/// Where copies go.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Into this directory, under their own names.
+    /// Into this directory, under their own names. The destination was written as a directory.
     Into(Location),
-    /// An existing directory that is not written as one. Objects go into it; a tree takes its name.
+    /// To an existing directory that was not written as one. Objects are copied into it; a tree
+    /// takes its name.
     There(Location),
     /// Under exactly this name.
     As(Location),
 }
 
 impl ParsedSource {
-    /// Parses `text`. Local paths are looked up in the file system, remote locations only if
+    /// Parses `text`. Local paths are looked up in the file system, and remote locations only if
     /// `depth` requires it.
     ///
     /// # Errors
-    /// Text that is not a location, a pattern in a bucket's name, a directory without
-    /// [`OperandKind::Tree`], a failed request.
+    /// The text is not a location, a bucket's name contains a pattern, a directory is given without
+    /// [`OperandKind::Tree`], or a request fails.
     pub fn parse(text: &OsStr, depth: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
         let location = Location::parse(text)?;
         if wildcards == Wildcards::On
@@ -77,7 +79,7 @@ impl ParsedSource {
         }
         let is_tree = match &location {
             Location::Local(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()),
-            // A URL that ends in `/` answers with a page, which can be copied as an object.
+            // A URL that ends in `/` returns a page, which can be copied as an object.
             Location::Http(_) if depth == OperandKind::Object => false,
             _ if location.is_directory_like() => true,
             _ if depth == OperandKind::Tree => store.stat(&location)?.kind == EntryKind::Directory,
@@ -90,21 +92,22 @@ impl ParsedSource {
         }
     }
 
-    /// Parses `text` as a tree, whether or not it exists.
+    /// Parses `text` as a tree, whether the tree exists or not.
     ///
     /// # Errors
-    /// Text that is not a location, or has no name that a directory can hold.
+    /// The text is not a location, or has no name that a directory can contain.
     pub fn tree(text: &OsStr) -> Result<Self> {
         let root = Location::parse(text)?;
         let name = if is_contents(text) { None } else { tree_name(&root)? };
         Ok(Self::Tree { root, name })
     }
 
-    /// Returns the location of this source's copy. For globs and trees, names are joined to it.
+    /// Returns the location of the copy of this source. For patterns and trees, the names are
+    /// joined to it.
     ///
     /// # Errors
-    /// An object without a name that is copied into a directory; a copy onto itself, or of a tree
-    /// into itself.
+    /// An object without a name is copied into a directory, a source is copied onto itself, or a
+    /// tree is copied into itself.
     pub fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
@@ -135,7 +138,7 @@ impl ParsedSource {
 }
 
 impl Destination {
-    /// The location as written.
+    /// Returns the location as it was written.
     #[must_use]
     pub fn location(&self) -> &Location {
         match self {
@@ -143,10 +146,11 @@ impl Destination {
         }
     }
 
-    /// Parses `text`. Several sources, or one with a pattern, need a directory.
+    /// Parses `text`. Several sources, or a source with a pattern, need a directory as destination.
     ///
     /// # Errors
-    /// Text that is not a location; several sources and no directory.
+    /// The text is not a location, or there are several sources and the destination is not a
+    /// directory.
     pub fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
         let is_glob = |text: &OsString| {
             Location::parse(text).is_ok_and(|location| matches!(Glob::parse(text, &location), Ok(Some(_))))
@@ -154,7 +158,7 @@ impl Destination {
         Self::of(text, sources.len() > 1 || (wildcards == Wildcards::On && sources.iter().any(is_glob)))
     }
 
-    /// Parses `text`, the destination of one source or of `several`.
+    /// Parses `text`, the destination of one source or, if `several`, of several sources.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -175,11 +179,11 @@ impl Destination {
     }
 }
 
-/// Returns the name of the copy of a whole tree. `None` for a bucket or a host, and for `/` and
-/// `..` on a file system, which stand for their contents.
+/// Returns the name of the copy of a whole tree. Returns `None` for a bucket or a host, and for `/`
+/// and `..` on a file system, because these stand for their contents.
 ///
 /// # Errors
-/// [`Error::Operand`]: the tree has a name, and no directory can hold it.
+/// [`Error::Operand`]: the tree has a name that no directory can contain.
 pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
     match (root.file_name(), root.last_component()) {
         (None, Some(_)) => Err(Error::Operand {
@@ -190,19 +194,20 @@ pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
     }
 }
 
-/// Whether `text` stands for a directory's contents rather than the directory.
+/// Returns whether `text` stands for the contents of a directory and not for the directory itself.
 fn is_contents(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
 }
 
-/// Whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is one of these,
-/// or names a bucket.
+/// Returns whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is `.`
+/// or `..`, or names a bucket.
 fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
     let dots = |text: &[u8]| matches!(text.rsplit(|byte| *byte == b'/').next(), Some(b"." | b".."));
     location.is_directory_like() || (location.as_local().is_some() && dots(text.as_bytes()))
 }
 
-/// Returns the target of a tree, unless it is a file or lies below one: every name would fail.
+/// Returns the target of a tree. Fails if the target is a file or is below one, because every name
+/// would fail.
 fn refuse_below_file(root: &Location, target: &Location) -> Result<Location> {
     let existing = target
         .as_local()
@@ -223,7 +228,7 @@ fn refuse_below_file(root: &Location, target: &Location) -> Result<Location> {
     }
 }
 
-/// Returns the location of this name in the directory or prefix of `location`.
+/// Returns the location of `name` in the directory or prefix that contains `location`.
 fn beside(location: &Location, name: &DestinationName) -> Location {
     match location.parent() {
         Some(Location::Local(parent)) if parent.as_os_str().is_empty() => {
@@ -244,7 +249,7 @@ fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
     }
 }
 
-/// Refuses the copy of a tree onto itself, or into itself, which would never end.
+/// Refuses to copy a tree onto itself, or into itself, because such a copy would never end.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -263,8 +268,8 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
     }
 }
 
-/// Refuses to delete objects that only `destination` has, if the source lies in it: the source
-/// itself would be deleted.
+/// Refuses to delete objects that only `destination` has if the source is inside `destination`,
+/// because the source itself would be deleted.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -278,9 +283,9 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
     }
 }
 
-/// Refuses moves that could overwrite objects already moved or still to be moved: two targets of
-/// which one lies in the other, and a tree that lies in its own target. Several patterns below one
-/// location count as one source.
+/// Refuses moves that could overwrite objects which were already moved or have yet to be moved.
+/// Among such moves, one target is inside another, or a tree is inside its own target. Several
+/// patterns below the same location count as one source.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -296,7 +301,7 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
         }
         targets.push(absolute(target));
     }
-    // In this order a location that lies in a target follows it.
+    // In this order, a location that is inside a target comes after the target.
     targets.sort_by(|one, other| match (one, other) {
         (Location::Local(one), Location::Local(other)) => one.cmp(other),
         _ => one.to_string().cmp(&other.to_string()),
@@ -310,8 +315,8 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
     }
 }
 
-/// Refuses copies of named objects if two have the same target: only the last would be left. Trees
-/// with one target are merged.
+/// Refuses copies of named objects if two of them have the same target, because only the last one
+/// would be left. Trees with the same target are merged.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -326,8 +331,8 @@ pub fn refuse_common_target<'t>(targets: impl IntoIterator<Item = &'t Location>)
     }
 }
 
-/// Refuses to move a tree, or a pattern of any depth, to a location that it lies in: a moved name
-/// could be one that is still to be moved.
+/// Refuses to move a tree, or a pattern that matches at several levels, to a location that contains
+/// it, because a moved name could be one that has yet to be moved.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -344,19 +349,19 @@ pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> 
     }
 }
 
-/// Relation of a destination to its source.
+/// How a destination is related to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overlap {
-    /// Neither lies in the other.
+    /// Neither location is inside the other.
     Apart,
-    /// They are the same.
+    /// Both locations are the same.
     Same,
-    /// The destination lies below the source.
+    /// The destination is below the source.
     Inside,
 }
 
 impl Overlap {
-    /// Compares two locations; local paths are resolved as far as they exist.
+    /// Compares two locations. Local paths are resolved up to their last existing part.
     fn of(source: &Location, destination: &Location) -> Self {
         let (from, to) = (absolute(source), absolute(destination));
         let inside = match (&from, &to) {
@@ -372,8 +377,8 @@ impl Overlap {
     }
 }
 
-/// The canonical spelling of a location: local paths resolved as far as they exist, prefixes ending
-/// in `/`.
+/// Returns a location in canonical form: local paths are resolved up to their last existing part,
+/// and prefixes end in `/`.
 fn absolute(location: &Location) -> Location {
     match location {
         Location::Local(path) => {

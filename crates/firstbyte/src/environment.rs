@@ -1,8 +1,9 @@
-//! Reads the environment for this library: proxies, the cache directory, the memory limit of this
-//! job.
+//! Reads the environment for this library: proxies, the cache directory, and the memory limit of
+//! this job.
 //!
-//! Every function takes the variables as an argument, so only the command line, the functions and
-//! the Python module read the real environment. The store reads AWS credentials.
+//! Every function takes the variables as an argument, so only the command line, the serverless
+//! functions and the Python module read the real environment. The store reads AWS credentials
+//! itself.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +11,19 @@ use firstbyte_store::{Proxies, Proxy};
 
 use crate::error::{Error, Result};
 
-/// A function that looks a variable up. Tests pass their own, without touching the environment of
-/// the process.
+/// A function that looks up a variable. Tests pass a function of their own, so they need not change
+/// the environment of the process.
 pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads a variable of this process. An empty one counts as unset, as in curl and the AWS tools.
+/// Reads a variable of this process. An empty variable counts as unset, as in curl and the AWS
+/// tools.
 #[must_use]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Reads the proxies from the usual variables. As in curl, lower case wins over upper case, and the
-/// variable of one scheme over that of all.
+/// Reads the proxies from the usual variables. As in curl, a variable in lower case overrides one
+/// in upper case, and a variable for one scheme overrides the variable for all schemes.
 #[must_use]
 pub fn proxies(lookup: VariableLookup<'_>) -> Proxies {
     let proxy = |name: String| lookup(&name).map(|url| Proxy { url, variable: name });
@@ -34,13 +36,13 @@ pub fn proxies(lookup: VariableLookup<'_>) -> Proxies {
     }
 }
 
-/// The user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
+/// Returns the path of the user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
 #[must_use]
 pub fn config_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("config.toml"))
 }
 
-/// The user's prices: `$XDG_CONFIG_HOME/firstbyte/prices.toml`.
+/// Returns the path of the user's prices: `$XDG_CONFIG_HOME/firstbyte/prices.toml`.
 #[must_use]
 pub fn prices_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("prices.toml"))
@@ -54,20 +56,22 @@ fn config_directory(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(base.join("firstbyte"))
 }
 
-/// The file with users and passwords of web servers: `NETRC`, else `~/.netrc`.
+/// Returns the path of the file with users and passwords of web servers: `NETRC`, or else
+/// `~/.netrc`.
 #[must_use]
 pub fn netrc(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     lookup("NETRC").map(PathBuf::from).or_else(|| Some(PathBuf::from(lookup("HOME")?).join(".netrc")))
 }
 
-/// The program that connects to hosts for `sftp`, and its first arguments: `FIRSTBYTE_SSH`.
+/// Returns the program, with its first arguments, that connects to hosts for `sftp`:
+/// `FIRSTBYTE_SSH`.
 #[must_use]
 pub fn ssh(lookup: VariableLookup<'_>) -> Option<String> {
     lookup("FIRSTBYTE_SSH")
 }
 
-/// The directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`; `/tmp/firstbyte-UID`
-/// without a home, and in AWS Lambda below [`function_directory`].
+/// Returns the directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`. Without a home
+/// directory, this is `/tmp/firstbyte-UID`; in AWS Lambda, it is below [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -78,55 +82,57 @@ pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
 }
 
-/// This user's directory below one that all users can write to. Its owner is checked when it is
-/// opened: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
+/// Returns this user's directory below a directory to which all users can write. The owner of this
+/// user's directory is checked when the directory is opened: see
+/// [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
 #[must_use]
 pub fn own_directory(common: &Path) -> PathBuf {
     common.join(format!("firstbyte-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// The region that the AWS tools would use.
+/// Returns the region that the AWS tools would use.
 #[must_use]
 pub fn region(lookup: VariableLookup<'_>) -> Option<String> {
     lookup("AWS_REGION").or_else(|| lookup("AWS_DEFAULT_REGION"))
 }
 
-/// True in an AWS Lambda function.
+/// Returns true if this process runs in AWS Lambda.
 #[must_use]
 pub fn is_lambda(lookup: VariableLookup<'_>) -> bool {
     lookup("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
 
-/// The directory to which a function writes: `FIRSTBYTE_TMP`, else `/tmp`, the only one that AWS
-/// Lambda allows.
+/// Returns the directory to which a serverless function writes: `FIRSTBYTE_TMP`, or else `/tmp`,
+/// which is the only one that AWS Lambda allows.
 #[must_use]
 pub fn function_directory(lookup: VariableLookup<'_>) -> PathBuf {
     lookup("FIRSTBYTE_TMP").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }
 
-/// The configured memory of a Lambda function, in bytes.
+/// Returns the configured memory of a Lambda function, bytes.
 #[must_use]
 pub fn function_memory(lookup: VariableLookup<'_>) -> Option<u64> {
     lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
 }
 
-/// The place of this process among the tasks of an array job.
+/// Which task of an array job this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayTask {
-    /// Number of the task, from 0.
+    /// Index of the task, from 0.
     pub index: u32,
-    /// Number of tasks, if the scheduler says it.
+    /// Number of tasks, if the scheduler reports it.
     pub count: Option<u32>,
 }
 
-/// The variables of the schedulers whose array jobs are known, as they are named in errors.
+/// The variables with which schedulers number the tasks of array jobs, as error messages name them.
 pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX";
 
-/// Finds the task of this process in an array job of AWS Batch, Slurm or Kubernetes (an indexed
-/// job). `None` outside an array job.
+/// Determines which task of an array job this process is, in AWS Batch, Slurm or Kubernetes (an
+/// indexed job). Returns `None` outside an array job.
 ///
 /// # Errors
-/// [`Error::Option`] if a variable is no number, or the tasks are not evenly spaced.
+/// [`Error::Option`] if a variable is not a number, or the indexes of the tasks are not evenly
+/// spaced.
 pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {
     let number = |name: &str| {
         let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));
@@ -153,16 +159,17 @@ pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {
     Ok(number("JOB_COMPLETION_INDEX")?.map(|index| ArrayTask { index, count: None }))
 }
 
-/// The directory of files that vanish with the process: `TMPDIR`, else `/var/tmp`, which is on a
-/// disk even where `/tmp` is in memory.
+/// Returns the directory for files that vanish with the process: `TMPDIR`, or else `/var/tmp`,
+/// which is on a disk even if `/tmp` is in memory.
 #[must_use]
 pub fn temporary_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
 }
 
-/// Memory limit of this job, in bytes: the lowest limit of its control groups and their parents, or
-/// the configured memory of a Lambda function. `None` if there is no limit.
+/// Returns the memory limit of this job, bytes. It is the lowest limit of the job's control groups
+/// and their parents, or the configured memory of a Lambda function. Returns `None` if there is no
+/// limit.
 #[must_use]
 pub fn memory_limit(lookup: VariableLookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -170,8 +177,8 @@ pub fn memory_limit(lookup: VariableLookup<'_>) -> Option<u64> {
     group.into_iter().chain(function_memory(lookup)).min()
 }
 
-/// Default memory for buffers, in bytes: that of the transfer settings, but at most an eighth of
-/// [`memory_limit`]. The rest is for the program that uses the bytes.
+/// Returns the default memory for buffers, bytes: the default of the transfer settings, but at most
+/// an eighth of [`memory_limit`]. The rest is for the program that uses the bytes.
 #[must_use]
 pub fn default_memory(lookup: VariableLookup<'_>) -> u64 {
     const SHARE: u64 = 8;
@@ -179,8 +186,8 @@ pub fn default_memory(lookup: VariableLookup<'_>) -> u64 {
     memory_limit(lookup).map_or(most, |limit| most.min(limit / SHARE))
 }
 
-/// Returns the lowest memory limit, v1 or v2, of the groups below `root` that `membership` (the
-/// text of `/proc/self/cgroup`) names.
+/// Returns the lowest memory limit, v1 or v2, of the groups below `root` that `membership` names.
+/// `membership` is the text of `/proc/self/cgroup`.
 fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
     let mut lowest: Option<u64> = None;
     for line in membership.lines() {
@@ -195,8 +202,8 @@ fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
             }
             _ => continue,
         };
-        // Inside a container the path is often the host's, which is not mounted here. So the
-        // ancestors, up to the mount itself, are read as well.
+        // Inside a container, the path is often that of the host, which is not mounted here. So the
+        // ancestors of the path, up to the mount itself, are read as well.
         let mut group = mount.join(path.trim_start_matches('/'));
         loop {
             lowest = lowest.into_iter().chain(limit_in(&group.join(file))).min();
@@ -209,7 +216,7 @@ fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
 }
 
 fn limit_in(file: &Path) -> Option<u64> {
-    // v1 writes "no limit" as the largest multiple of the page size, v2 as `max`.
+    // v1 writes "no limit" as the largest multiple of the page size, and v2 writes `max`.
     const UNLIMITED: u64 = 1 << 60;
     std::fs::read_to_string(file).ok()?.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
 }

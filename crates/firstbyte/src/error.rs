@@ -1,4 +1,4 @@
-//! The errors of this library: those of the crates below it, and a few of its own.
+//! Defines the errors of this library: those of the crates below it, and a few of its own.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,75 +7,75 @@ use std::sync::Arc;
 use firstbyte_location::LocationError;
 use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 
-/// Result of this crate's functions.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation; the message names the place.
+/// A failed operation. The message names the location or option.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A string that is no location.
+    /// A text is not a location.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// An option that cannot be used.
+    /// An option cannot be used.
     #[error("{name}: {why}")]
     Option {
-        /// The option.
+        /// The name of the option.
         name: String,
         /// The reason.
         why: String,
     },
-    /// A fact is missing for the prices of a budget or a stated service.
+    /// A fact is missing that is needed for the prices of a budget or a stated service.
     #[error("{option}: {why}")]
     Bill {
         /// The option that needs the fact.
         option: &'static str,
-        /// The missing fact.
+        /// What is missing.
         why: String,
-        /// The option that gives the fact.
+        /// The option with which the user can give the fact.
         tell: Option<&'static str>,
     },
-    /// Prices that cannot be used.
+    /// Prices cannot be used.
     #[error("{why}")]
     Prices {
-        /// The place, and the mistake.
+        /// Where the mistake is, and what it is.
         why: String,
     },
-    /// A directory, a prefix or a bucket where an object is needed.
+    /// A directory, a prefix or a bucket was given where an object is needed.
     #[error("{location}: is a directory")]
     Directory {
-        /// The directory, prefix or bucket.
+        /// The location of the directory, prefix or bucket.
         location: String,
     },
-    /// An operand that cannot be used.
+    /// An operand cannot be used.
     #[error("{operand}: {why}")]
     Operand {
         /// The operand.
         operand: String,
-        /// Why, and what to do instead.
+        /// The reason, and what to do.
         why: String,
     },
-    /// A manifest, or a receipt of one of its shards, that cannot be used.
+    /// A manifest, or the receipt of one of its shards, cannot be used.
     #[error("{path}: {why}")]
     Manifest {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why, and what to do instead.
+        /// The reason, and what to do.
         why: String,
     },
-    /// A source and a destination are the same, or one lies in the other, or two sources have the
-    /// same destination.
+    /// A source and a destination are the same, one of them is inside the other, or two sources
+    /// have the same destination.
     #[error("{why}; {advice}")]
     Overlap {
         /// Both locations, and what would happen.
         why: String,
-        /// The remedy.
+        /// What to do.
         advice: Cow<'static, str>,
     },
-    /// A store failed.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A read or the cache failed.
+    /// A read or a cache operation failed.
     #[error(transparent)]
     Read(#[from] firstbyte_hydrate::Error),
     /// A copy failed.
@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A remedy that the user can try, if one is known.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn advice(&self) -> Option<Cow<'static, str>> {
         match self {
@@ -95,7 +95,8 @@ impl Error {
         }
     }
 
-    /// The kind of the failure: the same name in receipts, logs, Python and functions.
+    /// Returns the kind of the failure. It has the same name in receipts, logs, Python and
+    /// serverless functions.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -113,8 +114,8 @@ impl Error {
         }
     }
 
-    /// The request that failed, if there was one: its status, its identifiers at the service, the
-    /// number of attempts and their time.
+    /// Returns the trace of the request that failed, if a request failed: its status, its
+    /// identifiers at the service, the number of attempts, and their time.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         match self {
@@ -125,13 +126,13 @@ impl Error {
         }
     }
 
-    /// True if a disk is full.
+    /// Returns true if a disk is full.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Read(error) if error.is_full_disk())
     }
 
-    /// The underlying error of the operating system, if there is one.
+    /// Returns the operating system's error that caused this one, if there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         use firstbyte_hydrate::Error as Read;
@@ -149,7 +150,7 @@ impl Error {
         }
     }
 
-    /// The number of the underlying error of the operating system, if there is one.
+    /// Returns the number of the operating system's error that caused this one, if there is one.
     #[must_use]
     pub fn number(&self) -> Option<i32> {
         use firstbyte_hydrate::Error as Read;
@@ -161,8 +162,9 @@ impl Error {
         }
     }
 
-    /// The kind of error that a local file would have: an object that changed under its
-    /// reader is [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
+    /// Returns the kind of error that the same failure of a local file would have. For an object
+    /// that was changed while it was being read, this is
+    /// [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
     #[must_use]
     pub fn io_kind(&self) -> io::ErrorKind {
         use firstbyte_hydrate::Error as Read;
@@ -196,8 +198,8 @@ impl Error {
     }
 }
 
-/// Returns the operating system's number of a failed connection or file operation, or `EDQUOT` for
-/// a spent budget.
+/// Returns the operating system's error number of a failed connection or file operation. Returns
+/// `EDQUOT` if a budget is spent.
 fn number_of(error: &StoreError) -> Option<i32> {
     match error {
         StoreError::Unreachable { number, .. } => *number,
@@ -244,8 +246,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Lets `?` convert I/O errors. An error that came from reading a [`LazyFile`](crate::LazyFile) is
-/// unwrapped and stays as it was.
+/// Converts an I/O error, for the operator `?`. An error that came from reading a
+/// [`LazyFile`](crate::LazyFile) is unwrapped and stays as it was.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Self>() {

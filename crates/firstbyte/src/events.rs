@@ -1,5 +1,6 @@
-//! Events of this library and those below it, as JSON: each with the fields of the spans around it.
-//! The command line writes them as its log and as traces; Python hands them to `logging`.
+//! Converts the events of this library and the crates below it to JSON. Each event also gets the
+//! fields of the spans around it. The command line writes the events as its log and as traces;
+//! Python passes them to `logging`.
 
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
@@ -8,11 +9,11 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Target of the event that each request emits.
+/// Log target of the event that each request emits.
 pub const REQUESTS: &str = "firstbyte_store::request";
 
-/// Makes a layer that passes each event to `take` with its fields, including `message`. Fields of
-/// inner spans, and of the event itself, replace outer fields of the same name.
+/// Creates a layer that passes each event with its fields, including `message`, to `take`. Fields
+/// of inner spans, and of the event itself, replace outer fields of the same name.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(
     take: impl Fn(&Metadata<'static>, Map<String, Value>) + Send + Sync + 'static,
 ) -> impl Layer<S> {
@@ -60,7 +61,7 @@ where
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            // Another layer may have stored the same fields.
+            // The fields replace those that another layer may have stored.
             span.extensions_mut().replace(fields);
         }
     }

@@ -1,4 +1,4 @@
-//! `LazyFile`: one version of an object, opened for reading, with a position.
+//! Defines an open file: one version of an object, with a position for reading.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use firstbyte_location::{ByteRange, Location, Version};
 use crate::error::{Error, Result};
 
 /// An object opened for reading. Only bytes that are read are fetched, from the nearest place that
-/// has them. The file stays at the version that was opened. If the object is overwritten, reads of
+/// has them. The file stays at the version that was opened: if the object is overwritten, reads of
 /// bytes that are not cached fail as stale.
 ///
 /// ```no_run
@@ -35,36 +35,37 @@ impl LazyFile {
         Self { handle, position: 0 }
     }
 
-    /// Location of the object.
+    /// Returns the location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.handle.file().location()
     }
 
-    /// The version that was opened.
+    /// Returns the version that was opened.
     #[must_use]
     pub fn version(&self) -> &Version {
         self.handle.file().version()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.handle.file().size()
     }
 
-    /// Reads into `buffer` from `offset` on. Any number of threads may do so at once. Returns fewer
-    /// bytes than `buffer` holds only at the end.
+    /// Reads into `buffer` from `offset` on. Any number of threads may do this at the same time.
+    /// Returns fewer bytes than `buffer` holds only at the end of the object.
     ///
     /// # Errors
-    /// No response within the deadline; a version that is gone; an error of the store.
+    /// There is no response within the deadline, the version no longer exists, or the store returns
+    /// an error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.handle.read_at(buffer, offset)?)
     }
 
-    /// Reads as [`read_at`](Self::read_at) does. While it waits, it calls `go_on` once every
-    /// `tick`, and fails as cancelled if that returns false. The requested bytes are still fetched,
-    /// for the next reader.
+    /// Reads like [`read_at`](Self::read_at). While it waits, it calls `go_on` once every `tick`,
+    /// and fails as cancelled if `go_on` returns false. The requested bytes are still fetched, for
+    /// the next reader.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).
@@ -78,9 +79,9 @@ impl LazyFile {
         self.read_expecting(buffer, offset, 0, tick, go_on)
     }
 
-    /// Reads as [`read_at_while`](Self::read_at_while) does, for a caller that is about to read
-    /// `expected` bytes from `offset`. If these are more than the buffer holds, all are requested
-    /// at once.
+    /// Reads like [`read_at_while`](Self::read_at_while), for a caller that is about to read
+    /// `expected` bytes from `offset` on. If they are more than the buffer holds, all of them are
+    /// requested at once.
     ///
     /// # Errors
     /// As [`read_at_while`](Self::read_at_while).
@@ -95,9 +96,10 @@ impl LazyFile {
         Ok(self.handle.read_at_while(buffer, offset, expected, tick, go_on)?)
     }
 
-    /// Reads many ranges in parallel, each an offset and its buffer. Neighbours share a request.
-    /// Ranges may overlap, be empty, and be in any order. Returns the length of each, less than its
-    /// buffer only at the end.
+    /// Reads many ranges in parallel, each given by its offset and its buffer. Neighbouring ranges
+    /// share a request. Ranges may overlap, may be empty, and may be in any order. Returns the
+    /// number of bytes read into each buffer, which is less than the buffer holds only at the end
+    /// of the object.
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
@@ -115,7 +117,7 @@ impl LazyFile {
         self.read_ranges_while(ranges, Duration::MAX, &mut || true)
     }
 
-    /// Reads as [`read_ranges`](Self::read_ranges) does, with the `tick` and `go_on` of
+    /// Reads like [`read_ranges`](Self::read_ranges), with the same `tick` and `go_on` as
     /// [`read_at_while`](Self::read_at_while).
     ///
     /// # Errors
@@ -129,15 +131,16 @@ impl LazyFile {
         Ok(self.handle.read_ranges_while(ranges, tick, go_on)?)
     }
 
-    /// Reads `length` bytes from `offset`, fewer only at the end, and calls `done` with them: at
-    /// once if they are present, else on the thread that fetched them. `done` must not block.
+    /// Reads `length` bytes from `offset` on, fewer only at the end of the object, and calls `done`
+    /// with them. If the bytes are present, `done` is called before this function returns;
+    /// otherwise, the thread that fetches the bytes calls it. `done` must not block.
     pub fn read_then(&self, offset: u64, length: usize, done: impl FnOnce(Result<&[u8]>) + Send + 'static) {
         self.handle.read_then(offset, length, Box::new(move |result| done(result.map_err(Error::from))));
     }
 
-    /// Begins to fetch `ranges`, which will be read soon, and returns at once. This is a hint: at
-    /// most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests are made for it and, without a
-    /// cache, no more is fetched than memory holds.
+    /// Starts to fetch `ranges`, which will be read soon, and returns at once. The call is a hint:
+    /// it makes at most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests, and without a
+    /// cache it fetches no more than memory holds.
     pub fn prefetch(&self, ranges: &[ByteRange]) {
         self.handle.prefetch(ranges);
     }
@@ -158,7 +161,7 @@ impl Seek for LazyFile {
     }
 }
 
-/// Computes the position of a file after a seek.
+/// Computes the position in a file after a seek.
 pub(crate) fn position_after(position: u64, size: u64, to: SeekFrom) -> io::Result<u64> {
     let position = match to {
         SeekFrom::Start(offset) => Some(offset),

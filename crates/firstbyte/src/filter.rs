@@ -1,13 +1,13 @@
-//! Selects names of a tree by `--include` and `--exclude`. The command line and Python build a
+//! Selects names of a tree with `--include` and `--exclude`. The command line and Python build a
 //! filter; copies test each name with it.
 
 use crate::name_list::NameEnd;
 use crate::pattern::Pattern;
 
-/// Rules of `--include` and `--exclude` in the order they were given. The last rule that matches
-/// decides; a name that matches none is included. A pattern without `/` is matched against the last
-/// part of a name, a pattern with `/` against the whole name below the source; `dir/` stands for
-/// everything below `dir`.
+/// The rules of `--include` and `--exclude`, in the order in which they were given. The last rule
+/// that matches a name decides; a name that no rule matches is included. A pattern without `/` is
+/// compared with the last component of a name. A pattern with `/` is compared with the whole name
+/// below the source. `dir/` stands for everything below `dir`.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     rules: Vec<Rule>,
@@ -20,7 +20,7 @@ struct Rule {
     pattern: Pattern,
 }
 
-/// Effect of a rule on the names it matches.
+/// What a rule does with the names that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleEffect {
     /// The names are included.
@@ -29,8 +29,8 @@ pub enum RuleEffect {
     Exclude,
 }
 
-/// Splits a list into patterns. If lines end them, lines that begin with `#` are left out, and so
-/// are spaces at the end of a line.
+/// Splits a list into patterns. If each pattern is on a line, lines that begin with `#` and spaces
+/// at the end of a line are left out.
 pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
     let (separator, lines) = match end {
         NameEnd::Line => ('\n', true),
@@ -42,7 +42,7 @@ pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
 }
 
 impl Filter {
-    /// Adds a rule after the others.
+    /// Adds a rule after all others.
     pub fn push(&mut self, verdict: RuleEffect, text: &str) {
         let whole_name = text.contains('/');
         let mut text = text.trim_start_matches('/').to_owned();
@@ -52,13 +52,13 @@ impl Filter {
         self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
     }
 
-    /// True if no pattern was given, so that every name is taken.
+    /// Returns true if no pattern was given, so every name is included.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// True if `name`, relative to the source, is taken.
+    /// Returns true if `name`, which is relative to the source, is included.
     #[must_use]
     pub fn takes(&self, name: &[u8]) -> bool {
         if self.rules.is_empty() {

@@ -1,8 +1,9 @@
-//! Large remote objects as files: read lazily through a cache that outlives the process, copied
-//! fast, resumed, verified.
+//! Opens large remote objects as files, which are read lazily through a cache that outlives the
+//! process. Copies objects fast; copies can be resumed and are verified.
 //!
-//! A [`Client`] opens, lists, copies and hydrates locations, as its [`ClientOptions`] say. Only
-//! [`ClientOptions::from_environment`] reads the environment, when the caller requests it.
+//! A [`Client`] opens, lists, copies and hydrates locations, with the settings in its
+//! [`ClientOptions`]. Only [`ClientOptions::from_environment`] reads the environment, when the
+//! caller requests it.
 //!
 //! # Open
 //!

@@ -1,6 +1,6 @@
-//! Recognises moves that an earlier run has finished. A run that was killed after its last deletion
-//! leaves no source to parse or to list. When it is run again, it has nothing to do and must not
-//! fail. The command line and Python share the rule.
+//! Recognizes moves that an earlier run has finished. A run that is killed after its last deletion
+//! leaves no source to parse or list. When the same move is run again, it has nothing to do and
+//! must not fail. The command line and Python share this rule.
 
 use std::ffi::OsStr;
 
@@ -9,8 +9,8 @@ use firstbyte_store::{Error as StoreError, Store};
 
 use crate::copy_rules::{Destination, ParsedSource};
 
-/// Returns the source and target of a tree that an earlier run has moved. `None` if the source
-/// exists, or the target does not. `parsed` is the result of parsing `text`.
+/// Returns the source and the target of a tree that an earlier run has moved. Returns `None` if the
+/// source exists or the target does not. `parsed` is the result of parsing `text`.
 pub fn moved_tree<E>(
     parsed: &Result<ParsedSource, E>,
     text: &OsStr,
@@ -30,7 +30,7 @@ pub fn moved_tree<E>(
     }
 }
 
-/// True if nothing is at `root`, and a directory is at `target`.
+/// Returns true if `root` does not exist and `target` is a directory.
 #[must_use]
 pub fn is_moved(store: &Store, root: &Location, target: &Location) -> bool {
     let is_gone = match store.stat(root) {

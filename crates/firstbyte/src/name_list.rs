@@ -1,8 +1,9 @@
 //! Reads the names of a tree to copy from a list (`--files-from`). The command line reads the list
-//! before a run; the engine requests the entries.
+//! before a run; the transfer engine requests the entries.
 //!
-//! The names are held in memory, sorted, because the engine compares them with a listing of the
-//! destination. Each is looked up in the store, several at a time and in order.
+//! The names are kept in memory and sorted, because the engine compares them with a listing of the
+//! destination. Each name is looked up in the store. Several lookups run at the same time, and
+//! their results are returned in order.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -16,36 +17,36 @@ use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, St
 
 use crate::error::{Error, Result};
 
-/// Number of names that are looked up at once.
+/// Maximum number of names that are looked up at the same time.
 const MAX_LOOKUPS: usize = 16;
 
-/// The end of a name in a list.
+/// The character that ends a name in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameEnd {
-    /// A line feed. Empty lines, and lines that begin with `#`, are left out.
+    /// A line feed. Empty lines and lines that begin with `#` are left out.
     Line,
-    /// A zero byte. Every name can be written.
+    /// A zero byte, with which every name can be written.
     Zero,
 }
 
-/// Names relative to the root of a tree, each once, in byte order.
+/// Names relative to the root of a tree, in byte order and without duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct NameList {
     names: Arc<[Vec<u8>]>,
 }
 
 impl NameList {
-    /// Reads the names of a list. A `/` or `./` before a name is left out.
+    /// Parses the names in a list. A `/` or `./` at the start of a name is removed.
     ///
     /// # Errors
-    /// A name that leads out of the tree (`..`).
+    /// A name leads out of the tree (`..`).
     pub fn parse(list: &[u8], end: NameEnd) -> Result<Self> {
         let separator = if end == NameEnd::Zero { 0 } else { b'\n' };
         let is_comment = |line: &[u8]| end == NameEnd::Line && line.starts_with(b"#");
         let mut names = Vec::new();
         for line in list.split(|byte| *byte == separator).filter(|line| !is_comment(line)) {
             let mut name = match end {
-                // Lists of other systems end their lines with two characters.
+                // On some systems, lines end with two characters.
                 NameEnd::Line => line.strip_suffix(b"\r").unwrap_or(line),
                 NameEnd::Zero => line,
             };
@@ -68,8 +69,8 @@ impl NameList {
         Ok(Self { names: names.into() })
     }
 
-    /// Lists the entries of the names below `root`. If a name cannot be looked up, its entry has
-    /// nothing but the name, and its copy reports why.
+    /// Lists the entries of the names below `root`. If a name cannot be looked up, its entry
+    /// contains only the name, and its copy reports the reason.
     #[must_use]
     pub fn listing(&self, store: &Store, root: &Location) -> Listing {
         Listing::of(Entries {
@@ -77,26 +78,26 @@ impl NameList {
             next: 0,
             store: store.clone(),
             root: root.clone(),
-            asked: VecDeque::new(),
+            pending_lookups: VecDeque::new(),
         })
     }
 }
 
-/// Looks up names in order.
+/// Looks names up, in order.
 struct Entries {
     names: Arc<[Vec<u8>]>,
     /// Index of the next name to look up.
     next: usize,
     store: Store,
     root: Location,
-    asked: VecDeque<JoinHandle<firstbyte_store::Result<Entry>>>,
+    pending_lookups: VecDeque<JoinHandle<firstbyte_store::Result<Entry>>>,
 }
 
 impl Iterator for Entries {
     type Item = firstbyte_store::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.asked.len() < MAX_LOOKUPS
+        while self.pending_lookups.len() < MAX_LOOKUPS
             && let Some(name) = self.names.get(self.next).cloned()
         {
             self.next += 1;
@@ -104,21 +105,21 @@ impl Iterator for Entries {
             let place = location.to_string();
             let thread = Builder::new().name("describe".into()).stack_size(STACK);
             match thread.spawn(move || describe(&store, &location, name)) {
-                Ok(asked) => self.asked.push_back(asked),
-                // The name is looked up when another thread has ended.
-                Err(_) if !self.asked.is_empty() => {
+                Ok(lookup) => self.pending_lookups.push_back(lookup),
+                // The name is looked up again after another thread has ended.
+                Err(_) if !self.pending_lookups.is_empty() => {
                     self.next -= 1;
                     break;
                 }
                 Err(source) => return Some(Err(StoreError::Io { location: place, source })),
             }
         }
-        let asked = self.asked.pop_front()?;
-        Some(asked.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        let lookup = self.pending_lookups.pop_front()?;
+        Some(lookup.join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 
-/// True if an object marks a prefix that has other objects.
+/// Returns true if an object marks a prefix that also has other objects.
 fn marks_names(store: &Store, location: &Location, stat: &Stat) -> bool {
     let is_marker = matches!(location, Location::Object(object) if object.key.ends_with('/'));
     let has_names =
@@ -130,7 +131,7 @@ fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_stor
     let unknown = Entry::named(name, EntryKind::File);
     Ok(match store.stat_object(location) {
         Err(_) => unknown,
-        // Nothing in a directory would be copied.
+        // A copy of this name would leave out the contents of the directory.
         Ok(stat) if stat.kind == EntryKind::Directory || marks_names(store, location, &stat) => {
             let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
             return Err(StoreError::Io { location: location.to_string(), source });

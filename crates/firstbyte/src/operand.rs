@@ -1,4 +1,4 @@
-//! Parses an operand of a verb: one location, or the names below a location that match a pattern.
+//! Parses an operand of a verb: a location, or a location and a pattern for the names below it.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -10,24 +10,24 @@ use firstbyte_transfer::Levels;
 use crate::error::{Error, Result};
 use crate::pattern::{Pattern, split_glob};
 
-/// The objects that a name stands for.
+/// Whether an operand names one object or a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OperandKind {
     /// One object. A directory as the source of a copy is an error.
     #[default]
     Object,
-    /// A directory with everything below it.
+    /// A directory and everything below it.
     Tree,
 }
 
 /// A location, and the pattern written after it, if any.
 #[derive(Clone, Debug)]
 pub struct Operand {
-    /// The location, or the part of it before the pattern.
+    /// The location. If there is a pattern, the location before the pattern.
     pub root: Location,
-    /// The names below `root` that match.
+    /// The pattern for names below `root`.
     pub glob: Option<Glob>,
-    /// The text as written, without secrets. It is only shown, never parsed again.
+    /// The text as it was written, without secrets. It is only shown, and never parsed again.
     pub text: OsString,
 }
 
@@ -35,9 +35,9 @@ pub struct Operand {
 #[derive(Clone, Debug)]
 pub struct Glob {
     pattern: Pattern,
-    /// Offset in the written text at which the pattern begins.
+    /// The offset of the pattern in the written text.
     begins: usize,
-    /// Levels of directories in which a match can lie; `None` if unlimited.
+    /// Number of levels of directories that may contain a match. `None` if it is unlimited.
     pub levels: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Operand {
     /// Parses `text`. The name of an existing local file is never a pattern.
     ///
     /// # Errors
-    /// Text that is not a location; a pattern in a bucket's name.
+    /// The text is not a location, or the pattern is in the name of a bucket.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let location = Location::parse(text)?;
         let text = match &location {
@@ -58,17 +58,17 @@ impl Operand {
         })
     }
 
-    /// Parses `text` with its wildcards as ordinary characters.
+    /// Parses `text`, taking wildcards as ordinary characters.
     ///
     /// # Errors
-    /// Text that is not a location.
+    /// The text is not a location.
     pub fn literal(text: &OsStr) -> Result<Self> {
         let root = Location::parse(text)?;
         let text = OsString::from(shown(text).to_string());
         Ok(Self { root, glob: None, text })
     }
 
-    /// Parses all of `texts`. Without any, returns the current directory.
+    /// Parses all `texts`. If there are none, returns the current directory.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -79,14 +79,14 @@ impl Operand {
         texts.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// The text up to the pattern; all of it if there is no pattern.
+    /// Returns the text before the pattern, or all of it if there is no pattern.
     #[must_use]
     pub fn root_text(&self) -> &[u8] {
         let length = self.glob.as_ref().map_or(self.text.len(), |glob| glob.begins);
         &self.text.as_bytes()[..length]
     }
 
-    /// True if `location` is the operand, lies below it, or matches its pattern.
+    /// Returns true if `location` is the operand, is below the operand, or matches its pattern.
     #[must_use]
     pub fn takes(&self, location: &Location) -> bool {
         let Some(name) = below(&self.root, location) else { return false };
@@ -97,11 +97,11 @@ impl Operand {
 
 impl Glob {
     /// Splits `text`, which was parsed as `location`, into a location and the pattern after it.
-    /// `None` if `text` has no wildcard, is a URL (where `?` begins the query) or names an existing
-    /// local file.
+    /// Returns `None` if `text` has no wildcard, is a URL (in which `?` begins the query), or names
+    /// an existing local file.
     ///
     /// # Errors
-    /// A pattern in a bucket's name.
+    /// The pattern is in the name of a bucket.
     pub fn parse(text: &OsStr, location: &Location) -> Result<Option<(Location, Self)>> {
         let Some((base, pattern)) = text.to_str().and_then(split_glob) else {
             return Ok(None);
@@ -126,21 +126,21 @@ impl Glob {
         Ok(Some((root, Self { pattern, begins: base.len(), levels })))
     }
 
-    /// Returns the levels that a listing must visit to find every match.
+    /// Returns the number of levels that a listing must visit to find every match.
     #[must_use]
     pub fn listed_levels(&self, depth: OperandKind) -> Levels {
         if depth == OperandKind::Object && self.levels == Some(1) { Levels::One } else { Levels::All }
     }
 
-    /// Returns the shortest part of `path`, counted from the root, that matches: the path itself or
-    /// a directory above it.
+    /// Returns the shortest beginning of `path` that matches: a directory above the path, or the
+    /// path itself.
     #[must_use]
     pub fn part<'n>(&self, path: &'n [u8]) -> Option<&'n [u8]> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, OperandKind::Object))
     }
 
-    /// True if a name below the directory `path`, written without a `/` at its end, can match.
+    /// Returns true if a name below the directory `path` can match. `path` must not end in `/`.
     #[must_use]
     pub fn enters(&self, path: &[u8], depth: OperandKind) -> bool {
         let name = String::from_utf8_lossy(path);
@@ -148,20 +148,20 @@ impl Glob {
             || (depth == OperandKind::Tree && self.pattern.matches_within(&name))
     }
 
-    /// Returns the literal beginning of all matching names in directories at `level`, as far as it
-    /// is certain.
+    /// Returns the literal beginning that all matching names in directories at `level` certainly
+    /// have.
     #[must_use]
     pub fn beginning(&self, level: usize) -> String {
         self.pattern.beginning(level)
     }
 
-    /// True if a name below the root matches. With [`OperandKind::Tree`] also if a directory above
-    /// it does.
+    /// Returns true if a name below the root matches. With [`OperandKind::Tree`], also returns true
+    /// if a directory above the name matches.
     #[must_use]
     pub fn takes(&self, name: &[u8], depth: OperandKind) -> bool {
         let name = String::from_utf8_lossy(name);
         match depth {
-            // The root itself does not lie below the root.
+            // The root itself is not below the root.
             _ if name.is_empty() => false,
             OperandKind::Object => self.pattern.matches(&name),
             OperandKind::Tree => self.pattern.matches_within(&name),
@@ -169,7 +169,8 @@ impl Glob {
     }
 }
 
-/// Returns the name of a location below `root`: empty for the root, `None` if it lies elsewhere.
+/// Returns the name of a location relative to `root`. It is empty for the root, and `None` if the
+/// location is not below `root`.
 #[must_use]
 pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
     let (root, text) = (absolute(root).to_string(), absolute(location).to_string());
@@ -180,11 +181,11 @@ pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
     text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
 }
 
-/// Makes a local path absolute, as the cache names files.
+/// Makes a local path absolute, because the cache names files that way.
 fn absolute(location: &Location) -> Cow<'_, Location> {
     match location {
         Location::Local(path) if path.is_relative() => {
-            // Without a current directory nothing lies below it.
+            // Without a current directory, no location is below it.
             Cow::Owned(Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())))
         }
         other => Cow::Borrowed(other),

@@ -1,4 +1,4 @@
-//! The options of a client, and the environment variables that set them.
+//! Defines the options of a client, and reads them from environment variables.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,40 +10,41 @@ use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 use crate::via;
 
-/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB by default. The reserve of
-/// other machines would leave no room to cache anything.
+/// Number of bytes to leave free in a Lambda function's `/tmp`, which has 512 MiB by default. The
+/// reserve of other machines would leave no room for a cache.
 const LAMBDA_RESERVE: u64 = 64 << 20;
 
 /// How a [`Client`](crate::Client) reaches stores, reads and copies.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// Endpoint, region, signing, proxies.
+    /// Options of the store, such as endpoint, region, signing and proxies.
     #[doc(hidden)]
     pub store: firstbyte_store::StoreOptions,
-    /// The cache, and how reads through it are done.
+    /// Settings of the cache, and of reads through it.
     #[doc(hidden)]
     pub reads: firstbyte_hydrate::HydrationSettings,
-    /// How copies are done.
+    /// Settings of copies.
     #[doc(hidden)]
     pub copies: firstbyte_transfer::TransferSettings,
 }
 
 impl ClientOptions {
-    /// Reads the options from this process's environment: the cache in its usual place, the proxies
-    /// of the usual variables, memory for a container of this size, and every `FIRSTBYTE_<OPTION>`
-    /// as the command line reads it. AWS's variables and files are read when a request is made.
+    /// Reads the options from the environment of this process: the cache in its usual place, the
+    /// proxies in the usual variables, the memory for a container of this size, and every
+    /// `FIRSTBYTE_<OPTION>` with the same meaning as on the command line. The variables and files
+    /// of AWS are read only when a request is made.
     ///
     /// # Errors
-    /// A variable that does not parse.
+    /// A variable cannot be parsed.
     pub fn from_environment() -> Result<Self> {
         Self::from_lookup(&environment::variable)
     }
 
-    /// Reads the options as [`from_environment`](Self::from_environment) does, from any set of
+    /// Reads the options like [`from_environment`](Self::from_environment), from any set of
     /// variables.
     ///
     /// # Errors
-    /// A variable that does not parse.
+    /// A variable cannot be parsed.
     pub fn from_lookup(lookup: VariableLookup<'_>) -> Result<Self> {
         let mut options = Self::of_system(lookup);
         let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
@@ -104,9 +105,9 @@ impl ClientOptions {
         Ok(options)
     }
 
-    /// Reads the variables that other programs use too: proxies, certificates, the cache directory.
-    /// Of the `FIRSTBYTE_` variables only `FIRSTBYTE_SSH` is read, which no option of the command
-    /// line replaces. The default memory is kept.
+    /// Reads the variables that other programs use too: proxies, certificates, and the cache
+    /// directory. Of the `FIRSTBYTE_` variables, only `FIRSTBYTE_SSH` is read, because the command
+    /// line has no option for it. The default memory stays.
     #[must_use]
     pub fn of_system(lookup: VariableLookup<'_>) -> Self {
         let mut options = Self::default();
@@ -124,19 +125,21 @@ impl ClientOptions {
         options
     }
 
-    /// Limits the memory of buffers, in bytes, for reads and for copies each.
+    /// Sets the maximum memory of buffers, bytes. The limit holds for reads and for copies
+    /// separately.
     pub fn set_memory(&mut self, bytes: u64) {
         self.reads.memory = bytes;
         self.copies.memory = bytes;
     }
 
-    /// Sets the longest silence on a connection before it counts as dead.
+    /// Sets the time after which a connection on which no byte arrives counts as dead.
     pub fn set_read_timeout(&mut self, silence: Duration) {
         self.store.read_deadline = silence;
         self.store.connect_deadline = self.store.connect_deadline.min(silence);
     }
 
-    /// Sets the longest time that a read may take. No connection may be silent for longer either.
+    /// Sets the maximum time that a read may take. A connection on which no byte arrives for this
+    /// long counts as dead too.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.reads.deadline = deadline;
         self.store.read_deadline = self.store.read_deadline.min(deadline);
@@ -148,14 +151,14 @@ fn parse<T>(name: &str, text: &str, parse: impl Fn(&str) -> std::result::Result<
     parse(text).map_err(|why| Error::Option { name: format!("FIRSTBYTE_{name}"), why })
 }
 
-/// Adapts a parser of `location::units` for [`parse`].
+/// Converts a parser of `location::units` for use with [`parse`].
 fn in_units<T>(
     parse: impl Fn(&str) -> std::result::Result<T, UnitError>,
 ) -> impl Fn(&str) -> std::result::Result<T, String> {
     move |text| parse(text).map_err(|error| error.to_string())
 }
 
-/// Parses a flag as the command line does.
+/// Parses a flag like the command line.
 fn parse_flag(text: &str) -> std::result::Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "t" | "yes" | "y" | "on" => Ok(true),

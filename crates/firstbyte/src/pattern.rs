@@ -1,10 +1,11 @@
-//! Shell patterns over names: in sources (`s3://b/*.gz`) and in `--include` and `--exclude`
-//! ([`Filter`](crate::filter::Filter)).
+//! Matches shell patterns with names: in sources (`s3://b/*.gz`), and in `--include` and
+//! `--exclude` ([`Filter`](crate::filter::Filter)).
 //!
-//! `*` and `?` match anything but `/`, `**` matches `/` too, `[a-z]` and `[!a-z]` one of a set,
-//! `{a,b}` one of several texts, and `\` takes the next character as it is. Matching keeps the set
-//! of pattern positions reached so far, so the time is bounded by pattern times name, whatever was
-//! written.
+//! `*` and `?` match anything but `/`, and `**` also matches `/`. `[a-z]` matches one character of
+//! a set, and `[!a-z]` one that is not in the set. `{a,b}` matches one of several alternatives, and
+//! `\` makes the next character an ordinary one. Matching keeps the set of positions in the pattern
+//! that were reached so far, so the time is at most proportional to the length of the pattern times
+//! the length of the name.
 
 use std::collections::BTreeSet;
 
@@ -28,17 +29,18 @@ enum Token {
     Star,
     /// `**`
     StarStar,
-    /// `**/`: any number of whole directories, none included.
+    /// `**/`: any number of directories, including none.
     Directories,
-    /// The `{` of `{a,b}`: continues at each of these positions. Matches nothing itself.
+    /// The `{` of `{a,b}`: continues at each of these positions. Matches no character itself.
     Either(Vec<usize>),
-    /// The end of an alternative: continues after the `}`. Matches nothing itself.
+    /// The end of an alternative: continues at this position, after the `}`. Matches no character
+    /// itself.
     Behind(usize),
 }
 
 impl Pattern {
-    /// Parses a pattern. Every string is one: an unclosed `[` stands for itself, and so do braces
-    /// without a partner or without a comma between them.
+    /// Parses a pattern. Every string is a pattern: an unclosed `[` stands for itself, and so do
+    /// braces without a partner or without a comma between them.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let braces = braces(text);
@@ -56,7 +58,7 @@ impl Pattern {
                 '*' if rest.starts_with("**") => (Token::StarStar, 2),
                 '*' => (Token::Star, 1),
                 '?' => (Token::One, 1),
-                '[' => set(rest).unwrap_or((Token::Char('['), 1)),
+                '[' => parse_set(rest).unwrap_or((Token::Char('['), 1)),
                 '\\' => rest[1..]
                     .chars()
                     .next()
@@ -69,21 +71,22 @@ impl Pattern {
         Self { tokens }
     }
 
-    /// True if the pattern matches the whole of `name`.
+    /// Returns true if the pattern matches the whole `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.reached(name)[self.tokens.len()]
+        self.reachable_positions(name)[self.tokens.len()]
     }
 
-    /// True if a name below the directory `name` can match.
+    /// Returns true if the pattern can match a name below the directory `name`.
     #[must_use]
     pub fn may_match_below(&self, name: &str) -> bool {
-        let reached = self.reached(&format!("{name}/"));
+        let reached = self.reachable_positions(&format!("{name}/"));
         let consumes = |token: &Token| !matches!(token, Token::Either(_) | Token::Behind(_));
         self.tokens.iter().zip(reached).any(|(token, reached)| reached && consumes(token))
     }
 
-    /// Levels of directories in which a match can lie; `None` if unlimited.
+    /// Returns the number of levels of directories that may contain a match. `None` if it is
+    /// unlimited.
     #[must_use]
     pub fn levels(&self) -> Option<u32> {
         let mut levels = vec![0; self.tokens.len() + 1];
@@ -98,8 +101,8 @@ impl Pattern {
         levels.pop()
     }
 
-    /// Returns the text that certainly follows the first `slashes` slashes in every match, up to
-    /// the next slash; empty if none is certain.
+    /// Returns the text that follows the first `slashes` slashes in every match, up to the next
+    /// slash. It is empty if no text is certain.
     #[must_use]
     pub fn beginning(&self, slashes: usize) -> String {
         let mut states = BTreeSet::from([0]);
@@ -117,8 +120,8 @@ impl Pattern {
         beginning
     }
 
-    /// Returns the positions after the next `/`, starting from `states`. `None` if any number of
-    /// directories may come before.
+    /// Returns the positions after the next `/`, starting from the positions `states`. Returns
+    /// `None` if any number of directories may come before them.
     fn behind_slash(&self, mut states: BTreeSet<usize>) -> Option<BTreeSet<usize>> {
         let mut behind = BTreeSet::new();
         while let Some(at) = states.pop_first() {
@@ -132,8 +135,9 @@ impl Pattern {
         Some(behind)
     }
 
-    /// Returns the only character that can come next from the positions `states`, and moves these
-    /// to the tokens that match it. `None` if there is no single character.
+    /// Returns the only character that can come next from the positions `states`, and replaces
+    /// these positions by those of the tokens that match it. Returns `None` if several characters,
+    /// or none, can come next.
     fn only_character(&self, states: &mut BTreeSet<usize>) -> Option<char> {
         let mut found = BTreeSet::new();
         while let Some(at) = states.pop_first() {
@@ -150,8 +154,8 @@ impl Pattern {
         characters.all(|other| other == first).then_some(*c)
     }
 
-    /// Returns the positions in the pattern that `name` can reach.
-    fn reached(&self, name: &str) -> Vec<bool> {
+    /// Returns for each position in the pattern whether `name` can reach it.
+    fn reachable_positions(&self, name: &str) -> Vec<bool> {
         let mut states = vec![false; self.tokens.len() + 1];
         states[0] = true;
         self.skip_empty(&mut states, true);
@@ -176,14 +180,14 @@ impl Pattern {
         states
     }
 
-    /// True if the pattern matches `name` or a directory that `name` lies in.
+    /// Returns true if the pattern matches `name` or a directory that contains `name`.
     #[must_use]
     pub fn matches_within(&self, name: &str) -> bool {
         let parents = name.match_indices('/').map(|(at, _)| &name[..at]);
         self.matches(name) || parents.into_iter().any(|parent| self.matches(parent))
     }
 
-    /// Skips tokens that may match nothing. `boundary` is true at the beginning of a directory.
+    /// Skips tokens that may match nothing. `boundary` is true at the start of a directory's name.
     fn skip_empty(&self, states: &mut [bool], boundary: bool) {
         for (at, token) in self.tokens.iter().enumerate() {
             let may_end = match token {
@@ -199,7 +203,8 @@ impl Pattern {
 }
 
 impl Token {
-    /// Returns the positions that may follow this token at position `at`. All are greater.
+    /// Returns the positions that may follow this token, which is at position `at`. All of them are
+    /// greater than `at`.
     fn next(&self, at: usize) -> impl Iterator<Item = usize> {
         let (several, one) = match self {
             Self::Either(begins) => (begins.as_slice(), None),
@@ -210,8 +215,8 @@ impl Token {
     }
 }
 
-/// Adds the brace or comma `c` of an alternation. `open` has, for each alternation that is open,
-/// the positions of its tokens: one for the `{`, one for each comma.
+/// Adds the brace or comma `c` of an alternation. For each alternation that is open, `open`
+/// contains the positions of its tokens: one for the `{`, and one for each comma.
 fn alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
     let at = tokens.len();
     match c {
@@ -233,17 +238,17 @@ fn alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
     }
 }
 
-/// Returns the offsets in `text` of the braces and commas of alternations. Braces without a
+/// Returns the offsets in `text` of the braces and commas that form alternations. Braces without a
 /// partner, and pairs without a comma between them, are ordinary characters, as in bash.
 fn braces(text: &str) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    // Offsets of each open brace and of its commas.
+    // For each open brace, the offsets of the brace and of its commas.
     let mut open: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         let length = match c {
             '\\' => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
-            '[' => set(&text[at..]).map_or(1, |(_, length)| length),
+            '[' => parse_set(&text[at..]).map_or(1, |(_, length)| length),
             _ => c.len_utf8(),
         };
         match c {
@@ -260,11 +265,11 @@ fn braces(text: &str) -> BTreeSet<usize> {
     found
 }
 
-/// Parses a `[...]` at the start of `text`. Returns the token and its length.
-fn set(text: &str) -> Option<(Token, usize)> {
+/// Parses a `[...]` at the start of `text`. Returns the token and its length in bytes.
+fn parse_set(text: &str) -> Option<(Token, usize)> {
     let inner = &text[1..];
     let (negated, body) = inner.strip_prefix(['!', '^']).map_or((false, inner), |body| (true, body));
-    // A `]` right at the start is a member, as in every shell.
+    // A `]` directly at the start belongs to the set, as in every shell.
     let end = body.char_indices().skip(1).find(|(_, c)| *c == ']').map(|(at, _)| at)?;
     let members: Vec<char> = body[..end].chars().collect();
     let mut ranges = Vec::new();
@@ -281,8 +286,8 @@ fn set(text: &str) -> Option<(Token, usize)> {
     Some((Token::Set { negated, ranges }, text.len() - body.len() + end + 1))
 }
 
-/// Splits a source into the part to list (up to the last `/` before the first wildcard) and the
-/// pattern for the names below it. `None` if there is no wildcard.
+/// Splits a source into the part to list, which ends with the last `/` before the first wildcard,
+/// and the pattern for the names below that part. Returns `None` if there is no wildcard.
 pub(crate) fn split_glob(text: &str) -> Option<(&str, Pattern)> {
     let braces = [braces(text).first().copied(), text.find("\\{")];
     let wildcard = braces.into_iter().chain([text.find(['*', '?', '['])]).flatten().min()?;
@@ -406,11 +411,11 @@ mod tests {
         }
     }
 
-    /// Expands a pattern into patterns without braces: replaces the first pair of braces that has
-    /// its own comma with each of its alternatives, until there is none.
+    /// Expands a pattern into patterns without braces. While there are braces, replaces the first
+    /// pair with a comma of its own by each of its alternatives.
     fn written_out(text: &str) -> Vec<String> {
         let chars: Vec<char> = text.chars().collect();
-        // Characters that stand for themselves: after a backslash, or in a set.
+        // Which characters stand for themselves, because they are after a backslash or in a set.
         let mut plain = vec![false; chars.len()];
         let (mut at, mut in_set) = (0, false);
         while at < chars.len() {

@@ -1,8 +1,8 @@
-//! The receipt: the summary of a verb's work, as one JSON object. The command line,
-//! the functions, Python and Ray return the same fields.
+//! Defines the receipt: the summary of a verb's work, as one JSON object. The command line, the
+//! serverless functions, Python and Ray return the same fields.
 //!
-//! Field names and units are part of the contract of the command line. A field that applies to the
-//! verb is present, even if it is zero.
+//! The names and units of the fields are part of the contract of the command line. A field that
+//! applies to the verb is present even if it is zero.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::shard_receipt::ShardReceipt;
 
-/// The extent to which content was checked.
+/// How the content was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifiedExtent {
-    /// Against the length and the version only: the source offers no more.
+    /// By length and version only, because the source has no checksum of the whole object.
     Length,
-    /// Against a checksum over the whole object.
+    /// By a checksum of the whole object.
     Full,
 }
 
@@ -34,12 +34,12 @@ impl From<firstbyte_transfer::Verified> for VerifiedExtent {
     }
 }
 
-/// An item that failed, and why.
+/// An item that has failed, and the reason.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct FailedItem {
-    /// The item.
+    /// The location of the item.
     pub location: String,
-    /// The reason, as one line.
+    /// The reason, on one line.
     pub error: String,
     /// The kind of the failure.
     #[serde(default)]
@@ -47,22 +47,22 @@ pub struct FailedItem {
     /// The HTTP status, if a server answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The identifier that the service gave the request.
+    /// The identifier that the service has given to the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// S3's second identifier, `x-amz-id-2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_id: Option<String>,
-    /// Requests sent.
+    /// The number of requests that were sent for the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// Time since the first request.
+    /// Time since the first request, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
 impl FailedItem {
-    /// Makes the item for a failure. `error` is the line that people get.
+    /// Creates the item for a failure. `error` is the line that people see.
     #[must_use]
     pub fn new(location: String, error: String, kind: FailureKind, trace: Option<&Trace>) -> Self {
         let trace = trace.cloned();
@@ -79,8 +79,8 @@ impl FailedItem {
     }
 }
 
-/// Version of the fields. It grows when a field is removed or changes its meaning, not when a field
-/// is added. Receipts without a version have the first one.
+/// Version of the fields. It is increased when a field is removed or changes its meaning, but not
+/// when a field is added. Receipts without a version have version 1.
 pub const SCHEMA: u32 = 1;
 
 fn first_schema() -> u32 {
@@ -90,93 +90,94 @@ fn first_schema() -> u32 {
 /// The result of a verb.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Receipt {
-    /// [`SCHEMA`] of the writer.
+    /// The value of [`SCHEMA`] in the program that has written the receipt.
     #[serde(default = "first_schema")]
     pub schema: u32,
-    /// The verb.
+    /// The name of the verb.
     pub verb: Cow<'static, str>,
-    /// The source; several are separated by spaces.
+    /// The source. Several sources are separated by spaces.
     pub source: String,
     /// The destination, for verbs that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
-    /// Objects complete at their destination.
+    /// Number of objects that are complete at their destination.
     pub objects: u64,
-    /// Length of these objects, in bytes.
+    /// Total length of the complete objects, bytes.
     pub bytes: u64,
-    /// Objects left alone because they were the same already.
+    /// Number of objects that were skipped because they were already the same.
     pub skipped: u64,
-    /// Objects deleted (`sync --delete`, `cp --abort-stale`).
+    /// Number of objects that were deleted (`sync --delete`, `cp --abort-stale`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
-    /// Pipes, sockets, devices, empty directories that a store cannot hold, and unfinished copies
-    /// (`cp`, `sync`).
+    /// Number of entries that were left out: pipes, sockets, devices, empty directories that a
+    /// store cannot hold, and unfinished copies (`cp`, `sync`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
-    /// Differences found (`check`).
+    /// Number of differences (`check`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differences: Option<u64>,
-    /// Wall time.
+    /// Wall-clock time, seconds.
     pub seconds: f64,
-    /// Time from the start of the transfer to its first byte.
+    /// Time from the start of the transfer to its first byte, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
-    /// `bytes / seconds`.
+    /// The quotient `bytes / seconds`.
     pub bytes_per_second: f64,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: u64,
-    /// Requests sent, by the kinds that price lists distinguish (`cp`, `sync`, `hydrate`, `mount`).
+    /// Number of requests sent, by the kinds that price lists distinguish (`cp`, `sync`, `hydrate`,
+    /// `mount`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_by_kind: Option<RequestCounts>,
-    /// Bytes received over the network.
+    /// Number of bytes received over the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
-    /// Bytes sent over the network.
+    /// Number of bytes sent over the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
-    /// Dollars of these requests and bytes by list prices, where a service with known prices bills
-    /// them.
+    /// Cost of these requests and bytes in dollars, by list prices. Present if a service with known
+    /// prices bills them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// The time that a model predicts for these objects and bytes.
+    /// The time that a model predicts for these objects and bytes, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_seconds: Option<f64>,
-    /// Low and high end of the prediction: 8 of 10 times are between them.
+    /// The lower and upper bound of the prediction, seconds. 8 of 10 times are between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_range: Option<[f64; 2]>,
-    /// Requests sent again after a failure.
+    /// Number of requests that were sent again after a failure.
     pub retries: u64,
-    /// Requests sent in parallel to a slow one.
+    /// Number of requests that were sent in parallel to a slow one.
     pub hedged: u64,
-    /// Bytes that an earlier run had already transferred.
+    /// Number of bytes that an earlier run had already transferred.
     pub resumed_bytes: u64,
-    /// Bytes read more than once.
+    /// Number of bytes that were read again.
     pub reread_bytes: u64,
-    /// The extent to which the content was checked; the weakest over all objects.
+    /// How the content was verified. Of several objects, the weakest verification counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<VerifiedExtent>,
-    /// The version read, for a single object.
+    /// The version that was read, if the verb has a single object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Peak resident memory of this process.
+    /// Peak resident memory of this process, bytes.
     pub peak_memory_bytes: u64,
-    /// Processor time of all threads, user and system.
+    /// Processor time of all threads, user and system, seconds.
     pub cpu_seconds: f64,
-    /// Every item that failed.
+    /// The items that have failed.
     pub failed: Vec<FailedItem>,
     /// The resource that limited the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
-    /// In a function: time from the start of its process to the first event.
+    /// For a serverless function: time from the start of its process to the first event, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_seconds: Option<f64>,
-    /// In a function: time left before the deadline at the end.
+    /// For a serverless function: time that was left before the deadline at the end, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_seconds: Option<f64>,
-    /// In a function: bytes of files below `/tmp` at the end.
+    /// For a serverless function: bytes of files below `/tmp` at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmp_bytes: Option<u64>,
-    /// The shard of a manifest that was run, and its done objects.
+    /// The shard of a manifest that was run, and which of its objects are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardReceipt>,
 }
@@ -223,13 +224,13 @@ impl Default for Receipt {
 }
 
 impl Receipt {
-    /// Makes the receipt of a verb that has done nothing yet.
+    /// Creates the receipt of a verb that has done nothing yet.
     #[must_use]
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         Self { verb: verb.into(), source, destination, ..Self::default() }
     }
 
-    /// Adds the counts of a run of the transfer engine. Its failures are left to the caller.
+    /// Adds the counts of a run of the transfer engine. The caller has to add its failures.
     pub fn add(&mut self, summary: &Summary) {
         self.objects += summary.objects;
         self.bytes += summary.bytes;
@@ -254,24 +255,24 @@ impl Receipt {
         self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
     }
 
-    /// Fills in the counts of a store since its creation.
+    /// Fills in what a store has counted since it was created.
     pub fn count(&mut self, counters: &StoreCounts) {
         (self.requests, self.retries) = (counters.requests, counters.retries);
         self.requests_by_kind = Some(counters.requests_by_kind);
         (self.received_bytes, self.sent_bytes) = (Some(counters.received), Some(counters.sent));
     }
 
-    /// Reads a receipt of this schema or an older one.
+    /// Parses a receipt of this schema or an older one.
     ///
     /// # Errors
-    /// The text is no receipt (`None`), or one of a newer schema, with a sentence about it.
+    /// `None` if the text is not a receipt. A sentence if the receipt has a newer schema.
     pub fn parse(text: &str) -> Result<Self, Option<String>> {
         #[derive(Deserialize)]
         struct Numbered {
             #[serde(default = "first_schema")]
             schema: u32,
         }
-        // The version is read first: other fields of a newer receipt may have other types.
+        // The version is read first, because other fields of a newer receipt may have other types.
         let Numbered { schema } = serde_json::from_str(text.trim()).map_err(|_| None)?;
         if schema > SCHEMA {
             let newest = format!("a receipt of schema {schema}, and this firstbyte reads up to {SCHEMA}");
@@ -280,7 +281,7 @@ impl Receipt {
         serde_json::from_str(text.trim()).map_err(|_| None)
     }
 
-    /// True if nothing was copied, skipped or deleted.
+    /// Returns true if nothing was copied, skipped or deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects + self.skipped + self.deleted.unwrap_or(0) == 0
@@ -295,7 +296,7 @@ impl Receipt {
     }
 }
 
-/// Formats a version, and marks one that is too weak to tell every change.
+/// Formats a version. Marks it if it is too weak to show every change.
 fn version_text(version: &Version) -> String {
     match version.strength() {
         Strength::Strong => version.to_string(),
@@ -309,10 +310,10 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-/// Returns the peak resident memory of this process, in bytes; 0 if `/proc` does not tell it.
+/// Returns the peak resident memory of this process, bytes, or 0 if `/proc` does not report it.
 ///
-/// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small
-/// program started by a large one would report the large one's peak.
+/// Reads `VmHWM` and not `ru_maxrss`. The latter includes the memory that the process had before
+/// `exec`, so a small program that a large one has started would report the peak of the large one.
 #[must_use]
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,7 +1,8 @@
-//! The part of a receipt about a shard: which objects of it are done, and which have changed.
+//! Defines the part of a receipt about a shard: which objects of the shard are done, and which have
+//! changed.
 //!
-//! Objects are numbered by their position in the shard. So a receipt has a bounded size: a shard
-//! without failures is one range, whatever the number of objects.
+//! Objects are numbered by their position in the shard. So the receipt is small: a shard without
+//! failures is a single range, however many objects it has.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +11,29 @@ use serde::{Deserialize, Serialize};
 pub struct ShardReceipt {
     /// The id of the manifest.
     pub manifest: String,
-    /// The shard, from 0.
+    /// The index of the shard, from 0.
     pub index: u32,
     /// The number of shards.
     pub count: u32,
     /// Number of objects in the shard.
     pub objects: u64,
-    /// Complete objects, including those found unchanged, as ranges of positions: `0-41,43`.
+    /// The complete objects, including those found unchanged, as ranges of positions such as
+    /// `0-41,43`.
     pub done: String,
-    /// The first objects found in another version than the manifest's.
+    /// The first objects whose version was not the one in the manifest.
     pub changed: Vec<Changed>,
-    /// The version of the worker's firstbyte.
+    /// The version of firstbyte that the worker has used.
     pub firstbyte: String,
 }
 
-/// An object that was found in another version than the manifest's.
+/// An object whose version was not the one in the manifest.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Changed {
-    /// The object.
+    /// The location of the object.
     pub location: String,
     /// The version in the manifest.
     pub expected: String,
-    /// The version found.
+    /// The version that was found.
     pub found: String,
 }
 
@@ -43,13 +45,14 @@ pub struct DoneObjects {
 }
 
 impl DoneObjects {
-    /// Makes an empty set for a shard of `objects` objects.
+    /// Creates an empty set for a shard of `objects` objects.
     #[must_use]
     pub fn none(objects: u64) -> Self {
         Self { words: vec![0; firstbyte_location::to_usize(objects.div_ceil(64))], objects }
     }
 
-    /// Adds an object. True if it belongs to the shard and was not in the set.
+    /// Adds the object at the position `place`. Returns true if it belongs to the shard and was not
+    /// in the set.
     pub fn insert(&mut self, place: u64) -> bool {
         if place >= self.objects {
             return false;
@@ -60,25 +63,25 @@ impl DoneObjects {
         new
     }
 
-    /// True if an object is in the set.
+    /// Returns true if the object at the position `place` is in the set.
     #[must_use]
     pub fn contains(&self, place: u64) -> bool {
         self.words.get((place / 64) as usize).is_some_and(|word| word & (1 << (place % 64)) != 0)
     }
 
-    /// Number of objects in the set.
+    /// Returns the number of objects in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// True if the set has all objects of the shard.
+    /// Returns true if the set contains all objects of the shard.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.count() == self.objects
     }
 
-    /// Adds the objects of another set of the same shard.
+    /// Adds the objects of another set for the same shard.
     pub fn add(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
@@ -103,7 +106,8 @@ impl DoneObjects {
         ranges.join(",")
     }
 
-    /// Parses the ranges of a shard of `objects` objects. `None` if the text is anything else.
+    /// Parses the ranges of a shard of `objects` objects. Returns `None` if the text is not a list
+    /// of such ranges.
     #[must_use]
     pub fn parse(text: &str, objects: u64) -> Option<Self> {
         let mut done = Self::none(objects);

@@ -1,4 +1,4 @@
-//! Formats sizes for people: `1.50 KiB`. Parsing is in `location::units`.
+//! Formats sizes, rates and counts for people, such as `1.50 KiB`. `location::units` parses sizes.
 
 /// Rounds a size or a rate down to a whole number. `value` must not be negative.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
-/// Formats a rate for people, from bytes per second: three digits and a binary unit, as for sizes.
+/// Formats a rate in bytes per second for people: three digits and a binary unit.
 #[must_use]
 pub fn human_rate(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s"])
@@ -35,7 +35,7 @@ pub fn grouped(count: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// Formats three digits and the largest unit that leaves a digit before the point.
+/// Formats a value with three digits and the largest unit that leaves a digit before the point.
 fn scaled(mut value: f64, step: f64, units: [&str; 6]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {

@@ -1,5 +1,5 @@
-//! The operations of [`Client`] with start files: read one, fetch its ranges, open an object with
-//! its ranges.
+//! Adds the operations with start files to [`Client`]: read a start file, fetch its ranges, and
+//! open an object while its ranges are fetched.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::file::LazyFile;
 
-/// Largest size of a start file, in bytes.
+/// Maximum size of a start file, bytes.
 const MAX_START_FILE: usize = 256 << 20;
 
-/// Bytes of one read.
-const PIECE: usize = 1 << 20;
+/// Length of one read, bytes.
+const READ_LENGTH: usize = 1 << 20;
 
 impl Client {
-    /// Reads a start file, which `mount --record` wrote, from any location.
+    /// Reads a start file from any location. `mount --record` writes such files.
     ///
     /// # Errors
-    /// The file cannot be read, or is no start file.
+    /// The file cannot be read, or is not a start file.
     pub fn start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
         let refused = |why: String| Error::Operand { operand: location.to_string(), why };
         let mut body = self.store().get(location, &Get::default())?;
         let (mut text, mut read) = (Vec::new(), 1);
         while read > 0 && text.len() <= MAX_START_FILE {
             let before = text.len();
-            text.resize(before + PIECE, 0);
+            text.resize(before + READ_LENGTH, 0);
             read = body.read(&mut text[before..])?;
             text.truncate(before + read);
         }
@@ -38,8 +38,8 @@ impl Client {
         StartFile::parse(&text).map(Arc::new).map_err(refused)
     }
 
-    /// Fetches the ranges of a start file into the cache, in order. Objects of another version than
-    /// the recorded one fail; their bytes are fetched when they are read.
+    /// Fetches the ranges of a start file into the cache, in order. An object whose version is not
+    /// the recorded one fails here; its bytes are fetched when they are read.
     ///
     /// # Errors
     /// No thread can be started.
@@ -47,9 +47,9 @@ impl Client {
         Ok(self.hydrator().replay(start.wanted())?)
     }
 
-    /// Opens an object as [`open_location`](Self::open_location) does, and fetches in the
-    /// background the ranges that the start file at `replay` has for this version. The latest start
-    /// file is kept for the next call.
+    /// Opens an object like [`open_location`](Self::open_location). Also fetches, in the
+    /// background, the ranges that the start file at `replay` contains for this version of the
+    /// object. The start file is kept for the next call.
     ///
     /// # Errors
     /// As [`open_location`](Self::open_location) and [`start_file`](Self::start_file).
@@ -65,7 +65,7 @@ impl Client {
                 version: Some(version.clone()),
                 range: Some(range),
             };
-            // The fetch continues when its job is dropped.
+            // Dropping the job does not end it.
             drop(self.hydrator().replay(Box::new(ranges.into_iter().map(wanted).map(Ok)))?);
         }
         Ok(file)

@@ -1,22 +1,23 @@
-//! Names the gateways that a job reads through: a list of URLs, a file with them, or the nodes of a
-//! Slurm job.
+//! Determines the gateways through which a job reads: a list of URLs, a file with URLs, or the
+//! nodes of a Slurm job.
 
 use firstbyte_store::SigningKeys;
 
-/// The variable in which Slurm names the nodes of a job.
+/// The variable in which Slurm lists the nodes of a job.
 pub const NODES: &str = "SLURM_JOB_NODELIST";
 
-/// The port of the gateways of a Slurm job, if none is given.
-const PORT: u16 = 8090;
+/// Default port of the gateways of a Slurm job.
+const DEFAULT_PORT: u16 = 8090;
 
-/// The most nodes of a job. A longer list is a mistake in a range.
-const MOST_NODES: usize = 100_000;
+/// Maximum number of nodes of a job. A longer list results from a mistake in a range.
+const MAX_NODES: usize = 100_000;
 
-/// The URLs that `text` names: `URL,URL,...`, `@FILE` with one on each line, or `slurm` or
-/// `slurm:PORT` for one gateway on each of `nodes`, the value of [`NODES`].
+/// Returns the URLs that `text` names. `text` is `URL,URL,...`, or `@FILE` for a file with one URL
+/// on each line, or `slurm` or `slurm:PORT` for one gateway on each of `nodes`. `nodes` is the
+/// value of [`NODES`].
 ///
 /// # Errors
-/// The fault, with what to write instead.
+/// The mistake, and what to write instead.
 pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
     let urls: Vec<String> = if let Some(path) = text.strip_prefix('@') {
         let listed = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
@@ -36,7 +37,7 @@ pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
 
 fn slurm_port(text: &str) -> Result<Option<u16>, String> {
     match text.split_once(':') {
-        None if text == "slurm" => Ok(Some(PORT)),
+        None if text == "slurm" => Ok(Some(DEFAULT_PORT)),
         Some(("slurm", port)) => {
             port.parse().map(Some).map_err(|_| format!("`{text}`: write slurm or slurm:PORT"))
         }
@@ -44,10 +45,10 @@ fn slurm_port(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// Reads the key for gateways: the first one in a key file of `serve --auth`.
+/// Reads the access key for gateways, which is the first key in a key file of `serve --auth`.
 ///
 /// # Errors
-/// The file cannot be read, or has no key.
+/// The file cannot be read, or contains no key.
 pub fn key(path: &str) -> Result<SigningKeys, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -62,8 +63,8 @@ pub fn key(path: &str) -> Result<SigningKeys, String> {
     }
 }
 
-/// Expands a list of nodes such as `gpu[01-03,07],login`: the hostlist expressions of Slurm's
-/// `scontrol`.
+/// Expands a list of nodes such as `gpu[01-03,07],login`, which is written as a hostlist expression
+/// of Slurm's `scontrol`.
 fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     let mut nodes = Vec::new();
     for expression in top_level(list) {
@@ -72,7 +73,7 @@ fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     Ok(nodes)
 }
 
-/// Splits a list at the commas that are not in brackets.
+/// Splits a list at those commas that are not in brackets.
 fn top_level(list: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
     for (at, byte) in list.bytes().enumerate() {
@@ -91,15 +92,15 @@ fn top_level(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Adds the node names of an expression, with its brackets expanded in order.
+/// Adds the node names of an expression. Brackets are expanded in order.
 fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
     let Some((before, rest)) = expression.split_once('[') else {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         if !expression.bytes().all(is_name) {
             return Err(format!("`{expression}` is no name of a node"));
         }
-        if nodes.len() >= MOST_NODES {
-            return Err(format!("more than {MOST_NODES} nodes"));
+        if nodes.len() >= MAX_NODES {
+            return Err(format!("more than {MAX_NODES} nodes"));
         }
         nodes.push(expression.to_owned());
         return Ok(());
@@ -109,7 +110,7 @@ fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{range}` is no range"));
         let (from, to) = (number(first)?, number(last)?);
-        if to.saturating_sub(from) >= MOST_NODES as u64 {
+        if to.saturating_sub(from) >= MAX_NODES as u64 {
             return Err(format!("`{range}` has too many nodes"));
         }
         for number in from..=to {

@@ -1,4 +1,4 @@
-//! Golden files of receipts, for the fields that docs/stability.md promises.
+//! Compares receipts with golden files, for the fields that docs/stability.md promises.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use firstbyte::{Changed, ShardReceipt};
 use firstbyte_store::{FailureKind, RequestCounts};
 use serde_json::Value;
 
-/// Returns a receipt with every field. Fields have no default here, so that none can be forgotten.
-fn full() -> Receipt {
+/// Returns a receipt with every field. No field takes a default, so none can be forgotten.
+fn full_receipt() -> Receipt {
     Receipt {
         schema: SCHEMA,
         verb: Cow::Borrowed("cp"),
@@ -67,7 +67,7 @@ fn full() -> Receipt {
     }
 }
 
-/// Collects the type of each field, by its path, such as `failed.0.kind`.
+/// Collects the types of all fields by their paths, such as `failed.0.kind`.
 fn types(value: &Value, path: &str, found: &mut BTreeMap<String, &'static str>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let kind = match value {
@@ -100,7 +100,7 @@ fn text(schema: u32) -> String {
 #[test]
 fn a_receipt_has_the_fields_of_its_schema() {
     let (mut now, mut then) = (BTreeMap::new(), BTreeMap::new());
-    types(&serde_json::to_value(full()).unwrap(), "", &mut now);
+    types(&serde_json::to_value(full_receipt()).unwrap(), "", &mut now);
     let kept: Value = serde_json::from_str(&text(SCHEMA)).unwrap();
     assert_eq!(kept["schema"], SCHEMA, "the number of the golden file");
     types(&kept, "", &mut then);
@@ -123,13 +123,13 @@ fn receipts_of_every_schema_are_read() {
         let read = Receipt::parse(&text(schema)).unwrap();
         assert_eq!((read.objects, read.failed.len(), read.schema), (1, 1, schema));
     }
-    // A receipt from before receipts had a schema number, and failures a kind.
+    // A receipt from a time when receipts had no schema number and failures no kind.
     let old = r#"{"verb":"cp","source":"a","objects":1,"bytes":2,"skipped":0,"seconds":1.0,"bytes_per_second":2.0,
         "requests":0,"retries":0,"hedged":0,"resumed_bytes":0,"reread_bytes":0,"peak_memory_bytes":1,"cpu_seconds":0.1,
         "failed":[{"location":"a","error":"a: not found"}]}"#;
     let read = Receipt::parse(old).unwrap();
     assert_eq!((read.schema, read.failed[0].kind), (1, FailureKind::Failed));
-    // The unknown kind of a newer build counts as a failure.
+    // A kind that a newer build has introduced counts as a general failure.
     let newer = old.replace("\"error\"", "\"kind\":\"eaten\",\"error\"");
     assert_eq!(Receipt::parse(&newer).unwrap().failed[0].kind, FailureKind::Failed);
 }
@@ -146,7 +146,7 @@ fn a_receipt_of_a_newer_schema_is_refused_by_its_number() {
 fn every_field_and_the_number_are_documented() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let page = fs::read_to_string(format!("{root}/receipts.md")).unwrap();
-    let value = serde_json::to_value(full()).unwrap();
+    let value = serde_json::to_value(full_receipt()).unwrap();
     for name in value.as_object().unwrap().keys() {
         assert!(page.contains(&format!("`{name}`")), "`{name}` is not in docs/receipts.md");
     }

@@ -1,4 +1,4 @@
-//! The library as a program uses it, against a real S3 server.
+//! Tests the library as a program uses it, with a real S3 server.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,11 +8,12 @@ use firstbyte_hydrate::cache::{Pin, VersionState};
 use firstbyte_store::ListOptions;
 use firstbyte_testkit::{ACCESS_KEY, Backend, SECRET_KEY, Subject, bytes, scratch, wait_limit};
 
-/// Length of a few blocks and a remainder.
+/// Length of the object, bytes: a few blocks and a shorter one.
 const LEN: usize = 700_001;
 
-/// Starts a server with the object `data`. Returns a client and the object's content too.
-fn served() -> (Subject, Client, Vec<u8>) {
+/// Starts a server with the object `data`. Returns the server, a client, and the content of the
+/// object.
+fn start_server() -> (Subject, Client, Vec<u8>) {
     let subject = Subject::start(Backend::ServeS3);
     let content = bytes(1, LEN);
     subject.place("data", &content);
@@ -27,7 +28,7 @@ fn kind(error: Error) -> io::ErrorKind {
 
 #[test]
 fn a_lazy_file_is_read_from_any_place_and_only_there() {
-    let (_subject, client, content) = served();
+    let (_subject, client, content) = start_server();
     let mut file = client.open("s3://bucket/data").unwrap();
     assert_eq!(file.size(), LEN as u64);
     let mut piece = vec![0; 1000];
@@ -48,7 +49,7 @@ fn a_lazy_file_is_read_from_any_place_and_only_there() {
 
 #[test]
 fn an_open_file_is_one_version_or_stale() {
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     let file = client.open("s3://bucket/data").unwrap();
     let mut piece = vec![0; 1000];
     file.read_at(&mut piece, 0).unwrap();
@@ -65,7 +66,7 @@ fn an_open_file_is_one_version_or_stale() {
 
 #[test]
 fn what_cannot_be_opened_says_why() {
-    let (subject, client, _) = served();
+    let (subject, client, _) = start_server();
     subject.place("tree/leaf", b"leaf");
     let open = |location: &str| kind(client.open(location).err().unwrap());
     assert_eq!(open("s3://bucket/none"), io::ErrorKind::NotFound);
@@ -83,7 +84,7 @@ fn what_cannot_be_opened_says_why() {
 
 #[test]
 fn copies_go_where_the_command_line_has_them_go() {
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     let here = scratch();
     let cp = |source: &str, destination: &str, depth| {
         client.cp(source, here.path().join(destination), &Copy { depth, ..Copy::default() })
@@ -116,7 +117,7 @@ fn copies_go_where_the_command_line_has_them_go() {
 
 #[test]
 fn nothing_is_copied_onto_or_into_itself() {
-    let (_subject, client, content) = served();
+    let (_subject, client, content) = start_server();
     let refused = |source: &str, destination: &str, depth| {
         kind(client.cp(source, destination, &Copy { depth, ..Copy::default() }).unwrap_err())
     };
@@ -131,7 +132,7 @@ fn nothing_is_copied_onto_or_into_itself() {
 
 #[test]
 fn a_stopped_copy_leaves_no_destination() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let here = scratch();
     let copy = Copy::default();
     copy.stop.stop();
@@ -142,7 +143,7 @@ fn a_stopped_copy_leaves_no_destination() {
 
 #[test]
 fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
-    let (subject, _, content) = served();
+    let (subject, _, content) = start_server();
     subject.place("tree/leaf", b"leaf");
     let here = scratch();
     let mut options = ClientOptions::default();
@@ -177,7 +178,7 @@ fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
 
 #[test]
 fn a_client_without_a_cache_says_so() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let error = client.hydrate("s3://bucket/data", &Hydrate::default()).err().unwrap();
     assert!(error.to_string().starts_with("cache: there is none"), "{error}");
     assert!(client.status("s3://bucket/data", OperandKind::Object).is_err());
@@ -188,7 +189,7 @@ fn files_listings_and_copies_have_asynchronous_forms() {
     use futures::executor::block_on;
     use futures::{AsyncReadExt, AsyncSeekExt, TryStreamExt};
 
-    let (subject, client, content) = served();
+    let (subject, client, content) = start_server();
     for name in 0..2500 {
         subject.place(&format!("many/{name:04}"), b"x");
     }
@@ -207,8 +208,8 @@ fn files_listings_and_copies_have_asynchronous_forms() {
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let names: Vec<_> = client.list_async("s3://bucket/many/", &options).try_collect().await.unwrap();
         assert_eq!(names.len(), 2500);
-        // The listing is longer than a stream reads ahead; its thread ends when the stream is
-        // dropped.
+        // The listing is longer than the entries that a stream reads ahead. The listing's thread
+        // must end when the stream is dropped.
         drop(client.list_async("s3://bucket/many/", &options).try_next().await.unwrap());
 
         let to = here.path().join("copy");
@@ -222,7 +223,7 @@ fn files_listings_and_copies_have_asynchronous_forms() {
 
 #[test]
 fn a_copy_whose_future_is_dropped_is_stopped() {
-    let (_subject, client, _) = served();
+    let (_subject, client, _) = start_server();
     let here = scratch();
     let copy = Copy { limit_rate: Some(1000), ..Copy::default() };
     drop(client.cp_async("s3://bucket/data", here.path().join("data"), &copy));
@@ -231,7 +232,7 @@ fn a_copy_whose_future_is_dropped_is_stopped() {
 
 #[test]
 fn setters_say_how_a_client_works() {
-    let (subject, _, content) = served();
+    let (subject, _, content) = start_server();
     let options = ClientOptions::default()
         .endpoint_url(subject.url.clone().unwrap())
         .region("us-east-1")

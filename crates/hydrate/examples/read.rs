@@ -1,6 +1,7 @@
-//! Measures reads: `read [--cache DIR] [--endpoint URL] seq STEP LOCATION`, or `... random THREADS
-//! COUNT LOCATION` for reads of 4 KiB. `--hydrate OTHER` hydrates another location meanwhile. Pass
-//! an empty `--cache` for a cold read.
+//! Measures reads. `read [--cache DIR] [--endpoint URL] seq STEP LOCATION` reads sequentially, STEP
+//! bytes at a time; `... random THREADS COUNT LOCATION` makes random reads of 4 KiB. `--hydrate
+//! OTHER` hydrates another location at the same time. For a cold read, pass an empty directory as
+//! `--cache`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use firstbyte_hydrate::{File, HydrationItem, HydrationJob, HydrationSettings, Hy
 use firstbyte_location::Location;
 use firstbyte_store::{Store, StoreOptions};
 
-/// Bytes per random read.
+/// Length of a random read, bytes.
 const PAGE: usize = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts a hydration, and returns when it has reached its full rate.
+/// Starts a hydration, and waits until it has reached its full rate.
 fn hydrate(hydrator: &Hydrator, location: &str) -> Result<HydrationJob, Box<dyn Error>> {
     let wanted = HydrationItem { location: Location::parse(location.as_ref())?, version: None, range: None };
     let job = hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None)?;

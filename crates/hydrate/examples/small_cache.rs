@@ -1,6 +1,7 @@
-//! Measures a small, full cache: 120 objects of 140 to 900 KB, each read once, by 8 processes that
-//! share a cache of 8 MiB, against one of 200 MiB: `small_cache [ROUNDS]`. Prints the time of each
-//! round, the ratio of the medians, and the longest read.
+//! Measures a cache that is too small for its data. `small_cache [ROUNDS]` starts 8 processes that
+//! share a cache; each of them reads 120 objects of 140 to 900 KB once. Rounds with a cache of 8
+//! MiB are compared with rounds with 200 MiB. Prints the time of each round, the ratio of the
+//! medians, and the longest read.
 
 use std::error::Error;
 use std::path::Path;
@@ -55,8 +56,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Starts the processes on a new cache of `size` MiB. Returns the time of all, and the longest read
-/// of any.
+/// Starts the processes on a new cache of `size` MiB. Returns the time until all have ended, and
+/// the longest single read.
 fn round_of(size: u64, locations: &[String]) -> Result<(Duration, Duration)> {
     let cache = scratch();
     let start = Instant::now();
@@ -77,7 +78,7 @@ fn round_of(size: u64, locations: &[String]) -> Result<(Duration, Duration)> {
     Ok((start.elapsed(), Duration::from_micros(longest)))
 }
 
-/// Reads each object in order. Prints the longest read, in microseconds.
+/// Reads each object in order. Prints the time of the longest read, in microseconds.
 fn read_all(cache: &Path, size: u64, locations: &[String]) -> Result<()> {
     let cache_size = Some(size << 20);
     let settings = HydrationSettings {

@@ -1,31 +1,32 @@
-//! The block, the unit in which content is fetched and cached, and the arithmetic of blocks and
-//! byte ranges.
+//! Defines the block, the unit in which content is fetched and cached, and converts between blocks
+//! and byte ranges.
 
 use std::ops::Range;
 
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::ROUND_TRIP_BYTES;
 
-/// Bytes of a block. The kernel reads this much ahead at once, so a page fault costs one request;
-/// and a random read at 40 MB/s waits only 3 ms for a block.
+/// Length of a block, bytes. The kernel's read-ahead has the same length, so a page fault costs one
+/// request. A random read at 40 MB/s waits only 3 ms for a block.
 pub const BLOCK: u64 = 128 << 10;
-/// Bytes of a segment: as many as one connection transfers in a round trip. A segment is the
-/// smallest request ahead of a reader, and the most by which reads may arrive out of order. A block
-/// that is further ahead of a running fetch arrives sooner by a request of its own.
+/// Length of a segment, bytes: the amount that one connection transfers in a round trip. A segment
+/// is the smallest request ahead of a reader, and the largest distance by which reads may arrive
+/// out of order. A block that is more than a segment ahead of a running fetch arrives sooner by a
+/// separate request.
 pub(crate) const SEGMENT: u64 = ROUND_TRIP_BYTES;
 
-/// Returns the bytes of a block. For the last block they extend past the end of the file.
+/// Returns the byte range of a block. The range of the last block extends past the end of the file.
 pub(crate) fn block_range(block: u64) -> ByteRange {
     ByteRange::at(block * BLOCK, BLOCK)
 }
 
-/// Returns the blocks that contain these bytes.
+/// Returns the blocks that contain the bytes of `range`.
 pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
-/// Like [`runs`], but also joins two blocks with at most `gap` others between them, if all others
-/// are free to be fetched.
+/// Joins ascending blocks into runs, like [`runs`], but also over a gap of at most `gap` blocks if
+/// all blocks in the gap may be fetched.
 pub(crate) fn runs_over(blocks: Vec<u64>, gap: u64, mut is_free: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for run in runs(blocks.into_iter()) {

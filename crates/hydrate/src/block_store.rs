@@ -1,7 +1,8 @@
-//! The blocks of one version on this machine: in the cache, or in memory if they cannot be cached.
+//! Stores the blocks of one version on this machine: in the cache, or in memory if they cannot be
+//! cached.
 //!
 //! The cached version is opened at the first access, because most files of a directory are never
-//! read. Called by reads, and by fetches to store the blocks they receive.
+//! read. Reads look for blocks here, and fetches store the received blocks here.
 
 mod cache_entry;
 mod memory;
@@ -24,7 +25,7 @@ pub(crate) use memory::MemoryBlocks;
 use crate::block::BLOCK;
 use crate::cache::{Backing, Cache, Exempt, FillOutcome, PinnedBlocks, VersionVerification};
 use crate::error::Error;
-use crate::limits::{CACHE_SHARE, MOST_WINDOW};
+use crate::limits::{CACHE_SHARE, MAX_WINDOW_SIZE};
 
 /// The cache's response to a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +38,12 @@ pub(crate) enum CacheOutcome {
     NoRoom,
 }
 
-/// Whether this process may fetch blocks now.
+/// The answer to whether this process may fetch blocks now.
 pub(crate) enum FetchTurn {
-    /// Yes, until this is dropped. No lease is needed if other processes cannot see the blocks.
+    /// This process may fetch until this value is dropped. The lease is `None` if other processes
+    /// cannot see the blocks.
     Ours { _lease: Option<BlockLease> },
-    /// No: another process fetches some of the blocks.
+    /// Another process fetches some of the blocks.
     Theirs,
 }
 
@@ -51,15 +53,17 @@ pub(crate) struct BlockStore {
     size: u64,
     cache: Option<(Cache, Location, Version)>,
     cached: OnceLock<Option<CacheEntry>>,
-    /// The store's checksum of the whole object; set once the store was asked.
+    /// The store's checksum of the whole object, or `None` if the store has none. Not set until the
+    /// store has answered.
     checksum: OnceLock<Option<Checksum>>,
     /// True if the most recent block was written to the cache.
     is_caching: AtomicBool,
-    /// Whether blocks may be received directly into the file; false once one has failed.
-    receives: AtomicBool,
-    /// Whether a thread verifies the whole, or is about to.
+    /// Whether a fetch may receive blocks directly into the file. Cleared when a direct write has
+    /// failed.
+    can_receive: AtomicBool,
+    /// Whether a thread verifies the whole version, or is about to.
     verifying: AtomicBool,
-    /// The checksum error of the latest verification of the whole.
+    /// The checksum error of the latest verification of the whole version.
     checksum_error: Mutex<Option<Error>>,
     memory: Arc<MemoryBlocks>,
 }
@@ -78,14 +82,15 @@ impl BlockStore {
             cached: OnceLock::new(),
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
-            receives: AtomicBool::new(true),
+            can_receive: AtomicBool::new(true),
             verifying: AtomicBool::new(false),
             checksum_error: Mutex::default(),
             memory,
         }
     }
 
-    /// Returns the version in the cache. `None` without a cache, or if it cannot be used.
+    /// Returns the version in the cache. `None` if there is no cache or the cached version cannot
+    /// be used.
     pub(crate) fn cached(&self) -> Option<&CacheEntry> {
         let open = || {
             let (cache, location, version) = self.cache.as_ref()?;
@@ -95,7 +100,8 @@ impl BlockStore {
         self.cached.get_or_init(open).as_ref()
     }
 
-    /// Copies the contiguous bytes present from `offset`. Returns their number.
+    /// Copies the contiguous bytes that are present from `offset` on. Returns the number of bytes
+    /// copied.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let mut done = 0;
         while done < buffer.len() {
@@ -112,23 +118,23 @@ impl BlockStore {
         done
     }
 
-    /// Returns the pinned blocks of `range`, if all of them are in the cached file.
+    /// Pins the blocks of `range`. Returns `None` unless all of them are in the cached file.
     pub(crate) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         self.cached()?.pin_blocks(range)
     }
 
-    /// Whether a block is in the cache or in memory.
+    /// Returns whether a block is in the cache or in memory.
     pub(crate) fn has(&self, block: u64) -> bool {
         self.is_cached(block) || self.memory.has(self.id, block)
     }
 
-    /// Whether a block is in the cache.
+    /// Returns whether a block is in the cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
         self.cached().is_some_and(|cached| cached.is_present(block))
     }
 
-    /// Like [`is_cached`](Self::is_cached), for ascending blocks: faster if many of them are
-    /// absent.
+    /// Returns a function like [`is_cached`](Self::is_cached) for blocks in ascending order. It is
+    /// faster if many of the blocks are absent.
     pub(crate) fn is_cached_in_order(&self) -> impl FnMut(u64) -> bool {
         let (mut searched, mut next) = (false, None);
         move |block| {
@@ -140,38 +146,38 @@ impl BlockStore {
         }
     }
 
-    /// Like [`has`](Self::has), for ascending blocks.
+    /// Returns a function like [`has`](Self::has) for blocks in ascending order.
     pub(crate) fn has_in_order(&self) -> impl FnMut(u64) -> bool {
         let mut is_cached = self.is_cached_in_order();
         move |block| is_cached(block) || self.memory.has(self.id, block)
     }
 
-    /// Whether there is a usable cache.
+    /// Returns whether there is a usable cache.
     pub(crate) fn has_cache(&self) -> bool {
         self.cached().is_some()
     }
 
-    /// Whether a block fetched now is likely to be cached, as the most recent one was.
+    /// Returns whether a block fetched now is likely to be cached, as the most recent one was.
     pub(crate) fn is_caching(&self) -> bool {
         self.is_caching.load(Relaxed) && self.has_cache()
     }
 
-    /// Bytes that the cache can hold; `None` without one.
+    /// Returns the number of bytes that the cache can hold; `None` without a cache.
     pub(crate) fn capacity(&self) -> Option<u64> {
         self.cache.as_ref().map(|(cache, ..)| cache.capacity())
     }
 
-    /// The widest read-ahead window of one reader, in bytes.
+    /// Returns the width of the widest read-ahead window of one reader, bytes.
     pub(crate) fn most_window(&self) -> u64 {
         match &self.cache {
-            Some((cache, ..)) if self.is_caching() => MOST_WINDOW.min(cache.capacity() / CACHE_SHARE),
+            Some((cache, ..)) if self.is_caching() => MAX_WINDOW_SIZE.min(cache.capacity() / CACHE_SHARE),
             _ => self.memory.window(),
         }
     }
 
-    /// Stores a fetched block: in the cache if there is room after evicting versions that are not
-    /// `exempt`, else in memory if `keep` returns true. `outcome` is the result of
-    /// [`receive`](Self::receive). Returns whether the block is cached.
+    /// Stores a fetched block in the cache if there is room after evicting versions that are not
+    /// `exempt`. Otherwise stores the block in memory if `keep` returns true. `outcome` is the
+    /// result of [`receive`](Self::receive). Returns whether the block is cached.
     pub(crate) fn store(
         &self,
         block: u64,
@@ -190,8 +196,8 @@ impl BlockStore {
     }
 
     /// Fills a block by calling `transfer`, which writes the block into the cached file: see
-    /// [`Cached::receive`]. If `transfer` is called, the block is cached afterwards or an error is
-    /// returned.
+    /// [`CachedVersion::receive`](crate::cache::CachedVersion::receive). If `transfer` is called,
+    /// the block is cached afterwards, or an error is returned.
     pub(crate) fn receive(
         &self,
         block: u64,
@@ -199,7 +205,7 @@ impl BlockStore {
         exempt: Exempt,
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<CacheOutcome, StoreError> {
-        let Some(cached) = self.cached().filter(|_| self.receives.load(Relaxed)) else {
+        let Some(cached) = self.cached().filter(|_| self.can_receive.load(Relaxed)) else {
             return Ok(CacheOutcome::NotTried);
         };
         let mut transferred = false;
@@ -216,17 +222,18 @@ impl BlockStore {
             }
             Ok(_) => Ok(CacheOutcome::NotTried),
             Err(error) => {
-                // The disk is full or fails. Bytes on their way into the file are lost, so the next
-                // blocks are received into memory.
+                // The disk is full or has failed. The bytes on their way into the file are lost, so
+                // the next blocks are received into memory.
                 if matches!(error, StoreError::Io { .. }) {
-                    self.receives.store(false, Relaxed);
+                    self.can_receive.store(false, Relaxed);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Claims the right to fetch blocks, among the processes that share the cache.
+    /// Claims the right to fetch `blocks`, which only one of the processes sharing the cache can
+    /// have.
     pub(crate) fn try_lease(&self, blocks: &Range<u64>) -> FetchTurn {
         let Some(cached) = self.cached() else { return FetchTurn::Ours { _lease: None } };
         cached
@@ -234,7 +241,8 @@ impl BlockStore {
             .map_or(FetchTurn::Theirs, |lease| FetchTurn::Ours { _lease: Some(lease) })
     }
 
-    /// Sets the checksum of the whole object; `None` if the store has none. The first call counts.
+    /// Sets the checksum of the whole object; `None` if the store has none. Only the first call has
+    /// an effect.
     pub(crate) fn set_checksum(&self, checksum: Option<Checksum>) {
         if self.checksum.set(checksum.clone()).is_ok()
             && let (Some(Some(cached)), Some(checksum)) = (self.cached.get(), checksum)
@@ -243,13 +251,13 @@ impl BlockStore {
         }
     }
 
-    /// Whether the store was asked for the checksum of the whole object.
+    /// Returns whether the store has answered the request for the checksum of the whole object.
     pub(crate) fn knows_checksum(&self) -> bool {
         self.checksum.get().is_some()
     }
 
-    /// Whether all blocks are cached, and no thread verifies them. If this returns true, the
-    /// caller must call [`verify`](Self::verify).
+    /// Returns whether all blocks are cached, and no thread verifies them. If this returns true,
+    /// the caller must call [`verify`](Self::verify).
     pub(crate) fn begin_verification(&self) -> bool {
         let ready = self.cached().is_some_and(|cached| !cached.is_complete() && cached.has_all_blocks());
         ready && !self.verifying.swap(true, Acquire)
@@ -261,7 +269,8 @@ impl BlockStore {
         let verified = cached.verify_complete();
         let mut checksum_error = self.checksum_error.lock();
         match verified {
-            // Another process verifies the version, or blocks are missing: their fetch starts over.
+            // Another process is verifying the version, or blocks are missing. In the second case,
+            // fetching the missing blocks starts the verification again.
             Ok(VersionVerification::Busy | VersionVerification::Missing) => {}
             Ok(VersionVerification::Complete) => *checksum_error = None,
             Err(error) => {
@@ -275,17 +284,18 @@ impl BlockStore {
         self.verifying.store(false, Release);
     }
 
-    /// The checksum error of the latest verification.
+    /// Returns the checksum error of the latest verification, if there was one.
     pub(crate) fn checksum_error(&self) -> Option<Error> {
         self.checksum_error.lock().clone()
     }
 
-    /// Makes room for the uncached blocks among `blocks` and `promised` other bytes, by evicting
-    /// versions that are not `exempt`, and records that the version is in use. From `least_refused`
-    /// bytes on, it evicts nothing. Returns the bytes of disk that the uncached blocks need.
+    /// Makes room for the uncached blocks among `blocks` and for `promised` other bytes, by
+    /// evicting versions that are not `exempt`. Records that the version is in use. If the total is
+    /// `least_refused` bytes or more, no version is evicted. Returns the bytes of disk that the
+    /// uncached blocks need.
     ///
     /// # Errors
-    /// Returns the bytes that do not fit; `None` if the version cannot be cached at all.
+    /// Returns the number of bytes that do not fit; `None` if the version cannot be cached at all.
     pub(crate) fn make_room(
         &self,
         blocks: &Range<u64>,
@@ -299,7 +309,8 @@ impl BlockStore {
             let fits = if all < least_refused { cache.make_room(all, exempt) } else { cache.has_room(all) };
             if fits { Ok(bytes) } else { Err(Some(all)) }
         };
-        // Creating the files may evict any version, so room for them is made first.
+        // Opening the version creates its files, which may evict any version. So room is made
+        // before that, with `exempt`.
         if self.cached.get().is_none() && !cache.opens_without_room(location, version) {
             makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
         }
@@ -311,7 +322,7 @@ impl BlockStore {
         }
     }
 
-    /// Whether the absent blocks among `blocks` fit without eviction.
+    /// Returns whether the absent blocks among `blocks` fit without eviction.
     pub(crate) fn has_room(&self, blocks: &Range<u64>) -> bool {
         let Some((cache, ..)) = &self.cache else { return false };
         self.cached().is_some_and(|cached| cache.has_room(cached.cost_of_missing(blocks)))
@@ -329,12 +340,12 @@ impl BlockStore {
         }
     }
 
-    /// Whether there is nothing to verify: the version is complete, or not cached.
+    /// Returns whether no verification is due, because the version is complete or not cached.
     pub(crate) fn is_settled(&self) -> bool {
         self.cached().is_none_or(CacheEntry::is_complete)
     }
 
-    /// Returns the file of a version that will be synced when it is complete.
+    /// Returns the file of a version that is not yet synced. `None` if no file has to be synced.
     pub(crate) fn unsynced_file(&self) -> Option<File> {
         self.cached()?.unsynced_file()
     }
@@ -343,7 +354,7 @@ impl BlockStore {
         self.cached()?.backing()
     }
 
-    /// Returns the bytes of some blocks, up to the end of the file.
+    /// Returns the byte range of `blocks`, cut at the end of the file.
     pub(crate) fn bytes(&self, blocks: &Range<u64>) -> ByteRange {
         ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK).min(self.size))
     }

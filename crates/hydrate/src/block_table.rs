@@ -1,11 +1,11 @@
-//! The blocks of one version: the present ones, those that a fetch brings, and the reads that wait
+//! Tracks the blocks of one version: which are present, which a fetch brings, and which reads wait
 //! for them.
 //!
 //! All files open on a version share its table, so a block is fetched once for all readers. The
-//! table starts nothing. A reader asks for blocks and gets the [`Requests`] to submit to the queue
-//! above; a fetch reports its results to the table. A block is stored first and removed from the
-//! fetches in flight afterwards; a reader looks in the opposite order, under the lock. So no reader
-//! requests a block that has just arrived.
+//! table itself starts no fetch. A reader asks the table for blocks and gets the [`Requests`] to
+//! submit to the fetch queue; a fetch reports its results to the table. A block is first stored and
+//! then removed from the fetches in flight. A reader first looks at the fetches in flight and then
+//! at the stored blocks, under the lock. So no reader requests a block that has just arrived.
 
 mod fetch;
 mod in_flight;
@@ -44,43 +44,43 @@ pub(crate) struct BlockTable {
     pub(crate) location: Location,
     pub(crate) version: Version,
     pub(crate) blocks: BlockStore,
-    /// The furthest offset up to which a read has come.
+    /// The largest end offset of all reads so far.
     reach: AtomicU64,
     state: Mutex<TableState>,
-    /// All tables of this process; this is one of them.
+    /// All tables of this process, including this one.
     tables: Arc<OpenTables>,
 }
 
-/// The way in which the object is fetched.
+/// How the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
     #[default]
     Ranges,
-    /// As one response from its first byte: the server does not support ranges, or reports nothing
-    /// that shows whether two responses have the same content.
+    /// As one response from the first byte, because the server does not support ranges, or does not
+    /// report any version by which two responses could be recognized as the same content.
     Whole,
 }
 
-/// The bytes that a read requests.
+/// How much a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// Whole blocks, which are kept for other reads.
     Blocks,
-    /// Only the bytes of the read, if it needs no more than one request and no other read waits for
-    /// its blocks.
+    /// Only the bytes of the read, provided that one request is enough and no other read waits for
+    /// the same blocks.
     Bytes,
 }
 
-/// The reader of a request for blocks.
+/// The reader for which blocks are requested.
 pub(crate) struct BlockReader<'a> {
-    /// Offset of the read: fetches near to it start first.
+    /// Offset of the read. Fetches near this offset start first.
     pub(crate) at: u64,
-    /// If present, other readers have priority: the fetches are ahead of this reader, and are not
-    /// wanted once the owner of the interest is dropped.
+    /// If present, the fetches are read-ahead: reads that wait have priority, and the fetches are
+    /// no longer wanted when the owner of the interest is dropped.
     pub(crate) interest: Option<&'a Weak<()>>,
     pub(crate) rounding: Rounding,
-    /// The sizes of the reader's requests.
+    /// The sizes of this reader's requests.
     pub(crate) sizes: ReadSizes,
 }
 
@@ -89,11 +89,11 @@ struct TableState {
     in_flight: InFlight,
     waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
     mode: FetchMode,
-    /// The reason for which no further fetch can succeed, for example because the object changed.
-    gone: Option<Error>,
-    /// The value that `gone` gets when the first fetch has begun, if the content has no version: a
-    /// second response could have other content.
-    gone_after_first: Option<Error>,
+    /// The reason why no further fetch can succeed, for example that the object has changed.
+    final_error: Option<Error>,
+    /// The value for `final_error` once the first fetch has begun. Set only if the content has no
+    /// version, because a second response could have other content.
+    error_after_first: Option<Error>,
 }
 
 impl BlockTable {
@@ -101,7 +101,7 @@ impl BlockTable {
         let identified = version.strength() != Strength::None;
         let state = TableState {
             mode: if identified { FetchMode::Ranges } else { FetchMode::Whole },
-            gone_after_first: (!identified).then(|| Error::Unversioned { location: location.to_string() }),
+            error_after_first: (!identified).then(|| Error::Unversioned { location: location.to_string() }),
             ..TableState::default()
         };
         Self { location, version, blocks, reach: AtomicU64::new(0), state: Mutex::new(state), tables }
@@ -111,46 +111,48 @@ impl BlockTable {
         self.version.size.unwrap_or(0)
     }
 
-    /// Records the end of a read.
+    /// Records the end offset of a read.
     pub(crate) fn extend_reach(&self, end: u64) {
         self.reach.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether the object is fetched as one response.
+    /// Returns whether the object is fetched as one response.
     pub(crate) fn is_whole(&self) -> bool {
         self.state.lock().mode == FetchMode::Whole
     }
 
-    /// Whether the object can be fetched only once, so that a failed response cannot be repeated.
+    /// Returns whether the object can be fetched only once, so a failed response cannot be
+    /// repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
-        self.state.lock().gone_after_first.is_some()
+        self.state.lock().error_after_first.is_some()
     }
 
-    /// Whether a whole response is so far ahead of the readers that blocks they need would be
-    /// dropped, because only memory holds them.
+    /// Returns whether a whole response is too far ahead of the readers. If only memory holds the
+    /// blocks, blocks that readers still need would be dropped.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
         !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.most_window()
     }
 
-    /// The reason for which no further fetch can succeed.
-    pub(crate) fn gone(&self) -> Option<Error> {
-        self.state.lock().gone.clone()
+    /// Returns the reason why no further fetch can succeed.
+    pub(crate) fn final_error(&self) -> Option<Error> {
+        self.state.lock().final_error.clone()
     }
 
-    /// Whether a block is being fetched.
+    /// Returns whether a block is being fetched.
     pub(crate) fn is_in_flight(&self, block: u64) -> bool {
         self.state.lock().in_flight.is_owned(block)
     }
 
-    /// Makes a read that waits for no block yet.
-    pub(crate) fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
+    /// Creates a read that does not wait for any block yet.
+    pub(crate) fn new_pending_read(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
         Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
     }
 
-    /// Gives a read the present blocks, and lets it wait for the others: joins the fetches that
-    /// bring them soon, and begins fetches for the rest. A caller that has lent memory to the read
-    /// must abandon the read if anything fails from here on, because fetches know it now.
+    /// Gives a read the blocks that are present, and lets it wait for the others: joins fetches
+    /// that bring those blocks soon, and begins fetches for the rest. From this call on, fetches
+    /// know the read. So a caller that has lent memory to the read must abandon the read if a later
+    /// step fails.
     #[must_use]
     pub(crate) fn request(
         self: &Arc<Self>,
@@ -167,7 +169,7 @@ impl BlockTable {
             return pending.complete().map_or(requests, |ready| self.read_out(ready));
         }
         let lost = |block: &u64| !state.in_flight.is_owned(*block);
-        if let Some(error) = state.gone.clone().filter(|_| missing.iter().any(lost)) {
+        if let Some(error) = state.final_error.clone().filter(|_| missing.iter().any(lost)) {
             drop(state);
             pending.fail(&error);
             return requests;
@@ -175,7 +177,7 @@ impl BlockTable {
         let wanted = state.join(pending, &missing, &mut requests.promoted);
         let is_free = |block| !state.in_flight.is_owned(block) && !self.blocks.has(block);
         for run in runs_over(wanted, reader.sizes.gap / BLOCK, is_free) {
-            requests.fetches.extend(self.begin_for(&mut state, pending, reader, run));
+            requests.fetches.extend(self.begin_fetches_for_read(&mut state, pending, reader, run));
         }
         drop(state);
         if pending.is_callback() {
@@ -184,8 +186,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins the fetches of one run of blocks for a read.
-    fn begin_for(
+    /// Begins fetches for one run of blocks that a read needs.
+    fn begin_fetches_for_read(
         self: &Arc<Self>,
         state: &mut TableState,
         pending: &PendingRead,
@@ -193,10 +195,11 @@ impl BlockTable {
         run: Range<u64>,
     ) -> Vec<Fetch> {
         let priority = if reader.interest.is_some() { Priority::Ahead } else { Priority::Demand };
-        // Otherwise readers wait for a block of another fetch, and may need other bytes of it.
+        // If another fetch owns a block of the run, other readers wait for that block and may need
+        // bytes of it that this read does not need. So all of its bytes are fetched.
         let is_alone = !run.clone().any(|block| state.in_flight.is_owned(block));
         let mut fetches = self.begin(state, priority, run, reader.sizes.request / BLOCK);
-        // A whole response has all bytes, and continues even if one reader loses interest.
+        // A whole response serves all readers, so it continues even if this one loses interest.
         if state.mode == FetchMode::Ranges {
             for fetch in &mut fetches {
                 fetch.place(reader.at, reader.interest);
@@ -209,14 +212,15 @@ impl BlockTable {
         fetches
     }
 
-    /// Begins fetches for the absent blocks ahead of a reader; they are wanted while its handle
-    /// lives. Background fetches of these blocks that have started continue without pauses.
+    /// Begins fetches for the absent blocks ahead of a reader. The fetches are wanted as long as
+    /// the reader's handle lives. Background fetches of these blocks that have started no longer
+    /// pause.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &AheadRange, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
         let mut requests = Requests::default();
         let mut state = self.state.lock();
-        if state.gone.is_some() || state.mode == FetchMode::Whole {
+        if state.final_error.is_some() || state.mode == FetchMode::Whole {
             return requests;
         }
         for run in state.in_flight.ahead(blocks, self.blocks.has_in_order()) {
@@ -226,8 +230,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins a background fetch of at most `most` blocks: the next from `from` that are uncached
-    /// and that no other fetch brings. Returns `None` if there are none before `end`.
+    /// Begins a background fetch for at most `most` blocks: the first run at or after `from` that
+    /// is neither cached nor being fetched. Returns `None` if no such block is before `end`.
     pub(crate) fn request_in_background(
         self: &Arc<Self>,
         from: u64,
@@ -236,7 +240,7 @@ impl BlockTable {
         job: &Arc<JobFile>,
     ) -> Option<Fetch> {
         let mut state = self.state.lock();
-        if state.gone.is_some() {
+        if state.final_error.is_some() {
             return None;
         }
         let mut is_cached = self.blocks.is_cached_in_order();
@@ -248,7 +252,8 @@ impl BlockTable {
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }
 
-    /// Begins a fetch of everything as one response, because the server does not support ranges.
+    /// Begins one fetch of the whole object as a single response, because the server does not
+    /// support ranges.
     #[must_use]
     pub(crate) fn request_whole(self: &Arc<Self>) -> Requests {
         let mut state = self.state.lock();
@@ -259,9 +264,9 @@ impl BlockTable {
         Requests { fetches: self.begin(&mut state, Priority::Demand, 0..0, 0), ..Requests::default() }
     }
 
-    /// Promotes the queued fetches that a read waits for to demand priority.
+    /// Promotes the queued fetches for which `pending` waits to demand priority.
     #[must_use]
-    pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
+    pub(crate) fn promote_fetches_of(&self, pending: &PendingRead) -> Requests {
         let (mut requests, now) = (Requests::default(), Instant::now());
         let mut state = self.state.lock();
         for block in pending.blocks() {
@@ -273,8 +278,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins fetches for the blocks of `run`, of at most `most` blocks each; or one fetch of
-    /// everything, if the object is fetched as one response.
+    /// Begins fetches for the blocks of `run`, each of at most `most` blocks. If the object is
+    /// fetched as one response, begins a single fetch of all blocks.
     fn begin(
         self: &Arc<Self>,
         state: &mut TableState,
@@ -286,7 +291,7 @@ impl BlockTable {
             FetchMode::Ranges => (priority, run, most),
             FetchMode::Whole => (Priority::Demand, 0..self.size().div_ceil(BLOCK), u64::MAX),
         };
-        state.gone = state.gone.take().or_else(|| state.gone_after_first.clone());
+        state.final_error = state.final_error.take().or_else(|| state.error_after_first.clone());
         let mut fetches = Vec::new();
         let mut start = run.start;
         while start < run.end {
@@ -299,8 +304,8 @@ impl BlockTable {
         fetches
     }
 
-    /// Reads cached blocks for a callback. If some were evicted meanwhile, requests them again and
-    /// copies them as they arrive.
+    /// Reads cached blocks for a callback. If some blocks were evicted since they arrived, requests
+    /// them again and copies them as they arrive.
     fn read_out(self: &Arc<Self>, ready: ReadyRead) -> Requests {
         let ReadyRead { range, deadline, done } = ready;
         let mut buffer = vec![0; to_usize(range.len())];
@@ -308,8 +313,8 @@ impl BlockTable {
             done(Ok(&buffer));
             return Requests::default();
         }
-        let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
-        // Too rare for measured sizes to matter.
+        let pending = self.new_pending_read(deadline, Receiver::Callback(range, Delivery::Copied, done));
+        // This happens too rarely for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(
             &pending,
@@ -319,7 +324,7 @@ impl BlockTable {
 }
 
 impl TableState {
-    /// Lets a read wait for the `missing` blocks. Returns those that no fetch brings soon.
+    /// Lets a read wait for the `missing` blocks. Returns the blocks that no fetch brings soon.
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {

@@ -1,23 +1,24 @@
-//! A persistent cache of blocks of remote objects: each version has a sparse data file, and a map
-//! of its blocks. Objects of at most one block are packed into common files instead.
+//! Caches blocks of remote objects on disk. Each version of an object has a sparse data file, and a
+//! map of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
 //! DIR/format                 firstbyte cache 3
-//! DIR/usage                  bytes used, counted by all processes together
-//! DIR/objects/ab/NAME.data   sparse, of the object's length
-//! DIR/objects/ab/NAME.map    which object it is, and a word for each block
+//! DIR/usage                  number of bytes used, which all processes count together
+//! DIR/objects/ab/NAME.data   sparse file as long as the object
+//! DIR/objects/ab/NAME.map    identity of the object, and a word for each block
 //! DIR/packs/                 small objects: see `packs`
 //! ```
 //! Any number of processes on one machine may use a directory at once, and any may be killed at
 //! any time. Invariants:
 //!
-//! - A block is returned as it was filled, or not at all, after a kill and after a power cut.
+//! - After a kill or a power cut, a block is either returned as it was filled, or counts as absent.
 //! - The limits hold at every instant.
 //! - Opening takes constant time.
 //! - After any failure in the directory, reads can still use the store.
 //!
-//! Assumed: no other program writes the files, and the file system has sparse files and record
-//! locks. [`Cache::verify`] finds changes by other programs; reads do not.
+//! The cache assumes that no other program writes its files, and that the file system supports
+//! sparse files and record locks. [`Cache::verify`] finds changes by other programs; most reads do
+//! not.
 
 mod block_map;
 mod cached;
@@ -58,42 +59,42 @@ pub use status::{Statuses, VersionState, VersionStatus};
 pub use verify::{Backing, VerificationReport, VersionVerification};
 
 use crate::error::{Error, Result};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 use block_map::{Live, PINNED};
-use directory::{Absent, CachePaths, CachedIdentity};
+use directory::{CachePaths, CachedIdentity, IfNoCache};
 use lock::LockWait;
 use open::{IfMissing, OpenVersion};
 use packs::Packs;
 use usage::{CacheUsage, Reservation};
 
-/// Limits on the bytes that a cache may use.
+/// Limits on the space that a cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// The most bytes on disk; `None` if only `reserve` limits them.
+    /// Maximum number of bytes on disk. `None` if only `reserve` limits the cache.
     pub size: Option<u64>,
-    /// Bytes to leave free on the file system.
+    /// Number of bytes to leave free on the file system.
     pub reserve: u64,
 }
 
-/// A cache directory. Clones share it.
+/// A handle of a cache directory. Clones share the open directory.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
-    /// The store whose objects this handle opens: the hash that identities contain.
+    /// The store whose objects this handle opens, as the hash that identities contain.
     store: Arc<str>,
 }
 
-/// The state that all open parts of a cache share in one process.
+/// State that all handles and versions of an open cache share in one process.
 #[derive(Debug)]
 struct Shared {
     /// The directory beneath which all files are opened.
     dir: PrivateDirectory,
     usage: CacheUsage,
-    /// `None` if small objects cannot be packed here.
+    /// The packs of small objects. `None` if small objects cannot be packed in this directory.
     packs: Option<Packs>,
-    /// Held by the thread that evicts. Others that need room wait for it.
+    /// Locked by the thread that evicts. Other threads that need room wait for the lock.
     evicting: Mutex<()>,
-    /// Open versions without a name, for eviction to find.
+    /// Open versions whose files have no name. Eviction finds them here.
     unnamed: Mutex<Vec<Weak<OpenVersion>>>,
     /// Cleared if the file system does not support punching holes.
     can_punch: AtomicBool,
@@ -104,7 +105,8 @@ struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,
-    /// The version does not identify the content for sure, so its files have no name.
+    /// The version does not identify the content for sure. Its files have no name, so they vanish
+    /// when they are closed.
     Temporary,
 }
 
@@ -115,19 +117,19 @@ pub enum Exempt {
     None,
     /// Pinned versions.
     Pinned,
-    /// Pinned versions and those opened since this time: a job must not evict versions that it
-    /// fetched itself.
+    /// Pinned versions, and versions used since this time. A job uses this so that it does not
+    /// evict versions that it has fetched itself.
     UsedSince(Timestamp),
 }
 
 impl Exempt {
-    /// Whether the version with these header fields is exempt.
+    /// Returns whether the version with these header fields is exempt.
     fn includes(self, live: &Live) -> bool {
         let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
         self.covers(is_pinned, Timestamp::from_word(live.last_open.load(Ordering::Relaxed)))
     }
 
-    /// Whether a version with this pin and last use is exempt.
+    /// Returns whether a version with this pin and this time of last use is exempt.
     fn covers(self, is_pinned: bool, last_use: Timestamp) -> bool {
         match self {
             Self::None => false,
@@ -152,26 +154,27 @@ impl Cache {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
-        let opened = directory::open(dir, sharing, Absent::Create)?;
+        let opened = directory::open(dir, sharing, IfNoCache::Create)?;
         let missing =
             || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
         Self::in_directory(opened.ok_or_else(missing)?, limits)
     }
 
-    /// Opens the cache in `dir` without creating anything. `None` if there is no cache, or one of
-    /// an older format, which stays as it is.
+    /// Opens the cache in `dir` without creating anything. Returns `None` if there is no cache, or
+    /// if the cache has an older format; such a cache is left unchanged.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
-        let opened = directory::open(dir, sharing, Absent::Leave)?;
+        let opened = directory::open(dir, sharing, IfNoCache::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 
-    /// Returns the format of the cache in `dir` if it is older than those that this version reads.
+    /// Returns the format of the cache in `dir` if the format is older than those that this version
+    /// reads.
     #[must_use]
     pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
-        directory::older(&PrivateDirectory::open(dir, sharing).ok()?)
+        directory::format_if_older(&PrivateDirectory::open(dir, sharing).ok()?)
     }
 
     fn in_directory(dir: PrivateDirectory, limits: CacheLimits) -> Result<Self> {
@@ -231,7 +234,8 @@ impl Cache {
             LockWait::Briefly,
         );
         if retention == Retention::Temporary {
-            // The names are removed also after an error: no other process may find them.
+            // The names are removed even after an error, because no other process may find the
+            // files.
             let _ = paths.remove(&self.shared.dir);
         }
         let opened = opened?.map(Arc::new).ok_or_else(|| {
@@ -249,13 +253,13 @@ impl Cache {
         Ok(cached)
     }
 
-    /// The directory, by the path that it was opened by.
+    /// Returns the directory, by the path with which the cache was opened.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.shared.dir.path()
     }
 
-    /// The space that the cache uses and may use.
+    /// Returns the space that the cache uses, and the space that is left.
     #[must_use]
     pub fn usage(&self) -> Space {
         let usage = &self.shared.usage;
@@ -263,10 +267,10 @@ impl Cache {
     }
 }
 
-/// The used and available bytes of a cache.
+/// The used and the available space of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes on disk; unknown for a moment after the machine has restarted.
+    /// Bytes used on disk. `None` after a restart of the machine until the versions are recounted.
     pub used: Option<u64>,
     /// Bytes that fit without eviction.
     pub room: u64,
@@ -275,11 +279,12 @@ pub struct Space {
 }
 
 impl Shared {
-    /// Reserves `bytes` in the usage count, evicting versions that are not exempt if the bytes do
-    /// not fit. Returns `None` if they still do not fit.
+    /// Reserves `bytes` in the usage counters. If they do not fit, evicts versions that are not
+    /// exempt. Returns `None` if the bytes still do not fit.
     fn reserve(self: &Arc<Self>, bytes: u64, exempt: Exempt) -> Option<Reservation<'_>> {
         self.wait_for_count();
-        // Other threads may use the room first. If that happens often, the read goes uncached.
+        // Other threads may take the freed room first. If that happens [`ATTEMPTS`] times, the read
+        // goes uncached.
         for _ in 0..ATTEMPTS {
             if let Some(reservation) = self.usage.reserve(bytes) {
                 return Some(reservation);
@@ -291,15 +296,15 @@ impl Shared {
         None
     }
 
-    /// Waits for the recount after a restart of the machine: some thousands of versions take less
-    /// time than one round trip. With very many, the first reads go uncached.
+    /// Waits for the recount after a restart of the machine. Recounting some thousand versions
+    /// takes less time than one round trip. If there are many more, the first reads go uncached.
     fn wait_for_count(&self) {
         while !self.usage.is_known() && self.opened.elapsed() < SHORT_WAIT {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Remembers a version that only this process can find.
+    /// Records a version that only this process can find.
     fn add_unnamed(&self, version: &Arc<OpenVersion>) {
         let mut unnamed = self.unnamed.lock();
         unnamed.retain(|version| version.strong_count() > 0);

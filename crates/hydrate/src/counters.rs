@@ -20,31 +20,32 @@ pub(crate) struct HydrationCounters {
 /// Counts of an engine's work since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HydrationCounts {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub read_bytes: u64,
-    /// Reads that had to wait for bytes.
+    /// Number of reads that had to wait for bytes.
     pub waited: u64,
-    /// Reads that failed.
+    /// Number of reads that failed.
     pub failed: u64,
-    /// Requests repeated after a failure.
+    /// Number of requests that were repeated after a failure.
     pub retries: u64,
-    /// Requests cut because they were silent, and repeated.
+    /// Number of requests that were cut off and repeated because no bytes arrived.
     pub cuts: u64,
-    /// Blocks fetched and not cached: there is no cache, or no room in it.
+    /// Number of blocks that were fetched and not cached, because there is no cache or no room in
+    /// it.
     pub uncached: u64,
-    /// Requests for readers that waited.
+    /// Number of requests for readers that waited.
     pub demand_fetches: u64,
-    /// Bytes of these.
+    /// Number of bytes received for readers that waited.
     pub demand_bytes: u64,
-    /// Requests ahead of readers.
+    /// Number of requests ahead of readers.
     pub ahead_fetches: u64,
-    /// Bytes of these.
+    /// Number of bytes received ahead of readers.
     pub ahead_bytes: u64,
-    /// Requests for hydration.
+    /// Number of requests for hydration.
     pub background_fetches: u64,
-    /// Bytes of these.
+    /// Number of bytes received for hydration.
     pub background_bytes: u64,
 }
 

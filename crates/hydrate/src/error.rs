@@ -1,4 +1,4 @@
-//! The errors of this crate.
+//! Defines the errors of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,57 +6,58 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use firstbyte_store::{FailureKind, Trace, differing_texts};
 
-/// A failed operation on a file or the cache. Cheap to clone: the error of one fetch is reported
-/// to every read that waits for it.
+/// A failed operation on a file or the cache. Cloning is cheap, because the error of one fetch is
+/// reported to every read that waits for the fetch.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The store failed.
+    /// The store returned an error.
     #[error("{0}")]
     Store(std::sync::Arc<firstbyte_store::Error>),
-    /// The object changed since it was opened. Cached blocks can still be read.
+    /// The object has changed since it was opened. Blocks that are cached can still be read.
     #[error("{location}: changed while it was open: it was {expected}, and is {found} now; {advice}")]
     Changed {
-        /// The object.
+        /// The location of the object.
         location: String,
         /// The version that was opened.
         expected: String,
         /// The version that the store has now.
         found: String,
-        /// The remedy to try.
+        /// Advice on what to do.
         advice: &'static str,
     },
     /// A thread of this process panicked.
     #[error("{location}: a thread of firstbyte panicked while it fetched this; please report it")]
     Panicked {
-        /// The object.
+        /// The location of the object.
         location: String,
     },
-    /// The server sends nothing that identifies the content, and its one response has passed.
+    /// The server sends nothing that identifies the content, and the only response that can be used
+    /// is over.
     #[error(
         "{location}: its server sends neither ETag nor date, so it can be read only once and in order; copy it first"
     )]
     Unversioned {
-        /// The object.
+        /// The location of the object.
         location: String,
     },
     /// The length of the object is not known.
     #[error("{location}: its server does not send its length; copy it first")]
     NoLength {
-        /// The object.
+        /// The location of the object.
         location: String,
     },
-    /// A directory, prefix or bucket, but an object is needed.
+    /// The location is a directory, prefix or bucket, where an object is needed.
     #[error("{location}: is a directory")]
     Directory {
-        /// The directory.
+        /// The location of the directory.
         location: String,
     },
     /// No bytes arrived within the deadline.
     #[error("{location}: no bytes within {seconds} s; is the endpoint reachable?")]
     Deadline {
-        /// The object.
+        /// The location of the object.
         location: String,
-        /// The deadline, seconds.
+        /// The deadline in seconds.
         seconds: u64,
     },
     /// A thread cannot be started.
@@ -68,24 +69,24 @@ pub enum Error {
     /// The cache has no room for the object, or there is no cache.
     #[error("{location}: cannot be cached: {}", no_room(*.capacity))]
     NoRoom {
-        /// The object.
+        /// The location of the object.
         location: String,
-        /// Bytes that the cache can hold; `None` without a cache.
+        /// Number of bytes that the cache can hold; `None` without a cache.
         capacity: Option<u64>,
     },
-    /// The object was released while it was hydrated.
+    /// The object was released while it was being hydrated.
     #[error("{location}: was released while it was hydrated; run it again")]
     Released {
-        /// The object.
+        /// The location of the object.
         location: String,
     },
-    /// The server identifies the content by its date and length alone, so the cache keeps nothing
-    /// of it once it is closed.
+    /// The server identifies the content only by its date and length, so the cache drops the
+    /// content when it is closed.
     #[error(
         "{location}: cannot be kept: its server identifies it by date and length alone; copy it with `firstbyte cp`"
     )]
     NotKept {
-        /// The object.
+        /// The location of the object.
         location: String,
     },
     /// The cache directory cannot be used.
@@ -93,12 +94,12 @@ pub enum Error {
     Cache {
         /// The directory or file.
         path: PathBuf,
-        /// The operation.
+        /// What could not be done.
         what: &'static str,
         /// The system's error.
         source: std::sync::Arc<io::Error>,
     },
-    /// The blocks of an object do not match the checksum of the store.
+    /// The blocks of an object do not match the store's checksum.
     #[error("{0}; its blocks are dropped from the cache")]
     Checksum(firstbyte_location::ChecksumError),
     /// The cache directory was written by a newer firstbyte.
@@ -109,15 +110,15 @@ pub enum Error {
     Newer {
         /// The directory.
         path: PathBuf,
-        /// The format found.
+        /// The format that was found.
         found: u32,
-        /// The newest format that this build reads.
+        /// The newest format that this build can read.
         known: u32,
     },
 }
 
 impl Error {
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -136,7 +137,7 @@ impl Error {
         }
     }
 
-    /// The request that failed, if there was one.
+    /// Returns the trace of the request that failed, if a request failed.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         match self {
@@ -145,18 +146,18 @@ impl Error {
         }
     }
 
-    /// Makes the error of a read that took longer than `deadline`.
+    /// Creates the error of a read that took longer than `deadline`.
     pub(crate) fn deadline(location: &firstbyte_location::Location, deadline: std::time::Duration) -> Self {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
     }
 
-    /// Whether the cache's disk is full, or its quota reached.
+    /// Returns whether the cache's disk is full or its quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Cache { source, .. } if firstbyte_store::is_full(source))
     }
 
-    /// Makes a function for `map_err` that adds the operation and its `path`.
+    /// Returns a function for `map_err` that adds the failed operation `what` and its `path`.
     pub(crate) fn cache(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Cache { path, what, source: std::sync::Arc::new(source) }
@@ -184,7 +185,7 @@ impl From<firstbyte_store::Error> for Error {
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Describes why an object has no room, and a remedy.
+/// Describes why an object has no room, and what to do.
 fn no_room(capacity: Option<u64>) -> String {
     match capacity {
         None => "there is no cache; name a directory with --cache".to_owned(),

@@ -1,15 +1,16 @@
-//! The threads that run fetches, from the queues of waiting fetches.
+//! Runs fetches on threads, taking them from queues.
 //!
-//! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
-//! while. Fetches on demand start first. Fetches ahead start in order of the distance from their
-//! reader, so that a distant one does not delay another reader. Background fetches start last. The
-//! [`Controller`] decides how many fetches of the last two kinds run at once.
+//! A thread is started when a fetch is queued and no thread is idle; it ends when it has been idle
+//! for a while. Fetches on demand start first. Fetches ahead start in order of their distance from
+//! the reader, so that a distant fetch does not delay another reader. Background fetches start
+//! last. The [`Controller`] decides how many fetches ahead and in the background run at the same
+//! time.
 //!
-//! All running fetches fit into the memory of the queue. Fetches ahead leave a part of it for
-//! demand, and background fetches leave another part for those ahead. A small object needs a small
-//! buffer, so more of them are fetched at once: they mostly wait for their round trips.
+//! All running fetches fit into the memory of the queue. Fetches ahead leave some of it for fetches
+//! on demand, and background fetches leave some for fetches ahead. A small object needs a small
+//! buffer, so more small objects are fetched at once: their fetches mostly wait for round trips.
 //!
-//! Fetches are made by the tables of blocks below, and submitted by readers and jobs above.
+//! Block tables create the fetches, and readers and jobs submit them.
 
 mod background_throttle;
 mod queues;
@@ -31,10 +32,11 @@ use crate::error::Error;
 use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
 
-/// The bytes of queued background fetches that are enough: some 20 ms of a fast network.
-const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
+/// Total length of the queued background fetches that is enough, bytes. A fast network needs some
+/// 20 ms for it.
+const ENOUGH_QUEUED_BYTES: u64 = LONGEST_REQUEST;
 
-/// Threads and their work.
+/// The threads that fetch, and their queues.
 pub(crate) struct FetchQueue {
     queues: Mutex<Queues>,
     /// Wakes idle threads.
@@ -49,8 +51,8 @@ pub(crate) struct FetchQueue {
 }
 
 impl FetchQueue {
-    /// Makes a queue whose threads and buffers use at most `memory` bytes, or what a few fetches
-    /// need if that is more. Reads take at most `deadline`. Starts no thread.
+    /// Creates a queue whose threads and buffers use at most `memory` bytes, or as much as a few
+    /// fetches need if that is more. Reads fail after `deadline`. Starts no thread.
     pub(crate) fn new(
         store: Store,
         memory: u64,
@@ -74,8 +76,8 @@ impl FetchQueue {
 }
 
 impl FetchQueue {
-    /// Queues fetches by their priority, raises others to demand priority, and lets the reads of
-    /// callbacks fail at their deadlines.
+    /// Queues new fetches by priority, promotes queued fetches to demand priority, and registers
+    /// the reads with a callback, which fail at their deadlines.
     pub(crate) fn submit(self: &Arc<Self>, requests: Requests) {
         let Requests { fetches, promoted, watched } = requests;
         if fetches.is_empty() && promoted.is_empty() && watched.is_empty() {
@@ -89,64 +91,65 @@ impl FetchQueue {
         promoted.into_iter().for_each(|id| queues.promote(id));
         queues.watch(&watched);
         self.wake(&mut queues);
-        self.run_here(queues);
-        // A reader that joined a fetch before it was in the queue could not promote it there.
+        self.run_on_this_thread(queues);
+        // A reader may have joined a fetch before it was queued, and could not promote it then.
         let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
         self.submit(Requests { promoted, ..Requests::default() });
     }
 
-    /// Bytes that a background fetch should request if `rest` bytes are left for it and others.
+    /// Returns the number of bytes that a background fetch should request, if `rest` bytes remain
+    /// to be fetched.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
         request_share(rest, self.concurrency(), self.meters.tracker.longest_request())
     }
 
-    /// Whether one more background fetch could start, or too few are queued. The queue is kept
-    /// short, because the size of a fetch is right when it is submitted. Before the first response,
-    /// no fetch is queued that could not start.
+    /// Returns whether another background fetch could start, or too few are queued. The queue is
+    /// kept short, because the best size of a fetch changes, and is chosen when the fetch is
+    /// submitted. Before the first response, no fetch is queued that could not start at once.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
         let queues = self.queues.lock();
         let waiting = queues.background.len();
         let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
         waiting < queues.room_in_background()
-            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED)
+            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED_BYTES)
     }
 
-    /// The measured distance of the server.
+    /// Returns the measured distance of the server.
     pub(crate) fn server(&self) -> Proximity {
         self.meters.tracker.server()
     }
 
-    /// The sizes of requests for readers, as measured.
+    /// Returns the measured sizes of requests for readers.
     pub(crate) fn read_sizes(&self) -> ReadSizes {
         self.meters.tracker.read_sizes()
     }
 
-    /// Bytes per second of one connection, if they are known.
+    /// Returns the bytes per second of one connection, if they are known.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.meters.tracker.rate()
     }
 
-    /// The number of requests at once, without those on demand.
+    /// Returns the number of requests that may run at once, not counting those on demand.
     pub(crate) fn concurrency(&self) -> usize {
         self.queues.lock().concurrency
     }
 
-    /// Starts no thread from now on.
+    /// Prevents the queue from starting threads from now on.
     #[cfg(test)]
-    pub(crate) fn start_nothing(&self) {
+    pub(crate) fn prevent_new_threads(&self) {
         self.queues.lock().free_slots.clear();
     }
 
-    /// Ends idle threads: no more work will be submitted.
+    /// Closes the queue: no more work will be submitted, so idle threads end.
     pub(crate) fn close(&self) {
         self.queues.lock().closed = true;
         self.work.notify_all();
         self.busy.notify_all();
     }
 
-    /// Wakes or starts a thread for each fetch that may run.
+    /// Wakes or starts a thread for each queued fetch that may start.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
         let mut wanted = queues.startable_count().saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
@@ -172,16 +175,15 @@ impl FetchQueue {
         self.watch(queues);
     }
 
-    /// Runs queued fetches on the caller's thread if there is no other thread and none can be
-    /// started, since they would never run otherwise. Ends when a thread could be started after
-    /// all.
-    fn run_here<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
+    /// Runs queued fetches on the caller's thread if the queue has no thread and cannot start one,
+    /// because the fetches would never run otherwise. Ends as soon as a thread could be started.
+    fn run_on_this_thread<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
         if !std::mem::take(&mut queues.threadless) {
             return;
         }
         let Some(slot) = queues.free_slots.pop() else { return };
         let mut buffer = Vec::new();
-        // The caller counts as a thread, so that other callers leave their fetches to it.
+        // The caller counts as a thread, so other callers leave their fetches to it.
         queues.threads += 1;
         while queues.threads == 1
             && let Some(fetch) = queues.next()
@@ -202,7 +204,7 @@ impl FetchQueue {
     ) -> MutexGuard<'q, Queues> {
         let (priority, memory) = (fetch.priority, memory_of(&fetch));
         queues.started(priority, memory);
-        // A fetch that has ended may leave room for several.
+        // The end of a fetch may make room for several others.
         self.wake(&mut queues);
         drop(queues);
         receive::run(self, fetch, slot, buffer);
@@ -240,7 +242,7 @@ impl FetchQueue {
             queues.idle += 1;
             let (next, wait) = self.work.wait_timeout(queues, KEEP_IDLE);
             queues = next;
-            if !queues.resumed() && wait.timed_out() {
+            if !queues.count_resumed_thread() && wait.timed_out() {
                 break;
             }
         }
@@ -248,14 +250,14 @@ impl FetchQueue {
         queues.free_slots.push(slot);
     }
 
-    /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
-    /// reads at their deadline. Sleeps while there is no work.
+    /// Cuts off silent requests, applies the concurrency that the controller chooses, and fails
+    /// reads at their deadlines. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
         let mut controller = Controller::new(Work::One, self.most);
         let mut queues = self.queues.lock();
-        // Fetches that are running when the last file is closed still end.
+        // Fetches that run when the last file is closed are still supervised until they end.
         while !(queues.closed && queues.is_idle()) {
-            let late = queues.take_late();
+            let late = queues.take_overdue_reads();
             let seen = self.observe(&queues);
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));

@@ -1,5 +1,5 @@
-//! Files and their handles, as callers use them. A [`Handle`] reads cached blocks directly and
-//! otherwise asks the version; it also decides what to read ahead.
+//! Defines files and their handles, as callers use them. A [`Handle`] reads cached blocks directly
+//! and requests the others from the open version. It also decides what to fetch ahead of its reads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,36 +14,36 @@ use crate::block_store::CacheEntry;
 use crate::block_table::{AheadRange, ObjectPart, ReadCallback, Rounding};
 use crate::cache::{Backing, Pin, PinnedBlocks, VersionStatus};
 use crate::error::Result;
-use crate::limits::REQUEST;
+use crate::limits::REQUEST_SIZE;
 use crate::parquet_readahead::{Columns, TAIL};
 use crate::read_ahead::{FoundBytes, ReadAhead};
 use crate::version::SharedVersion;
 
-/// The most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
-/// little memory.
+/// Maximum number of requests that one [`Handle::prefetch`] queues, so that a hint with very many
+/// ranges takes little memory.
 pub const MOST_HINTED: u64 = 1024;
 
-/// One version of one object. Clones are the same file. Hold it only while the file is open: after
-/// its first read it holds file descriptors.
+/// One version of one object. Clones refer to the same file. Keep it only while the file is open,
+/// because it holds file descriptors after its first read.
 #[derive(Clone)]
 pub struct File {
     pub(crate) version: SharedVersion,
 }
 
 impl File {
-    /// The object's location.
+    /// Returns the location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.version.table.location
     }
 
-    /// The version of the object.
+    /// Returns the version of the object.
     #[must_use]
     pub fn version(&self) -> &Version {
         &self.version.table.version
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.version.table.size()
@@ -55,21 +55,21 @@ impl File {
         Handle::new(self.clone())
     }
 
-    /// Returns the whole file on local disk, if it is hydrated and verified, and has a file of its
-    /// own. It stays while the backing lives.
+    /// Returns the whole file on local disk, if it is hydrated and verified, and is not packed with
+    /// others. The file stays on the disk while the backing lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
         self.version.table.blocks.backing()
     }
 
-    /// Whether the file is hydrated and verified.
+    /// Returns whether the file is hydrated and verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.version.table.blocks.cached().is_some_and(CacheEntry::is_complete)
     }
 
-    /// Calls `work` with all of the content, if the file is small enough to be packed in the cache,
-    /// and is cached.
+    /// Calls `work` with the whole content, if the file is packed in the cache. Returns `None`
+    /// otherwise.
     pub fn with_packed<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         match self.version.table.blocks.cached()? {
             CacheEntry::Packed(packed) => packed.with_content(work),
@@ -77,8 +77,8 @@ impl File {
         }
     }
 
-    /// The CRC-32C of a block of [`BLOCK`] bytes, computed when the block was received. `None`
-    /// unless the block is cached in a file of the object's own.
+    /// Returns the CRC-32C of a block of [`BLOCK`] bytes, computed when the block was received.
+    /// Returns `None` if the block is not cached, or the object is packed.
     #[must_use]
     pub fn block_checksum(&self, block: u64) -> Option<u32> {
         match self.version.table.blocks.cached()? {
@@ -87,41 +87,42 @@ impl File {
         }
     }
 
-    /// The state of the file in the cache. `None` without a cache.
+    /// Returns the state of the file in the cache. `None` without a cache.
     #[must_use]
     pub fn status(&self) -> Option<VersionStatus> {
         self.version.table.blocks.cached()?.status()
     }
 
-    /// Exempts the file from eviction, or ends the exemption. Returns false without a cache.
+    /// Exempts the file from eviction, or ends the exemption. Returns false if there is no cache.
     #[must_use]
     pub fn pin(&self, pin: Pin) -> bool {
         let cached = self.version.table.blocks.cached();
         cached.inspect(|cached| cached.pin(pin)).is_some()
     }
 
-    /// Fetches the absent blocks of `range` for a reader expected soon, after waiting readers and
-    /// before hydration. Ends when the owner of `interest` is dropped.
+    /// Fetches the absent blocks of `range` for a reader that is expected soon. Waiting readers
+    /// come first, hydration later. The fetches are no longer wanted when the owner of `interest`
+    /// is dropped.
     pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
         let range = range.intersect(ByteRange::new(0, self.size()));
         if !range.is_empty() {
-            let ahead = AheadRange { range: range.start..range.end, segment: REQUEST, reader: range.start };
+            let ahead =
+                AheadRange { range: range.start..range.end, segment: REQUEST_SIZE, reader: range.start };
             self.version.fetch_ahead(&ahead, interest);
         }
     }
 }
 
-/// One open of a file. Its reads are observed together to distinguish sequential from random
-/// reads.
+/// One open of a file. A handle observes its reads to distinguish sequential from random reads.
 pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
     columns: Mutex<Columns>,
     /// Whether a read has begun.
     is_read: AtomicBool,
-    /// Whether the handle is counted as a sequential reader.
+    /// Whether this handle is counted as a sequential reader.
     is_sequential: AtomicBool,
-    /// Fetches ahead for this handle are wanted while this lives.
+    /// Fetches ahead for this handle are wanted as long as this value lives.
     alive: Arc<()>,
 }
 
@@ -138,28 +139,29 @@ impl Handle {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads into `buffer` from `offset`, waiting for absent blocks. Returns fewer bytes than the
-    /// buffer holds only at the end of the file.
+    /// Reads into `buffer` from `offset` on, waiting for absent blocks. Returns fewer bytes than
+    /// the buffer holds only at the end of the file.
     ///
     /// # Errors
     /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and
-    /// those of the store.
+    /// the errors of the store.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         self.read_at_while(buffer, offset, 0, Duration::MAX, &mut || true)
     }
 
-    /// Like [`read_at`](Self::read_at), but calls `go_on` every `tick` of a wait, and fails as
-    /// cancelled if that returns false. The caller is about to read `expected` bytes from `offset`;
-    /// if they are more than the buffer holds, all are requested at once.
+    /// Reads like [`read_at`](Self::read_at), but calls `go_on` every `tick` while it waits, and
+    /// fails as cancelled if `go_on` returns false. `expected` is the number of bytes that the
+    /// caller is about to read from `offset` on. If they are more than the buffer holds, all of
+    /// them are requested at once.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and the store's `Cancelled`.
+    /// The errors of [`read_at`](Self::read_at), and the store's `Cancelled`.
     pub fn read_at_while(
         &self,
         buffer: &mut [u8],
@@ -184,7 +186,7 @@ impl Handle {
             return Ok(present);
         }
         version.request_with(range.skip(present as u64), expected, &Arc::downgrade(&self.alive));
-        // SAFETY: `fill` returns when the part does not exist any more.
+        // SAFETY: `fill` returns only after the part has been dropped.
         let part = unsafe { ObjectPart::new(range.start + present as u64, &mut buffer[present..]) };
         let rounding = if expected == range { self.rounding(range) } else { Rounding::Blocks };
         self.fill(vec![part], rounding, expected, tick, go_on)?;
@@ -192,13 +194,15 @@ impl Handle {
         Ok(buffer.len())
     }
 
-    /// Reads many ranges, each an offset and its buffer: in parallel, and neighbours by one
-    /// request. Ranges may overlap, and be in any order. Returns the number of bytes of each, which
-    /// is less than its buffer holds only at the end of the file. Calls `go_on` every `tick` of a
-    /// wait, and fails as cancelled if that returns false.
+    /// Reads many ranges in parallel, each given by its offset and its buffer. One request fetches
+    /// neighbouring ranges. Ranges may overlap, and may be in any order. Returns the number of
+    /// bytes read into each buffer, which is less than the buffer holds only at the end of the
+    /// file. Calls `go_on` every `tick` while it waits, and fails as cancelled if `go_on` returns
+    /// false.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and the store's `Cancelled`. Some buffers may be filled.
+    /// The errors of [`read_at`](Self::read_at), and the store's `Cancelled`. Some buffers may be
+    /// filled.
     pub fn read_ranges_while(
         &self,
         ranges: &mut [(u64, &mut [u8])],
@@ -211,7 +215,8 @@ impl Handle {
             let range = self.range(*offset, buffer.len());
             self.count(range);
             let length = to_usize(range.len());
-            // SAFETY: `fill` returns when the part does not exist any more. Buffers do not overlap.
+            // SAFETY: `fill` returns only after the part has been dropped. The buffers do not
+            // overlap.
             parts.push(unsafe { ObjectPart::new(range.start, &mut buffer[..length]) });
             lengths.push(length);
         }
@@ -219,8 +224,8 @@ impl Handle {
         Ok(lengths)
     }
 
-    /// Decides whether a read requests whole blocks. A random reader without a cache gains nothing
-    /// by them, unless its reads are so short that it may come back to the rest.
+    /// Decides whether a read requests whole blocks. Without a cache, a random reader does not need
+    /// whole blocks, unless its reads are so short that it may come back to the same block.
     fn rounding(&self, read: ByteRange) -> Rounding {
         let read_ahead = self.read_ahead.lock();
         let is_random = read.len() >= BLOCK / 2 && read_ahead.is_random(&(read.start..read.end));
@@ -232,7 +237,7 @@ impl Handle {
         }
     }
 
-    /// Fills `parts`, and fetches ahead of the range `read`.
+    /// Fills `parts`, and fetches ahead of the reader whose read is `read`.
     fn fill(
         &self,
         parts: Vec<ObjectPart>,
@@ -257,9 +262,10 @@ impl Handle {
         filled
     }
 
-    /// Begins to fetch `ranges`, which the caller is about to read, and returns at once. This is a
-    /// hint: ranges beyond [`MOST_HINTED`] requests or, without a cache, beyond the memory of a
-    /// window are not fetched. Fetches that have not begun when the handle is dropped are not made.
+    /// Starts to fetch `ranges`, which the caller is about to read, and returns at once. The call
+    /// is a hint: it makes at most [`MOST_HINTED`] requests, and without a cache it fetches no more
+    /// than a read-ahead window holds. Fetches that have not started when the handle is dropped are
+    /// not made.
     pub fn prefetch(&self, ranges: &[ByteRange]) {
         let version = &self.file.version;
         let mut ranges: Vec<ByteRange> =
@@ -285,8 +291,8 @@ impl Handle {
         }
     }
 
-    /// Pins `length` bytes from `offset`, or up to the end, in the cached file, to read them
-    /// without a copy. `None` if not all of them are cached.
+    /// Pins `length` bytes from `offset` on, or up to the end of the file, so that they can be read
+    /// from the cached file without a copy. Returns `None` unless all of them are cached.
     pub fn pin_blocks(&self, offset: u64, length: usize) -> Option<(PinnedBlocks, ByteRange)> {
         let range = self.range(offset, length);
         let pinned = self.file.version.table.blocks.pin_blocks(range)?;
@@ -296,8 +302,9 @@ impl Handle {
         Some((pinned, range))
     }
 
-    /// Reads `length` bytes from `offset` and calls `done` with them: at once if they are present,
-    /// else from another thread when they have arrived.
+    /// Reads `length` bytes from `offset` on, and calls `done` with them. If the bytes are present,
+    /// `done` is called before this function returns; otherwise, another thread calls it when they
+    /// have arrived.
     pub fn read_then(&self, offset: u64, length: usize, done: ReadCallback) {
         let range = self.range(offset, length);
         self.count(range);
@@ -347,14 +354,14 @@ impl Handle {
         }
     }
 
-    /// Fetches the ranges that a reader of Parquet columns reads next.
+    /// Fetches the ranges that a reader of Parquet columns is expected to read next.
     fn expect_columns(&self, read: ByteRange) {
         let ranges = self.columns.lock().note(read, self.file.version.most_window());
         self.prefetch(&ranges);
     }
 
-    /// Recognises a Parquet file whose footer is present: pyarrow opens a file once to read the
-    /// footer, and again to read the columns.
+    /// Recognizes a Parquet file whose footer is present. For example, pyarrow opens a file twice:
+    /// first to read the footer, and then to read the columns.
     fn recall_columns(&self) {
         let size = self.file.size();
         let mut end = [0; TAIL];
@@ -369,8 +376,8 @@ impl Handle {
         }
     }
 
-    /// Recognises a Parquet file by the bytes at the start of `read`, and fetches the ranges that
-    /// its reader reads next.
+    /// Recognizes a Parquet file by the bytes at the start of `read`, and fetches the ranges that
+    /// its reader is expected to read next.
     fn learn_columns(&self, read: ByteRange, bytes: &[u8]) {
         let size = self.file.size();
         let ranges = {
@@ -393,7 +400,7 @@ impl Handle {
         self.prefetch(&ranges);
     }
 
-    /// Parses a footer that is present.
+    /// Parses a footer whose bytes are present.
     fn parse_present(&self, columns: &mut Columns, footer: ByteRange) {
         let mut held = vec![0; to_usize(footer.len())];
         if self.file.version.table.blocks.read_at(&mut held, footer.start) == held.len() {
@@ -425,7 +432,7 @@ impl Drop for Handle {
     }
 }
 
-/// Joins ascending ranges with at most `gap` bytes between them.
+/// Joins ascending ranges that have at most `gap` bytes between them.
 fn merged(ranges: &[ByteRange], gap: u64) -> Vec<ByteRange> {
     let mut merged: Vec<ByteRange> = Vec::new();
     for range in ranges {
@@ -438,7 +445,8 @@ fn merged(ranges: &[ByteRange], gap: u64) -> Vec<ByteRange> {
 }
 
 thread_local! {
-    /// The thread's buffer for cached bytes that a callback gets. A buffer made for each read would
-    /// be zeroed, and at the usual megabyte taken from the system and returned each time.
+    /// The thread's buffer for the cached bytes that a callback gets. A new buffer for each read
+    /// would have to be zeroed, and at the usual size of 1 MiB it would be obtained from the system
+    /// and returned to it each time.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }

@@ -1,4 +1,5 @@
-//! The public entry point of this crate: opens locations as files, and starts hydration jobs.
+//! Opens locations as files, and starts hydration jobs. This is the public entry point of the
+//! crate.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::settings::HydrationSettings;
 use crate::version::{HydrationContext, ReadObserver};
 use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
-/// The engine of one process. Clones share it.
+/// The hydration engine of one process. Clones share the engine.
 #[derive(Clone)]
 pub struct Hydrator {
     engine: Arc<HydrationContext>,
@@ -36,7 +37,8 @@ impl Hydrator {
         Ok(Self { engine: Arc::new(HydrationContext::new(store, settings, cache)) })
     }
 
-    /// Creates an engine that reads through `store`, without the cache if its disk is full.
+    /// Creates an engine that reads through `store`. If the cache's disk is full, the engine works
+    /// without a cache.
     ///
     /// # Errors
     /// The cache directory cannot be used.
@@ -50,22 +52,22 @@ impl Hydrator {
         }
     }
 
-    /// Calls `observer` for every read from now on. Only one observer can be set. Returns false if
-    /// there was one already.
+    /// Calls `observer` for every read from now on. Only one observer can be set; returns false if
+    /// there already is one.
     pub fn observe(&self, observer: ReadObserver) -> bool {
         self.engine.observer.set(observer).is_ok()
     }
 
-    /// The store it reads through.
+    /// Returns the store through which the engine reads.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
 
-    /// Opens the current version of an object (one request).
+    /// Opens the current version of an object, which takes one request.
     ///
     /// # Errors
-    /// Those of the store, and [`Error::NoLength`](crate::Error::NoLength).
+    /// The errors of the store, and [`Error::NoLength`](crate::Error::NoLength).
     pub fn open(&self, location: &Location) -> Result<File> {
         Ok(File { version: self.engine.open(location)? })
     }
@@ -78,25 +80,26 @@ impl Hydrator {
         Ok(File { version: self.engine.open_stat(location, stat)? })
     }
 
-    /// Opens a version known from a listing or a stat, including its length, without a request.
+    /// Opens a version that is known from a listing or a stat, without a request. The version must
+    /// contain its length.
     #[must_use]
     pub fn file(&self, location: &Location, version: Version) -> File {
         File { version: self.engine.open_version(location, version) }
     }
 
-    /// Fetches the `wanted` objects into the cache, in order, in the background: readers take
+    /// Fetches the `wanted` objects into the cache in the background, in order. Readers take
     /// precedence. The job receives at most `rate` bytes per second, and all jobs together at most
-    /// the settings' `background_rate`.
+    /// the `background_rate` of the settings.
     ///
     /// # Errors
-    /// No thread can be started. Objects that cannot be fetched are reported by the job.
+    /// No thread can be started. The job itself reports objects that cannot be fetched.
     pub fn hydrate(&self, wanted: HydrationList, rate: Option<u64>) -> Result<HydrationJob> {
         HydrationJob::start(&self.engine, wanted, rate, FetchPace::Yielding)
     }
 
-    /// Fetches bytes that readers are about to want, such as the ranges of a start file. Unlike
-    /// [`hydrate`](Self::hydrate) it does not slow down while readers fetch, and they wait for
-    /// blocks that it brings soon.
+    /// Fetches bytes that readers are expected to want soon, such as the ranges of a start file.
+    /// Unlike [`hydrate`](Self::hydrate), this job does not slow down while readers fetch, and
+    /// readers wait for blocks that the job brings soon.
     ///
     /// # Errors
     /// The errors of [`hydrate`](Self::hydrate).
@@ -104,20 +107,20 @@ impl Hydrator {
         HydrationJob::start(&self.engine, wanted, None, FetchPace::Steady)
     }
 
-    /// The cache, if there is one.
+    /// Returns the cache, if there is one.
     #[must_use]
     pub fn cache(&self) -> Option<&Cache> {
         self.engine.cache.as_ref()
     }
 
-    /// The cache for the objects of the store that has `location`.
+    /// Returns a handle of the cache for the objects of the store that has `location`.
     #[must_use]
     pub fn cache_for(&self, location: &Location) -> Option<Cache> {
         self.engine.cache_for(location)
     }
 
-    /// Returns the list with each object pinned before its first block is fetched, so that it is
-    /// not evicted while the others are fetched.
+    /// Returns the same list, but pins each object before its first block is fetched. So an object
+    /// is not evicted while the others are fetched.
     #[must_use]
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub fn pinned(&self, list: HydrationList) -> HydrationList {
@@ -140,7 +143,7 @@ impl Hydrator {
         }))
     }
 
-    /// Counts of the engine's work so far.
+    /// Returns counts of the engine's work so far.
     #[must_use]
     pub fn counters(&self) -> HydrationCounts {
         self.engine.counters.snapshot()

@@ -1,5 +1,5 @@
-//! The progress of a job, and of each of its files. The job's thread and its fetches share these
-//! values; callers read snapshots.
+//! Holds the progress of a job and of each of its files. The job's thread and its fetches share
+//! these values; callers get copies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,56 +16,58 @@ use crate::wanted::HydrationFailure;
 /// The progress of a job.
 #[derive(Clone, Debug, Default)]
 pub struct HydrationProgress {
-    /// Files found so far.
+    /// Number of files found so far.
     pub files: u64,
-    /// Files that are done.
+    /// Number of files that are complete.
     pub files_done: u64,
-    /// Bytes wanted of these files.
+    /// Wanted bytes of the files found so far.
     pub bytes: u64,
     /// Wanted bytes that are cached.
     pub bytes_here: u64,
-    /// Bytes that this job fetched.
+    /// Number of bytes that this job has fetched.
     pub fetched: u64,
-    /// Whether everything wanted has been found, so that the totals are final.
+    /// Whether all wanted files have been found, so the totals are final.
     pub is_counted: bool,
     /// Files that could not be fetched, with their errors.
     pub failed: Vec<HydrationFailure>,
-    /// Time since the start, up to the end.
+    /// Time since the start of the job; if the job is over, its duration.
     pub elapsed: Duration,
-    /// Whether the job is over: done, failed or cancelled.
+    /// Whether the job is over: complete, failed or cancelled.
     pub is_over: bool,
 }
 
-/// The pace of a fetch while readers fetch.
+/// How fast fetches continue while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchPace {
     /// Without pauses.
     Steady,
-    /// With pauses, until a sequential reader comes near.
+    /// With pauses, until a sequential reader comes near the fetch.
     Yielding,
-    /// With pauses, and at a rate that no reader should wait for.
+    /// With pauses, and so slowly that no reader should wait for the fetch.
     Limited,
 }
 
 /// The state that a job and its fetches share.
 pub(crate) struct JobState {
     pub(crate) started: Instant,
-    /// The versions that the job must not evict: pinned ones, and those used since it started,
-    /// which include all that it fetched.
+    /// The versions that the job must not evict: pinned versions, and versions used since the job
+    /// started. The latter include all that the job has fetched.
     pub(crate) exempt: Exempt,
-    /// The limits on the job's rate: its own, and the engine's for all background work.
+    /// The limits on the job's rate: the job's own limit, and the engine's limit for all background
+    /// work.
     pub(crate) throttle: Throttle,
     pace: FetchPace,
     cancelled: AtomicBool,
     fetched: AtomicU64,
-    /// Fetches submitted and not ended.
+    /// Number of fetches that were submitted and have not ended.
     running: AtomicUsize,
     progress: Mutex<HydrationProgress>,
     changed: Condvar,
 }
 
 impl JobState {
-    /// Makes the state of a job whose fetches have the `pace`, unless their rate is limited.
+    /// Creates the state of a job whose fetches have the given `pace`. If the rate is limited, the
+    /// pace is [`FetchPace::Limited`].
     pub(crate) fn new(throttle: Throttle, pace: FetchPace) -> Self {
         let pace = if throttle.is_unlimited() { pace } else { FetchPace::Limited };
         Self {
@@ -107,8 +109,8 @@ impl JobState {
         self.changed.notify_all();
     }
 
-    /// Whether another fetch may be submitted. Under a rate limit there are no more connections
-    /// than the rate needs, because each holds some bytes.
+    /// Returns whether another fetch may be submitted. With a rate limit, no more connections are
+    /// used than the rate needs, because each connection holds some bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
@@ -117,7 +119,7 @@ impl JobState {
         self.progress.lock()
     }
 
-    /// Waits for a change, at most `timeout`.
+    /// Waits until the progress changes or `timeout` has passed.
     pub(crate) fn wait<'a>(
         &self,
         progress: MutexGuard<'a, HydrationProgress>,
@@ -130,9 +132,9 @@ impl JobState {
 /// The state that the fetches of one file of a job share.
 pub(crate) struct JobFile {
     job: Arc<JobState>,
-    /// Fetches submitted and not ended.
+    /// Number of fetches that were submitted and have not ended.
     running: AtomicUsize,
-    /// Bytes of the file that the job counts as cached.
+    /// Number of bytes of the file that the job has counted as cached.
     counted: AtomicU64,
     error: Mutex<Option<Error>>,
     /// Whether `error` is set.
@@ -142,7 +144,7 @@ pub(crate) struct JobFile {
 }
 
 impl JobFile {
-    /// Makes the state of a file of which `cached` bytes are cached already.
+    /// Creates the state of a file of which `cached` bytes are already cached.
     pub(crate) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
         Self {
             job,
@@ -154,8 +156,8 @@ impl JobFile {
         }
     }
 
-    /// Whether the rest of the file is no longer wanted: the job was cancelled, or the file has
-    /// failed.
+    /// Returns whether the rest of the file is no longer wanted, because the job was cancelled or
+    /// the file has failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.has_failed() || self.job.is_cancelled()
     }
@@ -164,33 +166,33 @@ impl JobFile {
         self.has_failed.load(Relaxed)
     }
 
-    /// The versions that are exempt from eviction if room has to be made for the file.
+    /// Returns the versions that are not evicted to make room for the file.
     pub(crate) fn exempt(&self) -> Exempt {
         self.job.exempt
     }
 
-    /// The limits on the rate of the file's fetches.
+    /// Returns the limits on the rate of the file's fetches.
     pub(crate) fn throttle(&self) -> &Throttle {
         &self.job.throttle
     }
 
-    /// The pace of the file's fetches while readers fetch.
+    /// Returns how fast the file's fetches continue while readers fetch.
     pub(crate) fn pace(&self) -> FetchPace {
         self.job.pace
     }
 
-    /// Whether the job may have another fetch.
+    /// Returns whether the job may submit another fetch.
     pub(crate) fn has_room(&self) -> bool {
         self.job.has_room()
     }
 
-    /// Whether the calling fetch should request the checksum of the whole object. Returns true
-    /// once; the other fetches continue meanwhile.
+    /// Returns whether the calling fetch should request the checksum of the whole object. Returns
+    /// true only once; the other fetches do not wait for that request.
     pub(crate) fn take_checksum_request(&self) -> bool {
         self.learns_checksum.swap(false, Relaxed)
     }
 
-    /// Bytes of the file that the job counts as cached.
+    /// Returns the number of bytes of the file that the job has counted as cached.
     pub(crate) fn counted(&self) -> u64 {
         self.counted.load(Relaxed)
     }
@@ -208,7 +210,8 @@ impl JobFile {
         self.job.lock().bytes_here += bytes;
     }
 
-    /// Records that the cache had no room for a block: further blocks would be discarded.
+    /// Fails the file because the cache had no room for a block. Further blocks of the file would
+    /// be discarded too.
     pub(crate) fn fail_without_room(&self, location: &Location, capacity: Option<u64>) {
         self.fail(Error::NoRoom { location: location.to_string(), capacity });
     }
@@ -224,12 +227,12 @@ impl JobFile {
         self.job.changed.notify_all();
     }
 
-    /// Whether no fetch is running.
+    /// Returns whether no fetch is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Relaxed) == 0
     }
 
-    /// Forgets an error, before the file is tried again.
+    /// Clears the error before the file is tried again.
     pub(crate) fn forget_error(&self) {
         *self.error.lock() = None;
         self.has_failed.store(false, Relaxed);

@@ -1,9 +1,10 @@
-//! Answers reads of a remote object from cached blocks, or fetches and caches them.
+//! Answers reads of a remote object from cached blocks, and fetches and caches the blocks that are
+//! absent.
 //!
-//! A [`Hydrator`] is the engine of one process: a store, a cache directory, and threads that
-//! fetch. It opens locations as [`File`]s, each of one version. A [`Handle`] is one open of a
-//! file; from its reads it decides what to fetch ahead. Each block of [`BLOCK`] bytes is fetched
-//! once for all readers, and cached blocks survive the process.
+//! A [`Hydrator`] is the engine of one process: a store, a cache directory, and threads that fetch.
+//! It opens locations as [`File`]s, each of one version. A [`Handle`] is one open of a file, and
+//! uses its reads to decide what to fetch ahead. Each block of [`BLOCK`] bytes is fetched once for
+//! all readers, and cached blocks survive the process.
 
 mod background;
 mod block;

@@ -1,10 +1,11 @@
-//! Recognises a reader of some columns of a Parquet file, and predicts which parts of the file
-//! it reads next. Pure.
+//! Recognizes a reader of some columns of a Parquet file, and predicts which parts of the file it
+//! reads next. Does no I/O.
 //!
 //! Such a reader reads the footer, and then the same columns of one row group after the other. The
-//! other columns lie between them, so its reads are not sequential. Once it has read a column of a
-//! row group, the same column of the following groups is expected. As for sequential readers, the
-//! bytes fetched without use are bounded by the bytes read. Called by [`Handle`](crate::Handle).
+//! other columns lie between them, so its reads are not sequential. Once it has read a column of
+//! one row group, the same column of the following groups is expected. As with sequential readers,
+//! the number of bytes that are fetched without use is bounded by the number of bytes read. Called
+//! by [`Handle`](crate::Handle).
 
 mod footer;
 
@@ -14,34 +15,35 @@ use crate::read_ahead::GROWTH;
 
 pub(crate) use footer::ColumnChunk;
 
-/// The last bytes of a Parquet file, after the length of its footer.
+/// The last bytes of a Parquet file, which follow the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
-/// Bytes of the length and the magic.
+/// Length of the end of a Parquet file, bytes: the footer's length and the magic.
 pub(crate) const TAIL: usize = 8;
-/// Bytes of the longest footer that is parsed.
+/// Maximum length of a footer that is parsed, bytes.
 const MAX_FOOTER: u64 = 16 << 20;
 
-/// The known facts about a file and its reader.
+/// What is known about a file and its reader.
 #[derive(Debug, Default)]
 pub(crate) enum Columns {
-    /// The end of the file was not read yet.
+    /// The end of the file has not been read yet.
     #[default]
     Unknown,
-    /// A Parquet file whose footer lies in this range and was not completely read yet.
+    /// The file is a Parquet file whose footer is in this range and has not been completely read
+    /// yet.
     Footer(ByteRange),
-    /// A Parquet file whose footer was read.
+    /// The file is a Parquet file whose footer has been read.
     Known(ColumnScan),
-    /// Not a Parquet file, or one that cannot be parsed.
+    /// The file is not a Parquet file, or cannot be parsed.
     Other,
 }
 
 impl Columns {
-    /// Whether reads need no longer be reported.
+    /// Returns whether the file has no columns to predict, so its reads need not be reported.
     pub(crate) fn is_other(&self) -> bool {
         matches!(self, Self::Other)
     }
 
-    /// Takes the last `bytes` of a file of `size` bytes.
+    /// Examines the last `bytes` of a file of `size` bytes.
     pub(crate) fn note_end(&mut self, bytes: &[u8], size: u64) {
         let Self::Unknown = self else { return };
         *self = Self::Other;
@@ -56,7 +58,8 @@ impl Columns {
         }
     }
 
-    /// Returns the range of the footer, if it was not parsed yet and `read` has a part of it.
+    /// Returns the range of the footer, if `read` contains a part of it and it has not been parsed
+    /// yet.
     pub(crate) fn wants(&self, read: ByteRange) -> Option<ByteRange> {
         match self {
             Self::Footer(footer) if !footer.intersect(read).is_empty() => Some(*footer),
@@ -71,7 +74,7 @@ impl Columns {
         *self = chunks.map_or(Self::Other, |chunks| Self::Known(ColumnScan::new(chunks)));
     }
 
-    /// Records a read. Returns the ranges to fetch ahead, at most `most` bytes in total.
+    /// Records a read. Returns the ranges to fetch ahead, which have at most `most` bytes in total.
     pub(crate) fn note(&mut self, read: ByteRange, most: u64) -> Vec<ByteRange> {
         match self {
             Self::Known(scan) => scan.note(read, most),
@@ -80,19 +83,19 @@ impl Columns {
     }
 }
 
-/// A reader of the columns of a file.
+/// A reader of some columns of a Parquet file.
 #[derive(Debug)]
 pub(crate) struct ColumnScan {
-    /// The chunks, in order of their offsets.
+    /// The column chunks, in order of their offsets.
     chunks: Vec<ColumnChunk>,
     states: Vec<ColumnState>,
-    /// Indices of `chunks`, in order of row groups and columns.
+    /// Indices into `chunks`, in order of row groups and then columns.
     order: Vec<usize>,
-    /// Whether each column was read.
+    /// For each column, whether the reader has read it.
     used: Vec<bool>,
-    /// Bytes of chunks that were read.
+    /// Total length of the chunks that were read, bytes.
     read: u64,
-    /// Bytes of chunks that are fetched ahead and were not read yet.
+    /// Total length of the chunks that were fetched ahead and have not been read yet, bytes.
     ahead: u64,
 }
 
@@ -133,7 +136,7 @@ impl ColumnScan {
         group.map_or_else(Vec::new, |group| self.expect(group, most))
     }
 
-    /// Returns the chunks of used columns from row group `group` on that are to be fetched ahead.
+    /// Returns the chunks of used columns to fetch ahead, beginning with row group `group`.
     fn expect(&mut self, group: usize, most: u64) -> Vec<ByteRange> {
         let limit = self.read.saturating_mul(GROWTH).min(most);
         let from = self.order.partition_point(|index| self.chunks[*index].group < group);
@@ -160,7 +163,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Ten row groups of five columns of a MiB each.
+    /// Returns a scan of ten row groups, each with five columns of 1 MiB.
     fn scan() -> ColumnScan {
         let chunk = |index: u64| ColumnChunk {
             range: ByteRange::at(4 + index * MIB, MIB),

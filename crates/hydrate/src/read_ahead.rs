@@ -1,13 +1,15 @@
-//! Detects which reads of a handle are sequential, and decides how far ahead of them to fetch.
-//! Pure.
+//! Detects which reads of a handle are sequential, and decides how far ahead of them to fetch. Does
+//! no I/O.
 //!
-//! A random reader gets only the blocks of its reads, and after some reads without a neighbour only
-//! their bytes. A sequential reader gets a window, which grows in proportion to the bytes read
-//! while the reader still has to wait. So the window reaches the bandwidth-delay product of the
-//! link without measuring it, and the bytes fetched without use are bounded by the bytes read. One
-//! handle may have several sequential readers, for example processes that map a file; they are
-//! distinguished by position. Reads of one reader may arrive out of order, because the kernel
-//! issues its read-ahead from several threads, but by no more than [`SEGMENT`].
+//! A random reader gets only the blocks of its reads, and after several reads without a neighbour
+//! only the bytes of its reads. A sequential reader gets a window that grows in proportion to the
+//! bytes it has read, while it still has to wait. So the window reaches the bandwidth-delay product
+//! of the link without a measurement, and the number of bytes fetched without use is bounded by the
+//! number of bytes read.
+//!
+//! One handle may have several sequential readers, for example processes that map a file. The
+//! readers are distinguished by position. Reads of one reader may arrive out of order by up to
+//! [`SEGMENT`] bytes, because the kernel issues its read-ahead from several threads.
 
 use std::ops::Range;
 
@@ -16,31 +18,36 @@ use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST, START, STAR
 use crate::block::{BLOCK, SEGMENT};
 use crate::block_table::AheadRange;
 
-/// The most sequences that a handle remembers; the least recently read is dropped.
-const MOST_SEQUENCES: usize = 16;
-/// Bytes of the window after the first continuation: small, because many readers stop here.
+/// Maximum number of sequences that a handle remembers. The least recently read one is dropped.
+const MAX_SEQUENCES: usize = 16;
+/// Length of the window after the first continuation, bytes. It is small, because many readers stop
+/// there.
 const FIRST_WINDOW: u64 = 2 * BLOCK;
 /// The window of a reader that waits, as a multiple of the bytes it has read. Each round trip makes
-/// it five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
+/// the window five times as wide. If a link with a round trip of 30 ms needs 64 MiB, its window is
+/// that wide within 0.2 s.
 pub(crate) const GROWTH: u64 = 4;
-/// The width of a window from which on requests depend on the distance of the server. In a narrower
-/// window they stay small: other readers may need a block far into a request, and would fetch it
-/// again instead of waiting.
+/// Width of a window, in bytes, from which on the length of requests depends on the distance of the
+/// server. In a narrower window requests stay short: another reader may need a block near the end
+/// of a long request, and would fetch that block again instead of waiting.
 const WIDE_WINDOW: u64 = LONGEST_REQUEST;
-/// Bytes of the longest request ahead of a reader of a far server. With longer ones the window
-/// would be few requests, and the last of them would end alone, at the rate of one connection.
+/// Maximum length of a request ahead of a reader if the server is far, bytes. With longer requests,
+/// a window would consist of only a few of them, and the last one would end at the rate of a single
+/// connection.
 const MAX_FAR_REQUEST: u64 = SHORTEST_REQUEST;
-/// Divisor of the bytes that a connection brings in a second: the length of a request ahead of a
-/// reader of a far server. Slower connections get shorter requests, and more of them at once.
+/// Divisor of the bytes that a connection brings in a second. The quotient is the length of a
+/// request ahead of a reader if the server is far. Slower connections get shorter requests, and
+/// more of them at once.
 const SECOND_DIVISOR: u64 = 4;
-/// Bytes of the shortest request ahead of a reader, unless less is left.
+/// Minimum length of a request ahead of a reader, bytes, unless less is left to read.
 const MIN_REQUEST: u64 = SEGMENT / 2;
-/// The number of reads in a row without a predecessor after which a reader counts as random.
-const RANDOM_AFTER: u32 = 8;
+/// Number of consecutive reads that continue no sequence after which a reader counts as random.
+const RANDOM_AFTER_READS: u32 = 8;
 
-/// The least number of requests in a window. Far from the server, no link measured needed more than
-/// [`START`] at once if they are long. Short ones spend more of their time on the round trip. A
-/// near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
+/// Returns the minimum number of requests in a window. If the server is far, no measured link
+/// needed more than [`START`] long requests at once. Short requests spend more of their time on the
+/// round trip, so more of them are needed. A near server (MinIO) spends up to 2 ms on each request,
+/// in which it could send 4 MiB.
 const fn requests(server: Proximity, is_wide: bool) -> u64 {
     let requests = match (server, is_wide) {
         (Proximity::Near, true) => START_NEAR,
@@ -50,11 +57,11 @@ const fn requests(server: Proximity, is_wide: bool) -> u64 {
     requests as u64
 }
 
-/// Whether a read found all its bytes present.
+/// Whether a read found all of its bytes present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundBytes {
     All,
-    /// The read has to wait.
+    /// Some bytes are missing, so the read has to wait.
     Missing,
 }
 
@@ -64,35 +71,35 @@ pub(crate) struct ReadAhead {
     size: u64,
     most_window: u64,
     server: Proximity,
-    /// Bytes per second of one connection, if they are known.
+    /// Bytes per second of one connection, if known.
     rate: Option<u64>,
     sequences: Vec<Sequence>,
     clock: u64,
-    /// Reads since the last one that continued a sequence.
+    /// Number of reads since the last one that continued a sequence.
     unrelated: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Sequence {
     begin: u64,
-    /// Start of the latest read.
+    /// Start offset of the latest read.
     start: u64,
-    /// The offset at which the next read is expected.
+    /// Offset at which the next read is expected.
     end: u64,
-    /// The end of the bytes read or fetched ahead.
+    /// End offset of the bytes that were read or fetched ahead.
     ahead: u64,
     window: u64,
     used: u64,
 }
 
 impl Sequence {
-    /// The window of a reader that has read this far and waits.
+    /// Returns the window for a reader that has read up to `end` and waits.
     fn grown(&self) -> u64 {
         (self.end - self.begin).saturating_mul(GROWTH)
     }
 
-    /// Whether a read belongs to this sequence. Until it has a window, only an exact continuation
-    /// does.
+    /// Returns whether a read belongs to this sequence. While the sequence has no window, the read
+    /// must begin within or right behind the latest read, and go beyond it.
     fn continues(&self, read: &Range<u64>) -> bool {
         if self.window == 0 {
             self.start < read.start && read.start <= self.end && read.end > self.end
@@ -103,7 +110,7 @@ impl Sequence {
 }
 
 impl ReadAhead {
-    /// Makes the state for a file of `size` bytes. Windows grow to `most_window` bytes.
+    /// Creates the state for a file of `size` bytes. A window grows to at most `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
         Self {
             size,
@@ -116,22 +123,25 @@ impl ReadAhead {
         }
     }
 
-    /// Updates the widest window, the distance of the server, and the rate of a connection.
+    /// Updates the widest window, the distance of the server, and the rate of one connection.
     pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity, rate: Option<u64>) {
         (self.most_window, self.server, self.rate) = (most_window, server, rate);
     }
 
-    /// Whether a read is one of many random ones: its neighbours are not expected to be read.
+    /// Returns whether a read is one of many random reads. If so, its neighbours are not expected
+    /// to be read.
     pub(crate) fn is_random(&self, read: &Range<u64>) -> bool {
-        self.unrelated >= RANDOM_AFTER && !self.sequences.iter().any(|sequence| sequence.continues(read))
+        self.unrelated >= RANDOM_AFTER_READS
+            && !self.sequences.iter().any(|sequence| sequence.continues(read))
     }
 
-    /// Records a read. Returns the range to fetch ahead of it, if any.
+    /// Records a read. Returns the range to fetch ahead of it, if there is one.
     pub(crate) fn note(&mut self, read: Range<u64>, found: FoundBytes) -> Option<AheadRange> {
         self.clock += 1;
         let Some(index) = self.sequences.iter().position(|sequence| sequence.continues(&read)) else {
             self.unrelated = self.unrelated.saturating_add(1);
-            // A long read of the beginning is taken for a sequential reader's first.
+            // A long read at the start of the file is assumed to be the first one of a sequential
+            // reader.
             let is_first = read.start == 0 && read.end >= SEGMENT && found == FoundBytes::Missing;
             self.begin(read);
             return is_first.then(|| self.open_window()).flatten();
@@ -150,7 +160,7 @@ impl ReadAhead {
         self.extend()
     }
 
-    /// Gives the last sequence the window of a reader that waits.
+    /// Gives the last sequence the window of a reader that waits, and returns the range to fetch.
     fn open_window(&mut self) -> Option<AheadRange> {
         let most = self.most_window;
         let sequence = self.sequences.last_mut()?;
@@ -159,8 +169,8 @@ impl ReadAhead {
     }
 
     fn begin(&mut self, read: Range<u64>) {
-        if self.sequences.len() == MOST_SEQUENCES
-            && let Some(oldest) = (0..MOST_SEQUENCES).min_by_key(|index| self.sequences[*index].used)
+        if self.sequences.len() == MAX_SEQUENCES
+            && let Some(oldest) = (0..MAX_SEQUENCES).min_by_key(|index| self.sequences[*index].used)
         {
             self.sequences.swap_remove(oldest);
         }
@@ -168,7 +178,8 @@ impl ReadAhead {
         self.sequences.push(Sequence { begin: start, start, end, ahead: end, window: 0, used: self.clock });
     }
 
-    /// Merges a sequence with those it has reached. The result is the last of the list.
+    /// Merges a sequence with the sequences whose ends it has reached. The merged sequence becomes
+    /// the last of the list.
     fn merge(&mut self, index: usize) {
         let mut merged = self.sequences.swap_remove(index);
         self.sequences.retain(|other| {
@@ -183,8 +194,8 @@ impl ReadAhead {
         self.sequences.push(merged);
     }
 
-    /// Returns the part of the last sequence's window that was not fetched yet, if it is enough for
-    /// a request.
+    /// Returns the part of the last sequence's window that was not fetched yet, if that part is
+    /// long enough for a request.
     fn extend(&mut self) -> Option<AheadRange> {
         let sequence = self.sequences.last_mut()?;
         let is_wide = sequence.window >= WIDE_WINDOW;

@@ -1,4 +1,4 @@
-//! The settings of a hydrator. The command line and the library fill them in.
+//! Defines the settings of a hydrator. The command line and the library fill them in.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,21 +8,22 @@ use firstbyte_store::Sharing;
 /// Settings for caching and fetching.
 #[derive(Clone, Debug)]
 pub struct HydrationSettings {
-    /// Cache directory, created if it does not exist. With `None`, nothing is cached.
+    /// Cache directory, which is created if it does not exist. With `None`, nothing is cached.
     pub cache: Option<PathBuf>,
-    /// Users that share the cache directory.
+    /// The users that share the cache directory.
     pub sharing: Sharing,
-    /// The store's name in the cache, instead of its endpoint: for a store with several addresses.
+    /// Name of the store in the cache, used instead of its endpoint. For a store that has several
+    /// addresses.
     pub store_name: Option<String>,
-    /// The most bytes that the cache may use; `None` if only `reserve` limits it.
+    /// Maximum number of bytes that the cache may use. `None` if only `reserve` limits the cache.
     pub cache_size: Option<u64>,
-    /// Bytes to leave free on the cache's file system.
+    /// Number of bytes to leave free on the cache's file system.
     pub reserve: u64,
-    /// Limit on the memory of buffers, in bytes.
+    /// Maximum memory of buffers, bytes.
     pub memory: u64,
     /// Time after which a read fails.
     pub deadline: Duration,
-    /// Limit on background hydration, in bytes per second.
+    /// Maximum rate of all background hydration, bytes per second.
     pub background_rate: Option<u64>,
 }
 
@@ -33,10 +34,10 @@ impl Default for HydrationSettings {
             sharing: Sharing::Private,
             store_name: None,
             cache_size: None,
-            // Enough for the logs and results of a job on a small root volume.
+            // Room for the logs and results of a job on a small root volume.
             reserve: 512 << 20,
             memory: firstbyte_store::MEMORY,
-            // As for every remote read: a dead endpoint is an error within 30 s.
+            // The same deadline as for every remote read: a dead endpoint is an error within 30 s.
             deadline: firstbyte_pacing::DEADLINE,
             background_rate: None,
         }

@@ -1,10 +1,10 @@
-//! Start files: the directories and ranges that a job read, in order, so that the next job finds
-//! them in the cache.
+//! Reads and writes start files. A start file lists the directories and ranges that a job has read,
+//! in order, so that they can be cached before the next job needs them.
 //!
-//! Each line is a JSON value: first the location that was mounted, then directories and reads.
-//! Reads are pinned to versions, so a changed object is never taken for the recorded one. Mounts
-//! write such files; [`merge`] joins them; mounts, gateways and clients fetch the ranges in them.
-//! Lines of older releases, `START END LOCATION`, are read too.
+//! Each line is a JSON value: the first is the location that was mounted, the others are
+//! directories and reads. Reads are pinned to versions, so a changed object is never taken for the
+//! recorded one. Mounts write start files; [`merge`] joins them; mounts, gateways and clients fetch
+//! the ranges in them. Lines of older releases, `START END LOCATION`, can be read too.
 
 mod coverage;
 mod line;
@@ -22,13 +22,14 @@ pub use self::merge::{MergedStartFile, merge};
 use crate::block::BLOCK;
 use crate::wanted::{HydrationItem, HydrationList};
 
-/// The most reads of a start file: some 100 MB of text. A usual start has less than a thousandth.
-const MOST_READS: usize = 1_000_000;
+/// Maximum number of reads in a start file, which is some 100 MB of text. A usual start has less
+/// than a thousandth of that.
+const MAX_READS: usize = 1_000_000;
 
 /// A start file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartFile {
-    /// The mounted location; `None` in files of older releases.
+    /// The location that was mounted. `None` in files of older releases.
     root: Option<Location>,
     directories: Vec<Location>,
     objects: Vec<StartObject>,
@@ -39,37 +40,39 @@ pub struct StartFile {
 #[derive(Clone, Debug, PartialEq)]
 struct StartObject {
     location: Location,
-    /// The version; `None` if it was not recorded.
+    /// The version of the object. `None` if it was not recorded.
     version: Option<Version>,
 }
 
-/// Blocks of an object that no earlier read has included.
+/// A range of blocks of an object that no earlier read contained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StartRead {
     object: u32,
     range: ByteRange,
 }
 
-/// Totals of a start file.
+/// The totals of a start file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartTotals {
-    /// Objects with reads.
+    /// Number of objects that were read.
     pub objects: u64,
-    /// Directories whose names were looked up.
+    /// Number of directories whose names were looked up.
     pub directories: u64,
-    /// Ranges that were read.
+    /// Number of ranges that were read.
     pub ranges: u64,
-    /// Bytes that were read, in whole blocks.
+    /// Number of bytes that were read, in whole blocks.
     pub bytes: u64,
-    /// Total length of these objects, if known, bytes.
+    /// Total length of the objects that were read, bytes. Objects of unknown length are not
+    /// included.
     pub object_bytes: u64,
 }
 
 impl StartFile {
-    /// Parses a file. A last line that was cut by a kill of its writer is left out.
+    /// Parses a start file. If the writer was killed, the last line may be incomplete; it is then
+    /// left out.
     ///
     /// # Errors
-    /// The number of the wrong line and the reason; a newer format; too many reads.
+    /// The number of the wrong line and the reason, a newer format, or too many reads.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let mut file = Builder::default();
         let mut reads = Vec::new();
@@ -87,11 +90,12 @@ impl StartFile {
                 Err(_) if number == last && number > 0 => {}
                 Err(why) => return Err(format!("line {}: {why}", number + 1)),
             }
-            if reads.len() > MOST_READS {
-                return Err(format!("more than {MOST_READS} reads; record a shorter run"));
+            if reads.len() > MAX_READS {
+                return Err(format!("more than {MAX_READS} reads; record a shorter run"));
             }
         }
-        // Ranges are written when they end, but ordered by when they began.
+        // A line is written when its read ends, but reads are sorted by the time at which they
+        // began.
         reads.sort_by_key(|(at, ..)| *at);
         for (_, object, range) in reads {
             file.add_read(object, range);
@@ -99,7 +103,7 @@ impl StartFile {
         Ok(file.done())
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -114,10 +118,10 @@ impl StartFile {
         text
     }
 
-    /// Fails if the file was not recorded in `served` or below it.
+    /// Fails unless the file was recorded in `served` or below it.
     ///
     /// # Errors
-    /// A text with both locations and a remedy.
+    /// A text with both locations and advice.
     pub fn check(&self, served: &Location) -> Result<(), String> {
         let shown = without_secrets(served);
         let is_below = |location: &Location| {
@@ -134,7 +138,7 @@ impl StartFile {
         }
     }
 
-    /// Objects, directories and bytes of the file.
+    /// Returns the totals of the file.
     #[must_use]
     pub fn totals(&self) -> StartTotals {
         let size = |object: &StartObject| object.version.as_ref().and_then(|version| version.size);
@@ -147,19 +151,19 @@ impl StartFile {
         }
     }
 
-    /// The directories whose names were looked up, in order.
+    /// Returns the directories whose names were looked up, in order.
     #[must_use]
     pub fn directories(&self) -> &[Location] {
         &self.directories
     }
 
-    /// The ranges, in order, pinned to their versions.
+    /// Returns the ranges in order, pinned to the versions of their objects.
     #[must_use]
     pub fn wanted(self: &Arc<Self>) -> HydrationList {
         self.wanted_as(|wanted| wanted)
     }
 
-    /// Returns the ranges like [`wanted`](Self::wanted), each changed by `change`.
+    /// Returns the same ranges as [`wanted`](Self::wanted), each changed by `change`.
     #[must_use]
     pub fn wanted_as(
         self: &Arc<Self>,
@@ -169,7 +173,8 @@ impl StartFile {
         Box::new((0..file.reads.len()).map(move |place| change(file.wanted_at(place))).map(Ok))
     }
 
-    /// The ranges of one object, in order, if it has the recorded version.
+    /// Returns the ranges of one object, in order. The list is empty if the object's version is not
+    /// the recorded one.
     #[must_use]
     pub fn ranges_of(&self, location: &Location, version: &Version) -> Vec<ByteRange> {
         let is_same = |object: &StartObject| {
@@ -188,7 +193,8 @@ impl StartFile {
     }
 }
 
-/// Whether an object lies below a location: a prefix, a bucket, or all buckets of a service.
+/// Returns whether an object is below a location, which may be a prefix, a bucket, or all buckets
+/// of a service.
 fn is_below(location: &Location, root: &Location) -> bool {
     match (location, root) {
         (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
@@ -198,7 +204,7 @@ fn is_below(location: &Location, root: &Location) -> bool {
     }
 }
 
-/// A file being made.
+/// A start file that is being built.
 #[derive(Default)]
 struct Builder {
     root: Option<Location>,
@@ -215,8 +221,8 @@ impl Builder {
         }
     }
 
-    /// Returns the number of an object. `None` if it has another version than before: an object
-    /// keeps its first version.
+    /// Returns the index of an object. Returns `None` if the object has another version than
+    /// before, because an object keeps its first version.
     fn object(&mut self, location: Location, version: Option<Version>) -> Option<u32> {
         if let Some(known) = self.by_location.get(&location) {
             return (self.objects[*known as usize].0.version == version).then_some(*known);
@@ -227,7 +233,8 @@ impl Builder {
         Some(number)
     }
 
-    /// Adds the new blocks of a read. Returns the added bytes.
+    /// Adds those blocks of a read that no earlier read contained. Returns the number of bytes
+    /// added.
     fn add_read(&mut self, object: u32, range: ByteRange) -> u64 {
         let (StartObject { version, .. }, covered) = &mut self.objects[object as usize];
         let size = version.as_ref().and_then(|version| version.size).unwrap_or(u64::MAX);
@@ -252,7 +259,7 @@ impl Builder {
     }
 }
 
-/// Returns the location without secrets, as files and messages show it.
+/// Returns the location without secrets, as start files and messages contain it.
 fn without_secrets(shown: &Location) -> Location {
     match shown {
         Location::Http(_) => location(shown.to_string().as_bytes()).unwrap_or_else(|| shown.clone()),
@@ -260,7 +267,7 @@ fn without_secrets(shown: &Location) -> Location {
     }
 }
 
-/// Parses a location as a start file has it.
+/// Parses a location in the form that start files contain.
 fn location(text: &[u8]) -> Option<Location> {
     use std::os::unix::ffi::OsStrExt;
     Location::parse(OsStr::from_bytes(text)).ok()

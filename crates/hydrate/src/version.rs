@@ -1,8 +1,8 @@
-//! One open version: its table of blocks, and the engine whose queue fetches them.
+//! Represents one open version: its table of blocks, and the engine whose queue fetches them.
 //!
-//! Every read is a request for blocks ([`SharedVersion::request`]), with two adapters: a thread
-//! that waits (`blocking`), and a callback. The table decides what to fetch, and the queue fetches
-//! it.
+//! Every read is a request for blocks ([`SharedVersion::request`]). There are two ways to wait for
+//! them: a blocked thread (`blocking`), and a callback. The table decides what to fetch, and the
+//! queue runs the fetches.
 
 mod blocking;
 mod engine;
@@ -21,7 +21,7 @@ use crate::block_table::{
 };
 use crate::job_state::JobFile;
 
-/// An open version. Clones share the table.
+/// An open version. Clones share its table.
 #[derive(Clone)]
 pub(crate) struct SharedVersion {
     pub(crate) engine: Arc<HydrationContext>,
@@ -29,35 +29,36 @@ pub(crate) struct SharedVersion {
 }
 
 impl SharedVersion {
-    /// The widest read-ahead window of one reader, in bytes.
+    /// Returns the width of the widest read-ahead window of one reader, bytes.
     pub(crate) fn most_window(&self) -> u64 {
         self.table.blocks.most_window()
     }
 
-    /// Calls `done` with the bytes of `range`, at once or when they have arrived. Blocks that are
-    /// not cached are copied, because they may be dropped before the last one arrives.
+    /// Calls `done` with the bytes of `range`, either at once or when they have arrived. Blocks
+    /// that are not cached are copied as they arrive, because they may be dropped before the last
+    /// one arrives.
     pub(crate) fn read_then(&self, range: ByteRange, done: ReadCallback) {
         let deadline = Instant::now() + self.engine.settings.deadline;
         let delivery = if self.table.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied };
-        let pending = self.table.pending(deadline, Receiver::Callback(range, delivery, done));
+        let pending = self.table.new_pending_read(deadline, Receiver::Callback(range, delivery, done));
         self.request(&pending, range.start, None, Rounding::Blocks);
     }
 
-    /// Requests the absent blocks of a read, for a reader at the offset `at`. With an `interest`,
-    /// other readers have priority, and fetches that have not begun are no longer wanted once its
-    /// owner is dropped.
+    /// Requests the absent blocks of a read, for a reader at offset `at`. If there is an
+    /// `interest`, other readers have priority, and fetches that have not started are no longer
+    /// wanted when the owner of the interest is dropped.
     fn request(&self, pending: &Arc<PendingRead>, at: u64, interest: Option<&Weak<()>>, rounding: Rounding) {
         let sizes = self.engine.queue.read_sizes();
         self.engine.queue.submit(self.table.request(pending, &BlockReader { at, interest, rounding, sizes }));
     }
 
-    /// Fetches absent blocks ahead of a reader, while its handle lives.
+    /// Fetches absent blocks ahead of a reader, as long as the reader's handle lives.
     pub(crate) fn fetch_ahead(&self, ahead: &AheadRange, handle: &Weak<()>) {
         self.engine.queue.submit(self.table.request_ahead(ahead, handle));
     }
 
-    /// Starts a background fetch of at most `most` blocks: the next from `from` that are uncached
-    /// and that no other fetch brings. Returns `None` if there are none before `end`.
+    /// Starts a background fetch of at most `most` blocks: the first run at or after `from` that is
+    /// neither cached nor being fetched. Returns `None` if no such block is before `end`.
     pub(crate) fn fetch_in_background(
         &self,
         from: u64,

@@ -1,4 +1,5 @@
-//! Lazy lists of the objects that a job should fetch: one object, or every object below a location.
+//! Lists the objects that a job should fetch: one object, or every object below a location. The
+//! lists are lazy.
 
 use firstbyte_location::{ByteRange, Entry, EntryKind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
@@ -8,37 +9,39 @@ use crate::error::Error;
 /// An object that could not be fetched.
 #[derive(Clone, Debug)]
 pub struct HydrationFailure {
-    /// The object.
+    /// The location of the object.
     pub location: Location,
-    /// The error.
+    /// The reason.
     pub error: Error,
 }
 
 /// An object to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HydrationItem {
-    /// The object.
+    /// The location of the object.
     pub location: Location,
-    /// The object's version, if a listing reported it, which saves a request.
+    /// The version of the object, if a listing reported it. This saves a request.
     pub version: Option<Version>,
-    /// The bytes wanted; `None` for all.
+    /// The range to fetch; `None` for the whole object.
     pub range: Option<ByteRange>,
 }
 
 impl HydrationItem {
-    /// Returns the wanted bytes, as far as they are known before the object is opened.
+    /// Returns the number of wanted bytes, as far as it is known before the object is opened. 0 if
+    /// it is unknown.
     pub(crate) fn listed_bytes(&self) -> u64 {
         let size = self.version.as_ref().and_then(|version| version.size);
         self.range.map_or(size.unwrap_or_default(), |range| range.len())
     }
 }
 
-/// Objects to fetch, as they are found. An `Err` is an object that cannot be fetched, or a listing
-/// that failed.
+/// The objects to fetch, as they are found. An `Err` is an object that cannot be fetched, or a
+/// listing that has failed.
 pub type HydrationList =
     Box<dyn Iterator<Item = std::result::Result<HydrationItem, HydrationFailure>> + Send>;
 
-/// Returns the current version of the object at `location` (one request). A directory is a failure.
+/// Returns the current version of the object at `location`, which takes one request. A directory is
+/// a failure.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 pub fn one(store: &Store, location: &Location) -> std::result::Result<HydrationItem, HydrationFailure> {
     let failed = |error| HydrationFailure { location: location.clone(), error };
@@ -72,7 +75,7 @@ pub fn below(store: &Store, root: &Location) -> HydrationList {
     }
 }
 
-/// Returns the version from a listing, if it identifies the content.
+/// Returns the version that a listing reports, if it identifies the content.
 fn version(entry: &Entry) -> Option<Version> {
     let version = Version { size: entry.size, etag: Some(entry.etag.clone()?), ..Version::default() };
     version.if_match().is_some().then_some(version)

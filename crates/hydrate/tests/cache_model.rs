@@ -1,8 +1,10 @@
-//! Processes that share a small cache, compared with the content. Some are killed, some stopped,
-//! files of the cache are cut short, and its disk is full at times. No read returns a wrong byte or
-//! an error, and none lasts beyond its deadline. The longest read is printed.
+//! Tests processes that share a small cache, and compares what they read with the content. At
+//! random, processes are killed or stopped, files of the cache are cut short, and the cache's disk
+//! is filled. No read may return a wrong byte or an error, or last beyond its deadline. The longest
+//! read is printed.
 //!
-//! `FIRSTBYTE_CACHE_SECONDS` makes it longer (`make soak`), `FIRSTBYTE_SEED` makes another run.
+//! `FIRSTBYTE_CACHE_SECONDS` sets how long the test runs (`make soak`), and `FIRSTBYTE_SEED` makes
+//! a different run.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -22,29 +24,30 @@ use firstbyte_testkit::{Backend, Subject, bytes, lacks_root, patience, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Environment variable with the arguments of a child process: seed, size of the cache in bytes,
-/// URL of the objects, directory of the cache.
+/// URL of the objects, and directory of the cache.
 const PART: &str = "FIRSTBYTE_CACHE_PART";
 const SECONDS: &str = "FIRSTBYTE_CACHE_SECONDS";
 const PROCESSES: usize = 8;
 const OBJECTS: u64 = 24;
 const MIB: u64 = 1 << 20;
-/// Sizes of the caches, one per round.
+/// Sizes of the caches in bytes, one for each round.
 const CACHES: [u64; 4] = [MIB, 64 * MIB, 4 * MIB, 16 * MIB];
-/// Mount options of the cache's disk, if this process may mount one: the largest cache fills it.
+/// Mount options of the cache's disk, if this process may mount one. The largest cache fills the
+/// disk.
 const DISK: &str = "size=48m";
 /// Deadline of a read.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time allowed for a read to return after its deadline.
+/// Time after its deadline within which a read must return.
 const RETURN: Duration = Duration::from_secs(2);
 /// Interval at which a process records that it runs.
 const TICK: Duration = Duration::from_millis(10);
-/// Longest interval that counts as running. In a longer one, the process was stopped.
+/// Longest interval that counts as running. A longer interval means that the process was stopped.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
 
-/// Difference of the two clocks that is possible in a process that was not stopped.
+/// Largest difference of the two clocks in a process that was not stopped.
 const LONGEST_STALL: Duration = Duration::from_secs(2);
 
-/// Pseudo-random numbers from a seed.
+/// A generator of pseudo-random numbers.
 #[derive(Clone, Copy)]
 struct Draws(u64);
 
@@ -55,8 +58,8 @@ impl Draws {
     }
 }
 
-/// Returns the length of an object: some are packed, some have a few blocks, and some are larger
-/// than the smallest cache.
+/// Returns the length of an object, bytes. Some objects are small enough to be packed, some have a
+/// few blocks, and some are larger than the smallest cache.
 fn size_of(object: u64) -> usize {
     match object % 3 {
         0 => 10_000 + 3_001 * object as usize,
@@ -90,12 +93,13 @@ impl RunClock {
     }
 }
 
-/// Makes an engine that reads without the cache when a mount of the default cache would do so.
+/// Creates an engine. Works without the cache in the cases in which a mount with the default cache
+/// would.
 fn reader(settings: HydrationSettings) -> Hydrator {
     let store = Store::new(StoreOptions::default()).unwrap();
     let uncached = HydrationSettings { cache: None, ..settings.clone() };
     let opened = match Hydrator::reading(store.clone(), settings) {
-        // The process that prepares the cache is stopped, so its lock times out.
+        // The process that prepares the cache is stopped, so waiting for its lock timed out.
         Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
             Hydrator::new(store, uncached)
         }
@@ -112,13 +116,13 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
     format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
 }
 
-/// Returns true if a call failed because its process was stopped until the deadline had passed.
+/// Returns whether a call failed because its process was stopped until the deadline had passed.
 fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
 }
 
 /// Reads random ranges of random objects until the process is killed. Prints errors, and the time
-/// of each new longest read.
+/// of each read that is longer than all before.
 fn reads(part: &str) {
     let mut words = part.splitn(4, ' ');
     let mut next = || words.next().unwrap();
@@ -223,7 +227,7 @@ impl Reader {
         let output = BufReader::new(child.stdout.take().unwrap());
         let lines = lines.clone();
         thread::spawn(move || {
-            // At the end of the test the receiver no longer exists.
+            // At the end of the test, the receiver no longer exists.
             output.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)));
         });
         Self { child, stopped: false }
@@ -243,7 +247,8 @@ impl Drop for Reader {
     }
 }
 
-/// A separate file system for the cache if this process may mount one (`true`), or a directory.
+/// The disk of the cache: a separate file system if this process may mount one (`true`), else a
+/// directory.
 struct Disk(tempfile::TempDir, bool);
 
 impl Disk {
@@ -259,7 +264,7 @@ impl Disk {
         self.0.path().join("ballast")
     }
 
-    /// Fills the rest of the disk.
+    /// Fills the rest of the disk, if it is a separate file system.
     fn fill(&self) {
         if let (true, Ok(mut file)) = (self.1, File::create(self.ballast())) {
             let piece = vec![7; 1 << 20];
@@ -276,14 +281,14 @@ impl Drop for Disk {
     }
 }
 
-/// Lists files of blocks and maps below a directory.
+/// Lists the files below a directory that contain blocks or maps.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
     entries.flat_map(|entry| below(entry.path())).collect()
 }
 
-/// Disturbs the readers, their cache or its disk at random. Returns the kind of disturbance.
+/// Disturbs the readers, their cache or its disk at random. Returns the kind of the disturbance.
 fn disturb(draws: &mut Draws, readers: &mut [Reader], cache: &Path, disk: &Disk) -> &'static str {
     let victim = draws.below(readers.len() as u64) as usize;
     match draws.below(5) {
@@ -320,14 +325,14 @@ fn disturb(draws: &mut Draws, readers: &mut [Reader], cache: &Path, disk: &Disk)
     }
 }
 
-/// Returns whether a process ended as allowed: by a kill, or because a file that it had mapped was
-/// cut short. `None` if it still runs.
+/// Returns whether a process ended in an allowed way: by a kill, or because a file that it had
+/// mapped was cut short. Returns `None` if the process still runs.
 fn ended_well(reader: &mut Reader) -> Option<bool> {
     let status = reader.child.try_wait().unwrap()?;
     Some(matches!(status.signal(), Some(libc::SIGKILL | libc::SIGBUS)))
 }
 
-/// Runs the processes over one cache for `time`, and disturbs them.
+/// Runs the processes on one cache for `time`, and disturbs them.
 fn round(url: &str, size: u64, time: Duration, draws: &mut Draws) -> Found {
     let disk = Disk::new();
     let cache = disk.0.path().join("cache");
@@ -361,7 +366,7 @@ fn round(url: &str, size: u64, time: Duration, draws: &mut Draws) -> Found {
     found
 }
 
-/// Returns the number in an environment variable, or the `usual` one.
+/// Returns the number in an environment variable, or `usual` if it is not set.
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -370,7 +375,7 @@ fn number(name: &str, usual: u64) -> u64 {
 fn a_process_of_the_model() {
     if let Ok(part) = std::env::var(PART) {
         reads(&part);
-        // The error is printed. The parent process ends the test.
+        // The error was printed, and the parent process fails the test.
         std::process::exit(1);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads over a failing network: transient failures are retried, others are errors within the
-//! deadline, and cached blocks stay readable.
+//! Tests reads over a failing network: transient failures are retried, other failures are errors
+//! within the deadline, and cached blocks stay readable.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const SEED: u64 = 9;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// An object on a server behind a link.
+/// An object on a server behind a slow and faulty link.
 struct Far {
     content: Vec<u8>,
     hydrator: Hydrator,
@@ -57,7 +57,7 @@ impl Far {
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
     }
 
-    /// Makes another engine on the same cache, like another process.
+    /// Creates another engine on the same cache, like that of another process.
     fn other(&self) -> Hydrator {
         let settings = HydrationSettings {
             cache: Some(self.cache.path().into()),
@@ -74,7 +74,7 @@ impl Far {
         Ok(())
     }
 
-    /// Reads three blocks asynchronously, like a mount.
+    /// Reads three blocks with a callback, like a mount.
     fn read_then(&self, block: u64) -> Result<Vec<u8>, Error> {
         let (send, receive) = mpsc::channel();
         let done = move |result: Result<&[u8], Error>| send.send(result.map(<[u8]>::to_vec)).unwrap();
@@ -124,15 +124,15 @@ fn engines_that_share_a_cache_share_the_fetching() {
             });
         }
     });
-    // A reader that would wait long may repeat a block of a running request.
+    // A reader that would have to wait long may request a block of a running request again.
     let received = far.subject.store.counters().received;
     assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
 }
 
-/// Without a cache, such readers request only their own bytes, which no other reader needs.
+/// Without a cache, a random reader requests only its own bytes, which do not serve other readers.
 #[test]
 fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
-    // The round trip is long enough for both requests to be in flight together.
+    // The round trip is long enough for both requests to be in flight at the same time.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let settings = HydrationSettings { reserve: 0, ..HydrationSettings::default() };
     let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
@@ -145,8 +145,8 @@ fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
     (1..12).for_each(|number| read((number * 67 % 256) * BLOCK));
     let together = Barrier::new(2);
     std::thread::scope(|scope| {
-        // One read begins in the block before and ends in the first quarter; the other reads the
-        // end.
+        // One read begins in the previous block and ends in the first quarter of this one; the
+        // other reads the end of this block.
         for place in [BLOCK / 4 * 3, BLOCK / 8 * 11] {
             let (read, together) = (&read, &together);
             scope.spawn(move || {
@@ -167,7 +167,7 @@ fn an_endpoint_that_comes_back_is_waited_for() {
     let restarted = std::thread::scope(|scope| {
         let far = &far;
         let waiting = [scope.spawn(|| far.read(20)), scope.spawn(|| far.read_then(40).map(drop))];
-        // Waits until the first tries have failed.
+        // Wait until the first attempts have failed.
         until("tries that fail", || far.hydrator.counters().retries >= 3);
         let link = Link::start(far.config.clone()).unwrap();
         waiting.into_iter().for_each(|reader| reader.join().unwrap().unwrap());
@@ -187,13 +187,13 @@ fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
     }
     far.read(0).unwrap();
     assert!(far.hydrator.counters().failed == 2);
-    // When the endpoint is back, the same file can be read.
+    // After the endpoint is back, the same file can be read.
     let _link = Link::start(far.config.clone()).unwrap();
     far.read(20).unwrap();
     assert!(far.read_then(40).unwrap() == far.content[40 * BLOCK_LEN..43 * BLOCK_LEN]);
 }
 
-/// Starts a server that sends `reply` to the first `bad` requests, and right responses later.
+/// Starts a server that answers the first `bad` requests with `reply`, and later ones correctly.
 fn scripted(
     bad: usize,
     reply: impl Fn() -> ScriptedReply + Send + Sync + 'static,
@@ -284,7 +284,7 @@ fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
     }
 }
 
-/// Takes some 17 s, the pauses of nine retries.
+/// Takes some 17 s, which is the sum of the pauses before nine retries.
 #[test]
 fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let server = Scripted::start(|_, _| {
@@ -299,16 +299,17 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let handle = hydrator.file(&location, version).handle();
     let error = handle.read_at(&mut vec![0; BLOCK_LEN], 6 * BLOCK).unwrap_err();
     assert!(error.to_string().contains("ended"), "{error}");
-    // One request for a range, and ten for the whole object. The later ones bring nothing new.
+    // There is one request for a range, and there are ten for the whole object. The retries bring
+    // nothing new, so they end.
     assert!((10..=13).contains(&server.heads().len()), "{}", server.heads().len());
 }
 
-/// Starts a server without ranges. If not `versioned`, it sends no ETag, and different content
-/// every time.
-fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
+/// Starts a server that does not support ranges. Unless `versioned`, the server sends no ETag, and
+/// sends different content every time.
+fn server_without_ranges(versioned: bool) -> (Scripted, Location, Version) {
     let size = 40 * BLOCK_LEN;
-    // The contents are made in advance: making them for each answer would be so slow that requests
-    // are cut.
+    // The contents are created before the server starts. Creating one for each response would be so
+    // slow that requests would be cut off.
     let seeds = if versioned { SEED..SEED + 1 } else { 0..3 };
     let contents: Vec<Vec<u8>> = seeds.map(|seed| bytes(seed, size)).collect();
     let server = Scripted::start(move |number, _| {
@@ -323,7 +324,7 @@ fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
 #[test]
 fn a_server_without_ranges_is_read_as_one_response() {
     for cached in [true, false] {
-        let (server, location, version) = rangeless(true);
+        let (server, location, version) = server_without_ranges(true);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
         let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
@@ -342,11 +343,11 @@ fn a_server_without_ranges_is_read_as_one_response() {
 #[test]
 fn content_without_a_version_is_read_once_and_never_mixed() {
     for cached in [true, false] {
-        let (_server, location, version) = rangeless(false);
+        let (_server, location, version) = server_without_ranges(false);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        // Without a cache the response must wait for its reader, because memory holds only a part
-        // of it.
+        // Without a cache, memory holds only a part of the response, so the response must wait for
+        // its reader.
         let settings =
             HydrationSettings { cache: dir, reserve: 0, memory: 4 << 20, ..HydrationSettings::default() };
         let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();

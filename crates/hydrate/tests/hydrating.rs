@@ -1,4 +1,4 @@
-//! Hydration in the background: no block is fetched twice, and readers take precedence.
+//! Tests hydration in the background: no block is fetched twice, and readers take precedence.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -91,7 +91,7 @@ fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
 #[test]
 fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
     let subject = Subject::start(Backend::ServeS3);
-    // At this rate the job would take minutes.
+    // At this rate, the job would take minutes.
     let (hydrator, _cache) = engine(
         &subject,
         HydrationSettings { background_rate: Some(1 << 20), ..HydrationSettings::default() },
@@ -126,7 +126,7 @@ fn a_limited_job_knows_its_totals_long_before_its_end() {
     let subject = Subject::start(Backend::ServeS3);
     let settings = HydrationSettings { background_rate: Some(1 << 20), ..HydrationSettings::default() };
     let (hydrator, _cache) = engine(&subject, settings);
-    // At this rate the job would take minutes.
+    // At this rate, the job would take minutes.
     for number in 0..300 {
         subject.place(&format!("d/f{number:03}"), &bytes(number, 4 * BLOCK_LEN));
     }
@@ -182,7 +182,7 @@ fn without_room_hydration_fails() {
     );
 }
 
-/// Fills the cache with `content` as if it were the object at `location`.
+/// Fills the cache with `content`, as if that were the content of the object at `location`.
 fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
     let cache = Cache::open(cache, CacheLimits { size: None, reserve: 0 }).unwrap();
     let cache = cache.of_store(&subject.store.service_of(location));

@@ -1,5 +1,5 @@
-//! Reads of many ranges, reads over several blocks, and hints: right bytes, few requests. The store
-//! counts requests and bytes, and nothing depends on timing.
+//! Tests reads of many ranges, reads over several blocks, and hints: the bytes are right, and the
+//! requests are few. The store counts requests and bytes, so no test depends on timing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const SEED: u64 = 12;
 const BLOCK_LEN: usize = BLOCK as usize;
-/// Length of a request in bytes, before the server was measured.
+/// Length of a request before the server has been measured, bytes.
 const REQUEST: u64 = 1 << 20;
 
 struct Setting {
@@ -22,8 +22,8 @@ struct Setting {
     _cache: TempDir,
 }
 
-/// Makes an object on a server, with a cache and without.
-fn both(len: usize) -> impl Iterator<Item = Setting> {
+/// Creates an object on a server. Returns two settings, one with a cache and one without.
+fn settings_with_and_without_cache(len: usize) -> impl Iterator<Item = Setting> {
     [true, false].into_iter().map(move |cached| {
         let subject = Subject::start(Backend::ServeS3);
         let content = bytes(SEED, len);
@@ -38,7 +38,7 @@ fn both(len: usize) -> impl Iterator<Item = Setting> {
 }
 
 impl Setting {
-    /// Returns the requests and the received bytes of an action.
+    /// Runs an action. Returns the number of requests and of received bytes that it caused.
     fn cost(&self, of: impl FnOnce()) -> (u64, u64) {
         let before = self.subject.store.counters();
         of();
@@ -46,7 +46,7 @@ impl Setting {
         (now.requests - before.requests, now.received - before.received)
     }
 
-    /// Reads ranges in one call and compares each with the content.
+    /// Reads ranges in one call, and compares each with the content.
     fn check(&self, handle: &Handle, ranges: &[(u64, usize)]) {
         let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0xa5; *length]).collect();
         let counts = read_ranges(handle, ranges, &mut memory).unwrap();
@@ -70,7 +70,7 @@ fn read_ranges(
     handle.read_ranges_while(&mut wanted, Duration::MAX, &mut || true)
 }
 
-/// Random numbers from a seed.
+/// A generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -82,7 +82,7 @@ impl Random {
 
 #[test]
 fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
-    for setting in both(100 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(100 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let crossing = setting.cost(|| setting.check(&handle, &[(3 * BLOCK - 10, 20)]));
         assert_eq!(crossing, (1, 2 * BLOCK), "two blocks");
@@ -92,7 +92,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
         assert!(buffer == setting.content[at as usize..][..buffer.len()]);
         assert_eq!(several, (1, 4 * BLOCK));
         drop(handle);
-        // A request has at most 4 MiB, and at least half a MiB.
+        // A request has between a quarter of a MiB and 4 MiB, and 72 blocks are 9 MiB.
         let long = setting.cost(|| setting.check(&setting.file.handle(), &[(20 * BLOCK, 72 * BLOCK_LEN)]));
         assert_eq!(long.1, 72 * BLOCK);
         assert!((3..=36).contains(&long.0), "{long:?}");
@@ -101,7 +101,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
 
 #[test]
 fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
-    for setting in both(20 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(20 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let mut buffer = vec![0; BLOCK_LEN];
         for at in [BLOCK, 2 * BLOCK] {
@@ -109,8 +109,8 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
             assert_eq!(read.unwrap(), BLOCK_LEN);
             assert!(buffer == setting.content[at as usize..][..BLOCK_LEN]);
             let counters = setting.hydrator.counters();
-            // The third block is expected only after the second read, and no reader waits for the
-            // request of the blocks after it.
+            // The first read must start no request ahead. The second read may start one, for which
+            // no reader waits.
             let ahead = if at == BLOCK { counters.ahead_fetches } else { 0 };
             assert!(counters.demand_fetches + ahead <= at / BLOCK, "both blocks at once: {counters:?}");
         }
@@ -119,15 +119,15 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
 
 #[test]
 fn neighbours_share_requests_and_distant_ranges_have_their_own() {
-    for setting in both(100 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(100 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let near: Vec<(u64, usize)> = (0..8).map(|block| (block * BLOCK + 7, 100)).collect();
         assert_eq!(setting.cost(|| setting.check(&handle, &near)), (1, REQUEST));
         let far = [(90 * BLOCK, 10), (20 * BLOCK, 10), (60 * BLOCK, 10)];
         assert_eq!(setting.cost(|| setting.check(&handle, &far)), (3, 3 * BLOCK));
     }
-    for setting in both(20 * BLOCK_LEN) {
-        // The block between the two ranges costs less than another request.
+    for setting in settings_with_and_without_cache(20 * BLOCK_LEN) {
+        // Fetching the block between the two ranges costs less than another request.
         let cost = setting.cost(|| setting.check(&setting.file.handle(), &[(0, 10), (2 * BLOCK, 10)]));
         assert_eq!(cost, (1, 3 * BLOCK));
     }
@@ -136,7 +136,7 @@ fn neighbours_share_requests_and_distant_ranges_have_their_own() {
 #[test]
 fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
     const LEN: usize = 70_000;
-    for setting in both(200 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(200 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let read = |number: u64| {
             let at = (number * 37 % 50) * 4 * BLOCK + 100_001;
@@ -146,11 +146,11 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
             cost
         };
         let has_cache = setting.file.status().is_some();
-        // The reads cross into a second block, which does not yet show that none follows.
+        // The read crosses into a second block. The first reads do not show yet that none follows.
         assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
         let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
         assert!((8..20).map(read).all(|cost| cost == (1, expected)));
-        // After a read of the adjacent block, whole blocks are useful again.
+        // After a read of an adjacent block, whole blocks are useful again.
         let mut next = vec![0; BLOCK_LEN / 2];
         let at = (19 * 37 % 50) * 4 * BLOCK + 100_001 + LEN as u64;
         assert_eq!(handle.read_at(&mut next, at).unwrap(), next.len());
@@ -162,7 +162,7 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
 #[test]
 fn random_readers_of_the_same_blocks_all_get_their_bytes() {
     let reads = count("FIRSTBYTE_READS", 2400) / 4;
-    for setting in both(24 * BLOCK_LEN + 999) {
+    for setting in settings_with_and_without_cache(24 * BLOCK_LEN + 999) {
         let handle = setting.file.handle();
         let size = setting.content.len() as u64;
         std::thread::scope(|scope| {
@@ -185,7 +185,7 @@ fn random_readers_of_the_same_blocks_all_get_their_bytes() {
 
 #[test]
 fn odd_ranges_are_read_as_far_as_there_are_bytes() {
-    for setting in both(5 * BLOCK_LEN + 77) {
+    for setting in settings_with_and_without_cache(5 * BLOCK_LEN + 77) {
         let size = setting.content.len() as u64;
         let handle = setting.file.handle();
         setting.check(&handle, &[]);
@@ -197,7 +197,7 @@ fn odd_ranges_are_read_as_far_as_there_are_bytes() {
 
 #[test]
 fn very_many_ranges_take_few_requests() {
-    for setting in both(256 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(256 * BLOCK_LEN) {
         let mut random = Random(1);
         let size = setting.content.len() as u64;
         let ranges: Vec<(u64, usize)> =
@@ -211,7 +211,7 @@ fn very_many_ranges_take_few_requests() {
 #[test]
 fn random_ranges_agree_with_the_content() {
     let reads = count("FIRSTBYTE_READS", 2400);
-    for setting in both(64 * BLOCK_LEN + 999) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN + 999) {
         let size = setting.content.len() as u64;
         std::thread::scope(|scope| {
             for seed in 0..4 {
@@ -244,7 +244,7 @@ fn random_ranges_agree_with_the_content() {
 
 #[test]
 fn an_object_that_changes_between_two_ranges_is_stale() {
-    for setting in both(64 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN) {
         let handle = setting.file.handle();
         setting.check(&handle, &[(0, 100), (20 * BLOCK, 100)]);
         setting.subject.place("data", &bytes(SEED + 1, setting.content.len()));
@@ -257,12 +257,12 @@ fn an_object_that_changes_between_two_ranges_is_stale() {
 
 #[test]
 fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
-    for setting in both(64 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(64 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let mut memory = vec![0; setting.content.len()];
         let mut wanted = [(0, memory.as_mut_slice())];
         let cancelled = handle.read_ranges_while(&mut wanted, Duration::ZERO, &mut || false);
-        // The read may have ended before it called `go_on`.
+        // The read may have ended before `go_on` was called.
         if let Err(error) = cancelled {
             assert!(
                 matches!(&error, Error::Store(cause) if matches!(**cause, StoreError::Cancelled)),
@@ -277,7 +277,7 @@ fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
 
 #[test]
 fn a_hint_fetches_ranges_before_they_are_read() {
-    for setting in both(200 * BLOCK_LEN) {
+    for setting in settings_with_and_without_cache(200 * BLOCK_LEN) {
         let handle = setting.file.handle();
         let hinted = [ByteRange::at(150 * BLOCK, 10), ByteRange::at(7 * BLOCK - 5, 10), ByteRange::at(5, 0)];
         handle.prefetch(&hinted);
@@ -289,8 +289,9 @@ fn a_hint_fetches_ranges_before_they_are_read() {
 
 #[test]
 fn a_hint_of_very_many_ranges_queues_few_requests() {
-    for setting in both(1 << 20) {
-        // The hinted bytes do not exist: the version says so, but the object is missing.
+    for setting in settings_with_and_without_cache(1 << 20) {
+        // The hinted bytes do not exist: the version claims this length, but there is no such
+        // object.
         let mut version = setting.file.version().clone();
         version.size = Some(1 << 40);
         let file = setting.hydrator.file(&setting.subject.at("none"), version);

@@ -1,5 +1,5 @@
-//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch per
-//! block, no unrequested blocks.
+//! Tests reads through the engine from real servers, with and without a cache: the bytes are right,
+//! each block is fetched once, and no block is fetched without a request.
 
 use std::sync::mpsc;
 
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 const SEED: u64 = 4;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// Place of fetched blocks.
+/// Where fetched blocks are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum BlockPlace {
     Cached,
     InMemory,
 }
 
-const BOTH: [Kept; 2] = [Kept::Cached, Kept::InMemory];
+const BOTH_PLACES: [BlockPlace; 2] = [BlockPlace::Cached, BlockPlace::InMemory];
 
 struct Setting {
     content: Vec<u8>,
@@ -27,11 +27,11 @@ struct Setting {
     _cache: TempDir,
 }
 
-fn place(subject: &Subject, name: &str, len: usize, kept: Kept) -> Setting {
+fn place(subject: &Subject, name: &str, len: usize, kept: BlockPlace) -> Setting {
     let content = bytes(SEED, len);
     subject.place(name, &content);
     let cache = scratch();
-    let dir = (kept == Kept::Cached).then(|| cache.path().into());
+    let dir = (kept == BlockPlace::Cached).then(|| cache.path().into());
     let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
     let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
     let file = hydrator.open(&subject.at(name)).unwrap();
@@ -66,7 +66,7 @@ fn read_all(handle: &Handle, step: usize) -> Vec<u8> {
 fn every_store_reads_right_from_end_to_end_and_past_it() {
     for of in [Backend::Local, Backend::ServeS3, Backend::ServeHttp, Backend::Nginx] {
         let subject = Subject::start(of);
-        for kept in BOTH {
+        for kept in BOTH_PLACES {
             for step in [1000, BLOCK_LEN, 3 * BLOCK_LEN + 17, 20 * BLOCK_LEN] {
                 let setting = place(&subject, "data", 9 * BLOCK_LEN + 1234, kept);
                 let handle = setting.file.handle();
@@ -83,7 +83,7 @@ fn every_store_reads_right_from_end_to_end_and_past_it() {
 #[test]
 fn an_empty_object_has_no_bytes() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { file, .. } = &place(&subject, "empty", 0, kept);
         assert!(read(&file.handle(), 0, 100).is_empty());
         assert!(read_then(&file.handle(), 0, 100).is_empty());
@@ -93,7 +93,7 @@ fn an_empty_object_has_no_bytes() {
 #[test]
 fn a_random_read_costs_one_request_of_one_block() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 400 * BLOCK_LEN, kept);
         let handle = file.handle();
         let before = subject.store.counters();
@@ -112,7 +112,7 @@ fn a_random_read_costs_one_request_of_one_block() {
 #[test]
 fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
     let subject = Subject::start(Backend::ServeS3);
-    for kept in BOTH {
+    for kept in BOTH_PLACES {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
         let received = subject.store.counters().received;
         std::thread::scope(|scope| {
@@ -120,8 +120,8 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
                 scope.spawn(move || {
                     let handle = file.handle();
                     for turn in 0..64 {
-                        // All readers begin with the same block; then each reads all blocks in
-                        // another order.
+                        // All readers begin with the same block. Then each reads all blocks, in an
+                        // order of its own.
                         let block = turn * (2 * (reader % 8) + 1) % 64;
                         let at = (block * BLOCK) as usize;
                         assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
@@ -130,9 +130,10 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
             }
         });
         let received = subject.store.counters().received - received;
-        // A block that arrived for one reader is not requested for another. Only without a cache, a
-        // reader may overtake a read-ahead, or fetch the bytes of a random read for itself.
-        let most = if kept == Kept::Cached { 64 } else { 96 };
+        // With a cache, a block that arrived for one reader is never requested for another. Without
+        // one, a reader may overtake a fetch ahead, or fetch only the bytes of a random read, so
+        // some blocks arrive twice.
+        let most = if kept == BlockPlace::Cached { 64 } else { 96 };
         assert!((64 * BLOCK..=most * BLOCK).contains(&received), "{kept:?} {:?}", hydrator.counters());
     }
 }
@@ -141,7 +142,7 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
 fn an_overwritten_object_is_an_error_and_never_a_mixture() {
     for of in [Backend::ServeS3, Backend::ServeHttp, Backend::Local] {
         let subject = Subject::start(of);
-        for kept in BOTH {
+        for kept in BOTH_PLACES {
             let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
             let handle = file.handle();
             assert!(read(&handle, 0, 1000) == content[..1000]);
@@ -153,7 +154,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
                 assert!(matches!(error, Error::Changed { .. }), "{of:?}: {error}");
                 assert!(!error.to_string().contains('\n'));
             }
-            // Cached blocks stay readable, and a new open has the new version.
+            // Cached blocks of the old version stay readable, and a new open reads the new version.
             assert!(read(&handle, 1000, 1000) == content[1000..2000]);
             let new = hydrator.open(&subject.at("data")).unwrap();
             assert!(read(&new.handle(), 20 * BLOCK, 4096) == other[20 * BLOCK_LEN..][..4096]);
@@ -164,7 +165,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
 #[test]
 fn cached_blocks_are_read_without_a_request_also_by_the_next_process() {
     let subject = Subject::start(Backend::ServeS3);
-    let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, Kept::Cached);
+    let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, BlockPlace::Cached);
     assert!(read_all(&setting.file.handle(), BLOCK_LEN) == setting.content);
     let settings =
         HydrationSettings { cache: Some(setting._cache.path().into()), ..HydrationSettings::default() };
@@ -183,8 +184,8 @@ fn without_room_in_the_cache_reads_continue_uncached() {
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
     let dir = Some(cache.path().into());
-    // One cache has no room, the other has room for a part: cached blocks are evicted for those
-    // being read.
+    // One cache has no room at all. The other has room for some blocks, which are evicted for those
+    // that are being read.
     for cache_size in [0, 30 * BLOCK] {
         let settings = HydrationSettings {
             cache: dir.clone(),
@@ -204,7 +205,7 @@ fn without_room_in_the_cache_reads_continue_uncached() {
 #[test]
 fn the_observer_sees_reads_in_order() {
     let subject = Subject::start(Backend::Local);
-    let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, Kept::InMemory);
+    let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, BlockPlace::InMemory);
     let (send, receive) = mpsc::channel();
     let send = std::sync::Mutex::new(send);
     let observer =

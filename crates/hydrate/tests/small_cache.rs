@@ -1,5 +1,5 @@
-//! Hydration into a cache that is too small: the job ends, the files that fit are cached, and no
-//! fetched block is discarded. Bytes are counted on the network.
+//! Tests hydration into a cache that is too small: the job ends, the files that fit are cached, and
+//! no fetched block is discarded. Bytes are counted on the network.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,8 +39,8 @@ fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Hydratio
     progress
 }
 
-/// Stores `count` objects of `size` bytes. Returns their names.
-fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String> {
+/// Stores `count` objects of `size` bytes on the server. Returns their names.
+fn place_objects(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String> {
     let name = |seed: u64| {
         let name = format!("{prefix}{seed:04}");
         subject.place(&name, &bytes(seed, size));
@@ -49,8 +49,8 @@ fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String
     (0..count).map(name).collect()
 }
 
-/// Returns the number of `names` that are completely cached. Opens no version, because that may
-/// evict another.
+/// Returns how many of `names` are completely cached. Opens no version, because that may evict
+/// another one.
 fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
     let whole = |name: &&String| {
         let found = hydrator.cache().unwrap().find(&subject.at(name)).unwrap();
@@ -59,7 +59,7 @@ fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
     names.iter().filter(whole).count() as u64
 }
 
-fn received(subject: &Subject) -> u64 {
+fn received_bytes(subject: &Subject) -> u64 {
     subject.store.counters().received
 }
 
@@ -68,8 +68,8 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
-    let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
-    // The file stays open, like a file with handles in a mount.
+    let names = place_objects(&subject, "f", 1, 3 * BLOCK_LEN + 5);
+    // The file stays open, like a file of a mount that programs have open.
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     for round in 0..3 {
         let progress = hydrate(&hydrator, &subject, &names);
@@ -78,7 +78,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
         hydrator.cache().unwrap().release(file.location()).unwrap();
         assert!(file.backing().is_none());
     }
-    // Only readers fetch these blocks.
+    // Readers fetch these blocks, and no job does.
     let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
     file.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
@@ -93,23 +93,23 @@ fn files_that_do_not_fit_are_reported_and_not_fetched() {
         let subject = Subject::start(Backend::ServeS3);
         let cache = scratch();
         let hydrator = engine(&subject, &cache, cache_size);
-        let names = plant(&subject, "f", count, size);
-        let before = received(&subject);
+        let names = place_objects(&subject, "f", count, size);
+        let before = received_bytes(&subject);
         let progress = hydrate(&hydrator, &subject, &names);
-        let fetched = received(&subject) - before;
+        let fetched = received_bytes(&subject) - before;
         let here = hydrated(&hydrator, &subject, &names);
         assert!(progress.files_done >= least, "{size}: {} done", progress.files_done);
         assert_eq!(progress.files_done + progress.failed.len() as u64, count, "{size}");
         assert!(progress.failed.iter().all(|failure| matches!(failure.error, Error::NoRoom { .. })));
         assert_eq!(here, progress.files_done, "what the job says is done is here ({size})");
-        // Each name costs one request, whose response has a head.
+        // Each file costs one request, whose response has a head of less than 1,500 bytes.
         let heads = 1500 * count;
         assert!(fetched <= progress.files_done * size as u64 + heads, "{size}: {fetched} bytes on the wire");
-        // In a second job the cached files stay, and no others replace them.
-        let before = received(&subject);
+        // In a second job the cached files stay in the cache, and no other file replaces them.
+        let before = received_bytes(&subject);
         let again = hydrate(&hydrator, &subject, &names[..here as usize]);
         assert_eq!((again.files_done, again.fetched), (here, 0), "{size}");
-        assert!(received(&subject) - before <= heads);
+        assert!(received_bytes(&subject) - before <= heads);
     }
 }
 
@@ -118,7 +118,8 @@ fn a_job_evicts_files_used_before_it() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
-    let (first, second) = (plant(&subject, "a", 3, MIB as usize), plant(&subject, "b", 3, MIB as usize));
+    let (first, second) =
+        (place_objects(&subject, "a", 3, MIB as usize), place_objects(&subject, "b", 3, MIB as usize));
     for names in [&first, &second, &first] {
         let progress = hydrate(&hydrator, &subject, names);
         assert_eq!((progress.files_done, progress.failed.len()), (3, 0), "{progress:?}");
@@ -131,13 +132,17 @@ fn a_file_larger_than_the_cache_is_refused_before_its_first_byte() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
-    let small = plant(&subject, "small", 1, MIB as usize);
-    let large = plant(&subject, "large", 1, 40 * MIB as usize);
+    let small = place_objects(&subject, "small", 1, MIB as usize);
+    let large = place_objects(&subject, "large", 1, 40 * MIB as usize);
     assert_eq!(hydrate(&hydrator, &subject, &small).files_done, 1);
-    let before = received(&subject);
+    let before = received_bytes(&subject);
     let progress = hydrate(&hydrator, &subject, &large);
     assert!(matches!(&progress.failed[0].error, Error::NoRoom { .. }), "{progress:?}");
-    assert!(received(&subject) - before < 10_000, "{} bytes on the wire", received(&subject) - before);
+    assert!(
+        received_bytes(&subject) - before < 10_000,
+        "{} bytes on the wire",
+        received_bytes(&subject) - before
+    );
     assert_eq!(hydrated(&hydrator, &subject, &small), 1, "nothing had to go for it");
 }
 
@@ -146,17 +151,17 @@ fn one_reader_of_a_file_larger_than_the_cache_fetches_each_byte_once() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
-    let names = plant(&subject, "large", 1, 40 * MIB as usize);
+    let names = place_objects(&subject, "large", 1, 40 * MIB as usize);
     let content = bytes(0, 40 * MIB as usize);
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     let handle = file.handle();
-    let before = received(&subject);
+    let before = received_bytes(&subject);
     let mut buffer = vec![0; 100_000];
     for (index, expected) in content.chunks(buffer.len()).enumerate() {
         let read = handle.read_at(&mut buffer, (index * expected.len().max(100_000)) as u64).unwrap();
         assert!(buffer[..read] == *expected);
     }
-    let fetched = received(&subject) - before;
+    let fetched = received_bytes(&subject) - before;
     assert!(fetched <= 44 * MIB, "{fetched} bytes on the wire");
 }
 
@@ -164,10 +169,12 @@ fn one_reader_of_a_file_larger_than_the_cache_fetches_each_byte_once() {
 fn two_processes_that_share_a_small_cache_both_end() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
-    let names = [plant(&subject, "a", 40, MIB as usize), plant(&subject, "b", 40, MIB as usize)];
-    // Each engine has its own instance of the cache on one directory, like two processes.
+    let names =
+        [place_objects(&subject, "a", 40, MIB as usize), place_objects(&subject, "b", 40, MIB as usize)];
+    // Each engine opens its own instance of the cache on the same directory, like a separate
+    // process.
     let engines = [engine(&subject, &cache, 8 * MIB), engine(&subject, &cache, 8 * MIB)];
-    let before = received(&subject);
+    let before = received_bytes(&subject);
     let done: u64 = std::thread::scope(|scope| {
         let run = |index: usize| {
             let (engine, names, subject) = (&engines[index], &names[index], &subject);
@@ -176,7 +183,7 @@ fn two_processes_that_share_a_small_cache_both_end() {
         let (one, other) = (run(0), run(1));
         one.join().unwrap() + other.join().unwrap()
     });
-    let fetched = received(&subject) - before;
+    let fetched = received_bytes(&subject) - before;
     assert!(done >= 3, "{done} done");
     assert!(fetched <= 24 * MIB, "{fetched} bytes on the wire for {done} files");
 }
@@ -186,7 +193,7 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
-    let names = plant(&subject, "f", 1, 16 * MIB as usize);
+    let names = place_objects(&subject, "f", 1, 16 * MIB as usize);
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     let job = hydrator.hydrate(wanted(&subject, &names), Some(16 * MIB)).unwrap();
     for _ in 0..20 {
@@ -201,7 +208,7 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
     assert!(done == file.backing().is_some(), "{progress:?}");
 }
 
-/// Returns true if a file failed because it was released again and again, although the cache had
+/// Returns whether a file failed because it was released again and again although the cache had
 /// room.
 fn lost_to_a_release(failure: &HydrationFailure) -> bool {
     matches!(failure.error, Error::Released { .. })
@@ -213,7 +220,7 @@ fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_ther
         let subject = Subject::start(Backend::ServeS3);
         let cache = scratch();
         let hydrator = engine(&subject, &cache, 64 * MIB);
-        let names = plant(&subject, "f", count, size);
+        let names = place_objects(&subject, "f", count, size);
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -226,8 +233,8 @@ fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_ther
             for _ in 0..3 {
                 let job = hydrator.hydrate(wanted(&subject, &names), None).unwrap();
                 let progress = job.wait(wait_limit());
-                // The flag is set before an assertion can fail, because the other thread must end
-                // too.
+                // The flag is set before the assertion, because the other thread must end even if
+                // the assertion fails.
                 let right = progress.is_over && progress.failed.iter().all(lost_to_a_release);
                 ended.fetch_or(!right, Relaxed);
                 assert!(right, "{size}: {progress:?}");
@@ -242,7 +249,7 @@ fn a_cache_without_room_refuses_and_reads_continue() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 0);
-    let names = plant(&subject, "f", 5, 2 * BLOCK_LEN);
+    let names = place_objects(&subject, "f", 5, 2 * BLOCK_LEN);
     let progress = hydrate(&hydrator, &subject, &names);
     assert_eq!((progress.files_done, progress.failed.len()), (0, 5));
     let mut buffer = vec![0; 2 * BLOCK_LEN];

@@ -1,9 +1,9 @@
-//! A pool of threads for calls that wait on a network. The few threads that serve the kernel never
-//! wait.
+//! Runs calls that wait on a network in a pool of threads, so that the few threads that serve the
+//! kernel never wait.
 //!
 //! A job is run by an idle thread, or by a new one while there are fewer than [`MAX_THREADS`];
 //! otherwise it queues. Idle threads end after a while. If a job misses its deadline, its request
-//! is answered without its result: see [`BlockingPool::within`].
+//! is answered without the job's result: see [`BlockingPool::within`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use firstbyte_store::STACK;
 use rustix_futex_sync::{Condvar, Mutex};
 
-/// The most concurrent jobs. With a round trip of 30 ms they answer 2,000 lookups per second, which
-/// is more than should be sent to one endpoint.
+/// Maximum number of concurrent jobs. With a round trip of 30 ms, this many jobs answer 2,000
+/// lookups per second, which is more than should be sent to one endpoint.
 const MAX_THREADS: usize = 64;
-/// The time for which an idle thread stays.
+/// Time after which an idle thread ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -26,10 +26,11 @@ struct BlockingPoolState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
-    /// Pending answers with their deadlines, in order: all deadlines are equally long.
+    /// Pending answers with their deadlines, in order of the deadlines. All deadlines are equally
+    /// long, so this is the order in which the jobs were added.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
     watched: bool,
-    /// Whether the watching thread sleeps without a timeout and has to be woken.
+    /// Whether the thread that watches the deadlines sleeps without a timeout, and has to be woken.
     dormant: bool,
 }
 
@@ -40,14 +41,15 @@ struct Shared {
     watch: Condvar,
 }
 
-/// The pool. Clones share its threads.
+/// A pool of threads. Clones share the threads.
 #[derive(Clone)]
 pub(crate) struct BlockingPool {
     shared: Arc<Shared>,
     deadline: Duration,
 }
 
-/// A reply that is sent once: by the job that has the result, or because it is late.
+/// A reply that is sent once: either by the job that has the result, or because the deadline has
+/// passed.
 struct Answer<R> {
     reply: Mutex<Option<R>>,
     overdue: Box<dyn Fn(R) + Send + Sync>,
@@ -72,7 +74,7 @@ impl<R> Answer<R> {
 }
 
 impl BlockingPool {
-    /// Makes a pool for jobs that have to be answered within `deadline`.
+    /// Creates a pool for jobs that have to be answered within `deadline`.
     pub(crate) fn new(deadline: Duration) -> Self {
         Self { shared: Arc::default(), deadline }
     }
@@ -81,7 +83,8 @@ impl BlockingPool {
         self.deadline
     }
 
-    /// Runs `work`, then `answer` with its result; or runs `overdue` once the deadline has passed.
+    /// Runs `work`, and then `answer` with its result. If the deadline passes first, runs `overdue`
+    /// instead of `answer`.
     pub(crate) fn within<R: Send + 'static, T: 'static>(
         &self,
         reply: R,
@@ -100,7 +103,7 @@ impl BlockingPool {
         });
     }
 
-    /// Runs `job` when there is a thread for it.
+    /// Runs `job` as soon as a thread is free.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.state.lock();
         state.jobs.push_back(Box::new(job));
@@ -120,7 +123,7 @@ impl BlockingPool {
             drop(state);
             tracing::warn!("no thread for an operation: {error}");
             if alone {
-                // No other thread would run the job.
+                // No thread can be started, so the caller runs the job.
                 self.shared.work_off();
             }
         }
@@ -128,14 +131,15 @@ impl BlockingPool {
 
     fn watch(&self, overdue: Weak<dyn Overdue>) {
         let mut state = self.shared.state.lock();
-        // Answered entries are removed, or they would accumulate in a busy minute.
+        // Entries that were answered are removed, because they would otherwise accumulate in a busy
+        // minute.
         while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
             state.late.pop_front();
         }
         state.late.push_back((Instant::now() + self.deadline, overdue));
         if !state.watched {
             let shared = Arc::clone(&self.shared);
-            // A small stack suffices: the thread only sends replies.
+            // The stack is small, because the thread only sends replies.
             let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
             state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
         }
@@ -211,7 +215,7 @@ mod tests {
         for _ in 0..3 * MAX_THREADS {
             let (gate, send) = (Arc::clone(&gate), send.clone());
             pool.run(move || {
-                // Each job waits until as many have come as there may be threads.
+                // Each job waits until the pool has started all the threads it may have.
                 let mut arrived = gate.0.lock();
                 *arrived += 1;
                 gate.1.notify_all();

@@ -1,4 +1,4 @@
-//! One name in a directory, with the attributes from a listing or a stat.
+//! Represents one name in a directory, with the attributes that a listing or a stat reports.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,52 +8,52 @@ use firstbyte_store::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// One name in a directory. It is kept small, because wide directories have many.
+/// One name in a directory. The type is kept small, because wide directories have many names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
-    /// The kind: a file or a directory.
+    /// Whether the name is that of a file or of a directory.
     pub(crate) kind: EntryKind,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: VersionIdentity,
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// The permissions of a file, from its source or stored with its object.
+/// The permissions of a file, which its source has or which were stored with its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permissions {
-    /// Bits of 0777.
+    /// The permission bits, within 0o777.
     pub(crate) mode: u16,
-    /// User and group; `None` for those of the mount.
+    /// User and group. `None` stands for those of the mount.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
 impl Permissions {
-    /// The permissions that a stat reports.
+    /// Returns the permissions that a stat reports.
     pub(crate) fn of(stat: &Stat) -> Option<Self> {
         let bits = |mode: u32| (mode & 0o777) as u16;
         match stat.metadata.mode {
             Some(mode) => Some(Self { mode: bits(mode), owner: stat.metadata.owner }),
-            None => Self::stored(&stat.metadata.user),
+            None => Self::from_user_metadata(&stat.metadata.user),
         }
     }
 
-    /// Reads the permissions among the user metadata of an object: rclone's and s3fs's `mode`,
-    /// `uid` and `gid` (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), and the
-    /// `file-permissions`, `file-owner` and `file-group` of AWS DataSync and FSx
+    /// Reads permissions from the user metadata of an object: `mode`, `uid` and `gid` as rclone and
+    /// s3fs write them (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), or
+    /// `file-permissions`, `file-owner` and `file-group` as AWS DataSync and FSx do
     /// (<https://docs.aws.amazon.com/datasync/latest/userguide/metadata-copied.html>).
-    fn stored(user: &BTreeMap<String, String>) -> Option<Self> {
+    fn from_user_metadata(user: &BTreeMap<String, String>) -> Option<Self> {
         let value = |names: [&str; 2]| names.into_iter().find_map(|name| user.get(name));
         let id = |names| value(names).and_then(|text| text.trim().parse().ok());
-        let mode = value(["mode", "file-permissions"]).and_then(|text| stored_mode(text.trim()))?;
+        let mode = value(["mode", "file-permissions"]).and_then(|text| parse_mode(text.trim()))?;
         let owner = id(["uid", "file-owner"]).zip(id(["gid", "file-group"]));
         Some(Self { mode, owner })
     }
 }
 
-/// Parses a mode in octal, as rclone and DataSync write it, or in decimal with the bits of a
-/// regular file, as s3fs does. No decimal one is a valid octal mode of a file.
-fn stored_mode(text: &str) -> Option<u16> {
+/// Parses a mode. rclone and DataSync write it in octal. s3fs writes it in decimal, with the bits
+/// of a regular file; no such decimal number is also a valid octal mode.
+fn parse_mode(text: &str) -> Option<u16> {
     const KIND: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
     let is_mode = |mode: &u32| *mode <= 0o7777 || mode & KIND == REGULAR && *mode < 2 * REGULAR;
@@ -62,40 +62,40 @@ fn stored_mode(text: &str) -> Option<u16> {
     Some((mode & 0o777) as u16)
 }
 
-/// The attributes that a listing reports.
+/// Which attributes a listing provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedAttributes {
-    /// All attributes shown of an object.
+    /// All attributes that are shown of an object.
     Objects,
-    /// Names and kinds only. A stat reports permissions and versions.
+    /// Only names and kinds. A stat reports permissions and versions.
     NamesOnly,
 }
 
-/// Truncates a time to seconds. A listing has the store's date to the millisecond, a stat to the
-/// second. Only the common part is shown, so that a file's time is the same however it was found.
+/// Truncates a time to seconds. A listing reports the store's date in milliseconds, and a stat in
+/// seconds. So a file's time is the same whichever way the file was found.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     time.duration_since(UNIX_EPOCH).map_or(time, |since| UNIX_EPOCH + Duration::from_secs(since.as_secs()))
 }
 
-/// The identity of a file's version.
+/// Identifies the version of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VersionIdentity {
     /// A directory, which has no version.
     Directory,
-    /// A strong `ETag` and a length.
+    /// An object with a length and a strong `ETag`.
     Tagged(u64, Box<str>),
     /// A local file.
     Local(u64, Box<FileIdentity>),
     /// Any other version that a server reports.
     Other(Box<Version>),
-    /// The version is not in the listing; a stat reports it.
+    /// A version that the listing does not contain. A stat reports it.
     Unknown,
 }
 
 impl VersionIdentity {
-    /// Makes the pin of the content that `version` describes. A listing has the `ETag` and the
-    /// length, a stat also a version id and times. The pin consists of their common facts, so that
-    /// an object is the same inode however it was found.
+    /// Creates the identity of the content that `version` describes. A listing reports the `ETag`
+    /// and the length; a stat also reports a version id and times. The identity contains only what
+    /// both report, so an object has the same inode whichever way it was found.
     pub(crate) fn of(version: Version) -> Self {
         match (version.size, version.if_match().is_some(), version.file) {
             (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),
@@ -104,7 +104,8 @@ impl VersionIdentity {
         }
     }
 
-    /// Returns the version for the engine; `None` if there is no content to read.
+    /// Returns the version for the hydration engine. `None` if there is no content to read, or the
+    /// version is unknown.
     pub(crate) fn version(&self) -> Option<Version> {
         Some(match self {
             Self::Tagged(size, etag) => {
@@ -118,7 +119,7 @@ impl VersionIdentity {
         })
     }
 
-    /// Length in bytes, if it is known.
+    /// Returns the length in bytes, if it is known.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::Directory => Some(0),
@@ -140,13 +141,13 @@ impl Child {
         }
     }
 
-    /// Makes a child from a listed entry, which has no permissions.
+    /// Creates a child from a listed entry, which has no permissions.
     pub(crate) fn from_entry(entry: Entry, listed: ListedAttributes) -> Self {
         let version = Version { size: entry.size, etag: entry.etag, ..Version::default() };
         let pin = match entry.kind {
             _ if listed == ListedAttributes::NamesOnly => VersionIdentity::Unknown,
             EntryKind::Directory => VersionIdentity::Directory,
-            // A length of 0 that is not credible is requested when the file is looked up.
+            // A length of 0 that may be wrong is requested again when the file is looked up.
             _ if !version.has_credible_length() => VersionIdentity::Unknown,
             _ => Some(VersionIdentity::of(version))
                 .filter(|pin| matches!(pin, VersionIdentity::Tagged(..)))
@@ -156,7 +157,7 @@ impl Child {
         Self { name: entry.name.into(), kind: entry.kind, modified, pin, permissions: None }
     }
 
-    /// Makes the child `name` from a stat.
+    /// Creates the child `name` from a stat.
     pub(crate) fn from_stat(name: &[u8], stat: Stat) -> Self {
         let modified = match &stat.version.last_modified {
             Some(text) => OffsetDateTime::parse(text, &Rfc2822).ok().map(SystemTime::from),
@@ -171,7 +172,7 @@ impl Child {
         Self { name: name.into(), kind: stat.kind, modified, pin, permissions }
     }
 
-    /// Whether the attributes are known.
+    /// Returns whether the attributes are known.
     pub(crate) fn is_known(&self) -> bool {
         self.pin != VersionIdentity::Unknown
     }
@@ -186,14 +187,14 @@ mod tests {
         for (text, mode) in
             [("0100755", 0o755), ("100644", 0o644), ("33261", 0o755), ("33188", 0o644), ("0644", 0o644)]
         {
-            assert_eq!(stored_mode(text), Some(mode), "{text}");
+            assert_eq!(parse_mode(text), Some(mode), "{text}");
         }
         for text in ["", "rwx", "-1", "040755", "99999999"] {
-            assert_eq!(stored_mode(text), None, "{text}");
+            assert_eq!(parse_mode(text), None, "{text}");
         }
         let stored = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            Permissions::stored(&pairs.collect())
+            Permissions::from_user_metadata(&pairs.collect())
         };
         let owner = Some((1000, 100));
         assert_eq!(

@@ -1,9 +1,9 @@
-//! The control socket of a mount: other processes ask it which files are cached, and to hydrate
-//! files.
+//! Serves the control socket of a mount, and connects to it. Other processes use the socket to ask
+//! which files are cached, and to hydrate files.
 //!
-//! A request is a line of JSON, and so is each answer (`protocol`). The connection stays open until
-//! either side closes it, and ends with the daemon, so a client can wait for the daemon's end. Only
-//! the mount's owner can connect.
+//! A request is one line of JSON, and so is each answer (`protocol`). The connection stays open
+//! until either side closes it. It ends with the daemon, so a client can wait for the daemon's end.
+//! Only the mount's owner can connect.
 
 mod address;
 mod jobs;
@@ -22,27 +22,28 @@ use crate::error::{Error, Result};
 use crate::mount_table::Mounts;
 use crate::mountpoint::FS_TYPE;
 pub use protocol::{ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts};
-pub(crate) use server::Listening;
+pub(crate) use server::ControlListener;
 
-/// The time that the daemon has to take a request and to answer it, which it does from memory.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time within which the daemon has to answer a request. It answers from memory.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the attribute `user.firstbyte.NAME` of a path below a mount. `None` for any other path.
+/// Reads the attribute `user.firstbyte.NAME` of a path below a mount. Returns `None` for any other
+/// path.
 ///
 /// # Errors
-/// [`Error::Io`]: this user cannot access the path, or its daemon does not answer.
+/// [`Error::Io`]: this user cannot access the path, or the daemon of the mount does not answer.
 pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
-    /// Bytes of the longest value, a location: a key has up to 1,024 bytes, a path 4,096, and
-    /// either may be percent-encoded.
-    const LONGEST: usize = 16 << 10;
-    // No mount of this kind exists, so no thread has to wait for an answer.
+    /// Maximum length of a value, bytes. The longest value is a location: a key has up to 1,024
+    /// bytes and a path up to 4,096, and both may be percent-encoded.
+    const MAX_VALUE_LENGTH: usize = 16 << 10;
+    // Without a mount of this type, no thread has to wait for an answer.
     if Mounts::current().is_ok_and(|mounts| mounts.iter().all(|mount| mount.kind != FS_TYPE)) {
         return Ok(None);
     }
-    let (asked, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
+    let (queried_path, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
     let found = bounded(move || {
-        let mut value = vec![0; LONGEST];
-        let length = rustix::fs::getxattr(&asked, attribute, &mut value)?;
+        let mut value = vec![0; MAX_VALUE_LENGTH];
+        let length = rustix::fs::getxattr(&queried_path, attribute, &mut value)?;
         value.truncate(length);
         Ok(value)
     });
@@ -65,8 +66,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects to the daemon of the mount that `path` lies below. `None` if there is no mount, or
-    /// no daemon listens.
+    /// Connects to the daemon of the mount that contains `path`. Returns `None` if there is no
+    /// mount, or no daemon listens.
     ///
     /// # Errors
     /// The errors of [`attribute`].
@@ -75,22 +76,22 @@ impl Control {
         Ok(socket.and_then(|socket| Self::at(&socket).ok()))
     }
 
-    /// Connects to the daemon that listens at the path `socket`.
+    /// Connects to the daemon that listens on the socket at the path `socket`.
     ///
     /// # Errors
     /// The operating system's error.
     pub fn at(socket: &Path) -> io::Result<Self> {
         let address = address::ControlAddress::of(socket)?;
         let connection = UnixStream::connect(address.path())?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        connection.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { connection })
     }
 
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// The daemon is gone, or its answer is not a [`ControlResponse`].
+    /// The daemon has ended, or its answer is not a [`ControlResponse`].
     pub fn ask(&mut self, request: &ControlRequest) -> io::Result<ControlResponse> {
         let mut writer = &self.connection;
         writeln!(writer, "{}", serde_json::to_string(request)?)?;
@@ -99,10 +100,10 @@ impl Control {
         serde_json::from_str(&line).map_err(Into::into)
     }
 
-    /// As [`ask`](Self::ask), but waits at most `patience`.
+    /// Sends a request like [`ask`](Self::ask), but waits no longer than `patience`.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask), and if there is no answer within that time.
+    /// The errors of [`ask`](Self::ask), and a timeout if there is no answer within that time.
     pub fn ask_within(
         &mut self,
         request: &ControlRequest,
@@ -110,11 +111,12 @@ impl Control {
     ) -> io::Result<ControlResponse> {
         self.connection.set_read_timeout(Some(patience))?;
         let answer = self.ask(request);
-        self.connection.set_read_timeout(Some(PATIENCE))?;
+        self.connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         answer
     }
 
-    /// Waits until the daemon has ended, at most `patience`. Returns whether it has.
+    /// Waits until the daemon has ended or `patience` has passed. Returns whether the daemon has
+    /// ended.
     #[must_use]
     pub fn wait_for_end(self, patience: Duration) -> bool {
         let until = std::time::Instant::now() + patience;
@@ -131,7 +133,8 @@ impl Control {
                     return false;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Connection reset: the daemon ended before it read the last request.
+                // The connection was reset, because the daemon ended before it read the last
+                // request.
                 Err(_) => return true,
             }
         }

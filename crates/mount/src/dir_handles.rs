@@ -1,4 +1,5 @@
-//! The table of open directories. It also decides how many names each reply to the kernel contains.
+//! Keeps the table of open directories, and decides how many names each reply to the kernel
+//! contains.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,18 +13,19 @@ use crate::child::Child;
 use crate::directory::ListedName;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
-use crate::readdir::{ANSWER, ReadDir};
+use crate::readdir::{MAX_REPLY_NAMES, ReadDir};
 use crate::source::MountSource;
 
-/// The number of names in the first answer, before it is known how many the kernel's buffer holds.
+/// Number of names for the first reply, when it is not known yet how many the kernel's buffer
+/// holds.
 const FIRST_ANSWER_NAMES: usize = 256;
 
-/// A name for an answer.
+/// A name for a reply.
 pub(crate) struct NamedEntry {
     entry: Entry,
-    /// The position of the name after it.
+    /// The position of the next name.
     pub(crate) next: u64,
-    /// The time for which the name is valid.
+    /// Time for which the name is valid.
     pub(crate) valid: Duration,
 }
 
@@ -49,7 +51,8 @@ impl NamedEntry {
     pub(crate) fn ino(&self) -> Ino {
         match &self.entry {
             Entry::Itself(ino) => *ino,
-            // The kernel knows the number; any number but 0 is shown as an entry.
+            // The kernel already has the parent's number, and any number but 0 makes the entry
+            // visible.
             Entry::Parent => crate::inodes::ROOT,
             Entry::Listed(listed) => listed.ino,
         }
@@ -63,11 +66,11 @@ impl NamedEntry {
     }
 }
 
-/// A directory that is open.
+/// An open directory.
 pub(crate) struct OpenDirectory {
     stream: Mutex<ReadDir>,
     path: Box<[u8]>,
-    /// The number of names for the next answer.
+    /// Number of names for the next reply.
     want: AtomicUsize,
 }
 
@@ -76,14 +79,14 @@ impl OpenDirectory {
         &self.path
     }
 
-    /// Returns one of the names returned last, and the time for which it is valid. `None` while
-    /// another thread is reading.
+    /// Returns one of the most recent names, and the time for which it is valid. Returns `None`
+    /// while another thread is reading the directory.
     fn recent(&self, name: &[u8], ttl: Duration) -> Option<(ListedName, Duration)> {
         let stream = self.stream.try_lock()?;
         stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
     }
 
-    /// Returns names from position `offset` on, as many as the answer is likely to hold.
+    /// Returns names from position `offset` on, as many as the reply is likely to hold.
     pub(crate) fn names(&self, ino: Ino, offset: u64) -> Result<Vec<NamedEntry>> {
         let mut stream = self.stream.lock();
         let mut names = Vec::new();
@@ -97,7 +100,7 @@ impl OpenDirectory {
                         stream.sources.prefetch.note_listing_read(&self.path);
                         break;
                     }
-                    // The names before it are returned first; the next call fails.
+                    // The names before the error are returned first, and the next call fails.
                     Err(_) if !names.is_empty() => break,
                     Err(error) => return Err(error),
                 },
@@ -107,7 +110,8 @@ impl OpenDirectory {
         Ok(names)
     }
 
-    /// As [`names`](Self::names), with the attributes that a listing of local files leaves out.
+    /// Returns names like [`names`](Self::names), with the attributes that a listing of local files
+    /// leaves out.
     pub(crate) fn names_with_attributes(
         &self,
         source: &MountSource,
@@ -128,15 +132,15 @@ impl OpenDirectory {
         Ok(names)
     }
 
-    /// Adapts the size of the next answer, given that `fitted` of `offered` names went into this
-    /// one.
-    pub(crate) fn fitted(&self, fitted: usize, offered: usize) {
+    /// Adapts the number of names for the next reply, after `fitted` of `offered` names went into
+    /// this one.
+    pub(crate) fn adapt_reply_size(&self, fitted: usize, offered: usize) {
         let want = if fitted == offered { 2 * offered } else { fitted + fitted / 8 + 1 };
-        self.want.store(want.clamp(16, ANSWER), Ordering::Relaxed);
+        self.want.store(want.clamp(16, MAX_REPLY_NAMES), Ordering::Relaxed);
     }
 }
 
-/// All open directories.
+/// The table of all open directories.
 #[derive(Default)]
 pub(crate) struct DirHandles {
     open: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
@@ -157,8 +161,8 @@ impl DirHandles {
         self.open.lock().get(&number).cloned().ok_or(Error::Unknown { number })
     }
 
-    /// Returns the entry `name` of the directory at `path`, if an open listing of it returned the
-    /// entry a moment ago. `ls -l` looks each name up again if the kernel did not keep it.
+    /// Returns the entry `name` of the directory at `path`, if an open listing of the directory has
+    /// just returned the entry. `ls -l` looks each name up again if the kernel did not keep it.
     pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(ListedName, Duration)> {
         let open: Vec<Arc<OpenDirectory>> =
             self.open.lock().values().filter(|open| *open.path == *path).cloned().collect();
@@ -167,7 +171,8 @@ impl DirHandles {
 
     pub(crate) fn remove(&self, number: u64) {
         let gone = self.open.lock().remove(&number);
-        // Dropped without the lock: ending its requests may take a while.
+        // Dropped after the lock is released, because ending the requests of a listing may take a
+        // while.
         drop(gone);
     }
 }

@@ -1,10 +1,11 @@
-//! Caches the names of directories, for the metadata time-to-live.
+//! Caches the names of directories for the metadata time-to-live.
 //!
-//! A directory whose names are all known answers lookups without a request, for missing names too,
-//! serves a second listing, and gives the order of files. Memory is bounded: only directories of up
-//! to [`KnownDirectories::widest`] names are kept, and the least recently used are dropped. Of a
-//! wider directory, the page around the last name looked up is kept, and the pages listed last
-//! (`pages`). A page answers only for the names in it.
+//! If all names of a directory are known, lookups in it need no request, not even lookups of
+//! missing names. A second listing needs none either, and the order of files is known. The memory
+//! is bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and
+//! the least recently used are dropped. Of a wider directory, two things are kept: the page around
+//! the last name that was looked up, and the pages that were listed most recently (`pages`). A page
+//! answers only for the names in it.
 
 mod pages;
 
@@ -19,39 +20,40 @@ use crate::child::Child;
 use crate::inodes::Ino;
 use pages::PackedPages;
 
-/// The most names of a directory that is kept: 16,384 names are some 3 MB.
+/// Maximum number of names of a directory that is kept as a whole. 16,384 names take some 3 MB.
 const MAX_NAMES_KEPT: usize = 16_384;
-/// Bytes of a name with the attributes of its object, both of usual length.
+/// Memory of a name with the attributes of its object, both of usual length, bytes.
 const BYTES_PER_NAME: u64 = 200;
-/// Divisor: names may take this share of the memory.
+/// Divisor of the memory: names may take this share of it.
 const NAMES_SHARE: u64 = 8;
-/// The least total of names kept: a directory of one S3 page, and another one.
+/// Minimum of the number of names that may be kept, however small the memory is: two directories of
+/// one S3 page (1,000 names) each.
 const MIN_TOTAL_NAMES: u64 = 2048;
-/// Divisor: the packed pages of wide directories may take this share of the memory. The default
-/// memory holds the 100,000 names that `find` reads before it looks them up.
+/// Divisor of the memory: the packed pages of wide directories may take this share of it. With the
+/// default memory this is enough for the 100,000 names that `find` reads before it looks them up.
 const PAGES_SHARE: u64 = 6;
-/// The number of names looked up in order before a whole page is requested for the next: a page of
-/// a thousand names costs a server more than one name.
+/// Number of names that are looked up in order before a whole page is requested for the next name.
+/// A page of a thousand names costs a server more than one name.
 const LOOKUPS_BEFORE_PAGE: u32 = 4;
-/// The most directories remembered as wide. If there are more, all are forgotten, which costs a
-/// request each.
+/// Maximum number of directories that are remembered as wide. If there are more, all of them are
+/// forgotten, which costs one request for each.
 const MAX_WIDE_REMEMBERED: usize = 4096;
 
-/// A name, and the inode number that listings show for it. Clones share the name.
+/// A name, and the inode number that listings show for it. Clones share the name's data.
 #[derive(Clone, Debug)]
 pub(crate) struct ListedName {
     pub(crate) child: Arc<Child>,
     pub(crate) ino: Ino,
 }
 
-/// The part of a directory that is known.
+/// How much of a directory is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Whole,
     Page,
 }
 
-/// The names of a directory at one instant, or a page of them.
+/// The names of a directory at one moment: all of them, or a page.
 #[derive(Debug)]
 pub(crate) struct DirectorySnapshot {
     extent: Extent,
@@ -59,7 +61,7 @@ pub(crate) struct DirectorySnapshot {
     first: usize,
     /// The names, in the order of the listing.
     listed: Vec<ListedName>,
-    /// Positions in `listed`, by name.
+    /// Positions in `listed`, sorted by name.
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Instant,
@@ -70,8 +72,8 @@ impl DirectorySnapshot {
         Self::sorted(Extent::Whole, 0, listed, taken)
     }
 
-    /// Makes a page of adjacent names of a wide directory, the first of them at position `first` in
-    /// its listing.
+    /// Creates a page of adjacent names of a wide directory. The first of them is at position
+    /// `first` of the directory's listing.
     pub(crate) fn page(listed: Vec<ListedName>, first: usize, taken: Instant) -> Self {
         Self::sorted(Extent::Page, first, listed, taken)
     }
@@ -82,14 +84,14 @@ impl DirectorySnapshot {
         Self { extent, first, listed, by_name, taken }
     }
 
-    /// Returns the position of `name` among the names listed here.
+    /// Returns the position of `name` in this snapshot.
     pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
         let found =
             self.by_name.binary_search_by(|at| self.listed[*at as usize].child.name.as_ref().cmp(name));
         found.ok().map(|at| self.by_name[at] as usize)
     }
 
-    /// The names that begin with `prefix`, in the order of their bytes.
+    /// Returns the names that begin with `prefix`, in byte order.
     pub(crate) fn beginning_with(&self, prefix: &[u8]) -> impl Iterator<Item = &ListedName> {
         let name = |at: &u32| &*self.listed[*at as usize].child.name;
         let start = self.by_name.partition_point(|at| name(at) < prefix);
@@ -103,48 +105,50 @@ impl DirectorySnapshot {
         &self.listed
     }
 
-    /// Whether all names are listed, so that others do not exist.
+    /// Returns whether all names of the directory are in the snapshot, so other names do not exist.
     pub(crate) fn is_whole(&self) -> bool {
         self.extent == Extent::Whole
     }
 
-    /// The position of the first name in the listing: 0 if all names are listed.
+    /// Returns the position of the first name in the listing. It is 0 if all names are in the
+    /// snapshot.
     pub(crate) fn first(&self) -> usize {
         self.first
     }
 
-    /// The position behind the last name in the listing.
+    /// Returns the position after the last name in the listing.
     pub(crate) fn end(&self) -> usize {
         self.first + self.listed.len()
     }
 
-    /// The memory of the directory, in names. The directory itself takes about as much as one name.
+    /// Returns the memory of the snapshot, in units of one name. The snapshot itself takes about as
+    /// much as one name.
     fn weight(&self) -> usize {
         self.listed.len() + 1
     }
 
-    /// The remaining part of `ttl` for which the names are valid.
+    /// Returns how much of `ttl` is left, which is the time for which the names are still valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.taken.elapsed())
     }
 }
 
-/// The knowledge about a directory.
+/// What is known about a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownNames {
     /// All names.
     Whole(Arc<DirectorySnapshot>),
-    /// The directory has more names than are kept; pages of it may be known.
+    /// The directory has too many names to be kept. Pages of it may be known.
     Wide,
-    /// No valid names.
+    /// Nothing that is still valid.
     Nothing,
 }
 
-/// The names looked up in a wide directory.
+/// The recent lookups in a wide directory.
 #[derive(Default)]
 struct Lookups {
     last: Vec<u8>,
-    /// The number of lookups that followed each other in the order of names.
+    /// Number of consecutive lookups that followed each other in the order of names.
     in_order: u32,
 }
 
@@ -158,35 +162,36 @@ impl Lookups {
 
 #[derive(Default)]
 struct Inner {
-    /// Whole directories, and for each wide one the page around the last name looked up, with the
-    /// time of their last use.
+    /// Whole directories, and for each wide directory the page around the last name that was looked
+    /// up. Each has the time of its last use.
     kept: HashMap<Box<[u8]>, (Arc<DirectorySnapshot>, u64)>,
     wide: HashMap<Box<[u8]>, Lookups>,
     pages: PackedPages,
-    /// Names in `kept`.
+    /// Total number of names in `kept`.
     names: usize,
     clock: u64,
 }
 
-/// All known directories.
+/// The cache of all known directories.
 pub(crate) struct KnownDirectories {
     ttl: Duration,
-    /// The most names kept in total.
+    /// Maximum total number of names that are kept.
     names: usize,
-    /// The most bytes of packed pages.
+    /// Maximum total length of packed pages, bytes.
     page_bytes: usize,
     inner: Mutex<Inner>,
 }
 
 impl KnownDirectories {
-    /// Makes a cache of directories that are valid for `ttl`, in a share of `memory` bytes.
+    /// Creates a cache of directories that are valid for `ttl`. It uses fixed shares of `memory`
+    /// bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
         let names = to_usize((memory / NAMES_SHARE / BYTES_PER_NAME).max(MIN_TOTAL_NAMES));
         Self { ttl, names, page_bytes: to_usize(memory / PAGES_SHARE), inner: Mutex::default() }
     }
 
-    /// The most names of a directory that is kept.
-    pub(crate) fn widest(&self) -> usize {
+    /// Returns the maximum number of names of a directory that is kept as a whole.
+    pub(crate) fn max_kept_names(&self) -> usize {
         MAX_NAMES_KEPT.min(self.names / 4 * 3)
     }
 
@@ -203,8 +208,8 @@ impl KnownDirectories {
         if inner.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
     }
 
-    /// Returns the page with `name` of the wide directory `path`; `None` without such a page, or if
-    /// it has expired.
+    /// Returns the page of the wide directory `path` that contains `name`. Returns `None` if there
+    /// is no such page or it has expired.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
@@ -212,8 +217,8 @@ impl KnownDirectories {
         Some(page)
     }
 
-    /// Whether the page that begins with `name`, which no valid page has, is worth a request: the
-    /// names before it were looked up in order.
+    /// Returns whether to request the page that begins with `name`, which is in no valid page. The
+    /// page is worth a request if the names before `name` were looked up in order.
     pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
         let mut inner = self.inner.lock();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };
@@ -225,24 +230,24 @@ impl KnownDirectories {
         in_order
     }
 
-    /// Returns the last listing of a directory, or the page of it that has `name`, however old: for
-    /// the order and the numbers of names, which seldom change.
+    /// Returns the last listing of a directory, or the page of it that contains `name`, even if it
+    /// has expired. Used for the order of names and for their inode numbers, which seldom change.
     pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         self.inner.lock().around(path, name, self.names)
     }
 
-    /// Returns the position behind the page kept of a directory. The next page has this position,
-    /// as pages are looked up in order.
+    /// Returns the position after the kept page of a directory. If names are looked up in order,
+    /// the next page begins at this position.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
         self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end())
     }
 
-    /// Keeps a directory, or a page of one, in place of an earlier one.
+    /// Keeps a directory, or a page of one, and drops what was kept of the directory before.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<DirectorySnapshot>) {
         self.inner.lock().keep(path, directory, self.names);
     }
 
-    /// Records that a directory has more names than are kept.
+    /// Records that a directory has too many names to be kept as a whole.
     pub(crate) fn mark_wide(&self, path: &[u8]) {
         let mut inner = self.inner.lock();
         inner.remove(path);
@@ -252,13 +257,13 @@ impl KnownDirectories {
         inner.wide.insert(path.into(), Lookups::default());
     }
 
-    /// Keeps the next names of the listing of a wide directory, packed.
+    /// Keeps the next names of a wide directory's listing, in packed form.
     pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[ListedName], taken: Instant) {
         self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
-    /// Drops a directory in which an object has changed.
-    pub(crate) fn doubt(&self, path: &[u8]) {
+    /// Drops the names of a directory in which an object has changed.
+    pub(crate) fn drop_names(&self, path: &[u8]) {
         self.inner.lock().remove(path);
     }
 }
@@ -282,7 +287,8 @@ impl Inner {
         Some(page)
     }
 
-    /// Keeps a directory, and drops the least recently used above `names` names.
+    /// Keeps a directory. Then drops the least recently used directories until at most `names`
+    /// names are kept.
     fn keep(&mut self, path: &[u8], directory: Arc<DirectorySnapshot>, names: usize) {
         let clock = self.tick();
         if directory.extent == Extent::Whole {
@@ -335,11 +341,11 @@ mod tests {
 
     #[test]
     fn the_longest_unused_goes_when_there_are_too_many_names() {
-        // Four of the widest.
+        // Room for four directories of the maximum width.
         let names = 4 * (MAX_NAMES_KEPT as u64 + 1);
         let directories =
             KnownDirectories::new(Duration::from_secs(60), NAMES_SHARE * BYTES_PER_NAME * names);
-        assert_eq!(directories.widest(), MAX_NAMES_KEPT);
+        assert_eq!(directories.max_kept_names(), MAX_NAMES_KEPT);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(MAX_NAMES_KEPT));
         }
@@ -367,7 +373,7 @@ mod tests {
     #[test]
     fn nothing_is_believed_beyond_its_time() {
         let directories = KnownDirectories::new(Duration::ZERO, 0);
-        assert_eq!(directories.widest(), 1536);
+        assert_eq!(directories.max_kept_names(), 1536);
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), KnownNames::Nothing));
         directories.mark_wide(b"d");

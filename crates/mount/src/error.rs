@@ -1,55 +1,56 @@
-//! The errors of a mount and of operations below it. Only `fuse.rs` turns them into error numbers.
+//! Defines the errors of a mount and of operations below it. Only `fuse.rs` turns them into error
+//! numbers.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 
-/// The reason why a mount could not be made or ended, or why an operation below it failed.
+/// The reason why mounting, unmounting, or an operation below a mount has failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory to mount at does not exist.
+    /// The directory for the mount does not exist.
     #[error("{}: no such directory; create it first: mkdir -p {}", shown(path), shown(path))]
     NoDirectory {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
-    /// The path to mount at is not a directory.
+    /// The path for the mount is not a directory.
     #[error("{}: not a directory", shown(path))]
     NotADirectory {
         /// The path that was given.
         path: PathBuf,
     },
-    /// A mount would hide the content of the directory.
+    /// The directory is not empty, so a mount would hide its content.
     #[error(
         "{}: not empty: a mount would hide its content, such as `{found}`; use an empty directory, or add --nonempty",
         shown(path)
     )]
     NotEmpty {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// A name found in it.
+        /// A name in the directory.
         found: String,
     },
-    /// Another file system is mounted at exactly this directory, and would be hidden.
+    /// Another file system is mounted at exactly this directory, and a mount would hide it.
     #[error(
         "{}: {fs_type} of {source_name} is mounted there already; unmount it first, or say --nonempty to mount over it",
         shown(path)
     )]
     AlreadyMounted {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
         /// Type of the mounted file system.
         fs_type: String,
-        /// The location that the file system shows.
+        /// The source of that file system, as the mount table shows it.
         source_name: String,
     },
-    /// There is no mount of this program at the path.
+    /// The mount at the path is not one of this program, or there is none.
     #[error("{}: {found}", shown(path))]
     NotOurs {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// A description of the mount found there.
+        /// A description of what is mounted there.
         found: String,
     },
     /// Files below the mount are open.
@@ -59,10 +60,10 @@ pub enum Error {
         shown(path)
     )]
     Busy {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
-    /// The kernel has no FUSE, or this container has no access to it.
+    /// The kernel does not support FUSE, or this container has no access to it.
     #[error(
         "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
     )]
@@ -70,18 +71,18 @@ pub enum Error {
         /// The reason why the device cannot be opened.
         source: std::sync::Arc<io::Error>,
     },
-    /// This process may not mount.
+    /// This process is not allowed to mount.
     #[error(
         "{}: mounting is not permitted ({detail}); run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN",
         shown(path)
     )]
     NoPrivilege {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// The reason of the refusal.
+        /// The reason for the refusal.
         detail: String,
     },
-    /// The operating system refused an operation.
+    /// An operation of the operating system failed.
     #[error("{}: {what}: {source}", shown(path))]
     Io {
         /// The path of the operation.
@@ -91,36 +92,36 @@ pub enum Error {
         /// The operating system's error.
         source: std::sync::Arc<io::Error>,
     },
-    /// An error of the store or the cache.
+    /// The store or the cache returned an error.
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
-    /// The location that was to be mounted does not exist.
+    /// The location to mount does not exist.
     #[error("{location}: not found")]
     Nothing {
-        /// The location.
+        /// The location to mount.
         location: String,
     },
-    /// The object was overwritten; opening it again gets the new one.
+    /// The object was overwritten. Opening it again opens the new content.
     #[error("{path}: overwritten since it was looked up")]
     Stale {
         /// The path below the mount.
         path: String,
     },
-    /// The kernel asks about an inode or handle that it was never given, or has forgotten.
+    /// The kernel used an inode or handle that it was never given, or has forgotten.
     #[error("unknown inode or handle {number}")]
     Unknown {
-        /// Inode or handle number.
+        /// The number of the inode or handle.
         number: u64,
     },
-    /// An operation that was not finished in time.
+    /// An operation was not finished in time.
     #[error("{what}: no answer within {seconds} s")]
     Deadline {
-        /// The operation.
+        /// The operation that timed out.
         what: &'static str,
-        /// The deadline, seconds.
+        /// The deadline in seconds.
         seconds: u64,
     },
-    /// The object's length is unknown, so it cannot be shown as a file.
+    /// The length of the object is unknown, so the object cannot be shown as a file.
     #[error("{path}: the server does not tell its length, so it cannot be read as a file; use firstbyte cp")]
     NoLength {
         /// The path below the mount.
@@ -129,7 +130,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the error of a failed operation of the operating system.
+    /// Creates the error of a failed operation of the operating system.
     pub(crate) fn io(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { path: path.to_owned(), what, source: std::sync::Arc::new(source.into()) }
     }
@@ -141,5 +142,5 @@ impl From<firstbyte_store::Error> for Error {
     }
 }
 
-/// Result of an operation here.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,7 +1,7 @@
-//! The file operations of a mount, in types independent of FUSE.
+//! Implements the file operations of a mount, with types that are independent of FUSE.
 //!
-//! `fuse.rs` translates the requests of the kernel into these calls, so tests need no kernel.
-//! Methods named `..._here` answer from memory and never wait; the others may wait for the store.
+//! `fuse.rs` translates the kernel's requests into these calls, so tests need no kernel. Methods
+//! named `..._here` answer from memory and never wait; the other methods may wait for the store.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -25,8 +25,8 @@ use crate::reader::OpenFile;
 use crate::record::Recorder;
 use crate::source::MountSource;
 
-/// The number of names taken from the listing that finds the root: just under the 1,000 of one S3
-/// page, so that one page is enough.
+/// Number of names that are taken from the listing that finds the root. It is just under the 1,000
+/// names of an S3 page, so one page is enough.
 pub(crate) const FIRST_PAGE_NAMES: usize = 990;
 
 /// The result of a lookup.
@@ -34,18 +34,18 @@ pub(crate) const FIRST_PAGE_NAMES: usize = 990;
 pub(crate) enum LookupResult {
     /// An inode, and the time for which its name is valid.
     Found(InodeAttributes, Duration),
-    /// The name does not exist; the time for which that is valid.
+    /// The name does not exist. The value is the time for which this is valid.
     Missing(Duration),
 }
 
-/// Whether an earlier listing of a directory is still valid.
+/// Whether an earlier listing of a directory can still be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFreshness {
     Believed,
     Unknown,
 }
 
-/// A mounted location.
+/// The file system of a mounted location.
 pub(crate) struct FileSystem {
     pub(crate) source: Arc<MountSource>,
     pub(crate) hydrator: Hydrator,
@@ -58,9 +58,9 @@ pub(crate) struct FileSystem {
     pub(crate) modes: ShownModes,
     pub(crate) operations: OperationCounters,
     pub(crate) ttl: Duration,
-    /// The time shown for directories, since stores have none.
+    /// The time that is shown for directories, because stores have none.
     pub(crate) began: SystemTime,
-    /// Prices of requests and bytes, for the counts that other processes ask for.
+    /// Prices of requests and bytes, used to answer other processes that ask for counts.
     pub(crate) prices: Option<firstbyte_store::Prices>,
 }
 
@@ -88,7 +88,7 @@ impl FileSystem {
         })
     }
 
-    /// Looks a name up in memory. Returns `None` if that takes a request.
+    /// Looks a name up in memory. Returns `None` if the lookup needs a request.
     pub(crate) fn lookup_here(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         let directory = match self.directory(parent) {
             Ok(directory) => directory,
@@ -105,8 +105,8 @@ impl FileSystem {
         }
     }
 
-    /// Returns the lookup of a name that a listing in progress has just returned. `None` if its
-    /// attributes are unknown or it is known to be overwritten.
+    /// Returns the result of looking up a name that a listing in progress has just returned.
+    /// Returns `None` if its attributes are unknown, or if it is known to be overwritten.
     pub(crate) fn listed(
         &self,
         parent: Ino,
@@ -134,12 +134,12 @@ impl FileSystem {
             .then(|| LookupResult::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
     }
 
-    /// Looks a name up by asking the store.
+    /// Looks a name up in the store.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<LookupResult> {
         let directory = self.directory(parent)?;
-        // A page with this name has its neighbours too, and if it is the only page of its
-        // directory, it shows which names do not exist: programs that open one file of a directory
-        // mostly look for others.
+        // A page that contains this name also contains its neighbours. If the page is the only one
+        // of its directory, it also shows which names do not exist. Programs that open one file of
+        // a directory mostly look for others in it, so a page is worth its request.
         let from = match self.directories.get(&directory.path) {
             KnownNames::Nothing => Some(None),
             KnownNames::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
@@ -154,7 +154,8 @@ impl FileSystem {
                         return Ok(found);
                     }
                 }
-                // A page out of order does not show whether a name exists.
+                // If the page turned out to be out of order, the store no longer lists by page, and
+                // the name is looked up by itself.
                 Err(error) if self.source.lists_by_page() => return Err(error),
                 Err(_) => {}
             }
@@ -167,17 +168,18 @@ impl FileSystem {
         Ok(LookupResult::Found(self.inodes.enter(&directory.path, &child, number), valid))
     }
 
-    /// Returns the inode number that a listing gave to a name.
+    /// Returns the inode number that an earlier listing gave to a name.
     fn numbered(&self, directory: &[u8], name: &[u8]) -> Option<Ino> {
         let known = self.directories.around(directory, name)?;
         known.position(name).map(|position| known.listed()[position].ino)
     }
 
-    /// Requests and keeps the page of a directory that begins with the name `from`, or the first.
+    /// Requests a page of a directory and keeps it: the page that begins with the name `from`, or
+    /// the first page.
     fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<DirectorySnapshot>> {
         let begun = Instant::now();
         let page = self.source.page(path, from)?;
-        // The names keep the numbers that a listing gave them.
+        // Names that were listed before keep their inode numbers.
         let before = from.and_then(|name| self.directories.around(path, name));
         let known = |name: &[u8]| before.as_ref().and_then(|before| Some((before, before.position(name)?)));
         let first = from.and_then(known).map(|(before, position)| before.first() + position);
@@ -202,8 +204,8 @@ impl FileSystem {
         Ok(directory)
     }
 
-    /// Keeps the names of a directory, or the first page of them if there are more than
-    /// [`FIRST_PAGE_NAMES`].
+    /// Keeps the names of a directory. If there are more than [`FIRST_PAGE_NAMES`], keeps only that
+    /// many, as a page.
     pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Instant) {
         let is_wide = children.len() > FIRST_PAGE_NAMES;
         children.truncate(FIRST_PAGE_NAMES);
@@ -218,8 +220,8 @@ impl FileSystem {
         }
     }
 
-    /// Opens a file without a request. The kernel looks the name up again if this returns
-    /// [`Error::Stale`].
+    /// Opens a file without a request. If this returns [`Error::Stale`], the kernel looks the name
+    /// up again.
     pub(crate) fn open(&self, ino: Ino) -> Result<OpenFile> {
         let node = self.inodes.get(ino)?;
         if node.is_stale {
@@ -229,14 +231,14 @@ impl FileSystem {
         Ok(OpenFile::new(node, file.handle()))
     }
 
-    /// Returns the engine's file for an inode.
+    /// Returns the hydration engine's file for an inode.
     pub(crate) fn file(&self, node: &Node) -> Result<File> {
         let version = node.pin.version().filter(|version| version.size.is_some());
         let version = version.ok_or_else(|| Error::NoLength { path: node.name() })?;
         Ok(self.hydrator.file(&self.source.location(&node.path), version))
     }
 
-    /// Records a read if `--record` was given.
+    /// Records a read, if `--record` was given.
     pub(crate) fn note_read(&self, node: &Node, offset: u64, length: u32) {
         if let Some(recorder) = &self.recorder {
             let end = node.pin.size().unwrap_or(0).min(offset + u64::from(length));
@@ -244,8 +246,8 @@ impl FileSystem {
         }
     }
 
-    /// Records a file whose reads do not arrive here as read completely: the kernel has its
-    /// content.
+    /// Records that a file was read completely. Used if the kernel has the file's content, because
+    /// its reads then do not arrive here.
     pub(crate) fn note_whole(&self, node: &Node) {
         if let Some(recorder) = &self.recorder {
             self.note(recorder, node, 0..node.pin.size().unwrap_or(0));
@@ -257,24 +259,24 @@ impl FileSystem {
         recorder.note(&location, range, || node.pin.version());
     }
 
-    /// Records a lookup in a directory if `--record` was given.
+    /// Records a lookup in a directory, if `--record` was given.
     fn note_directory(&self, directory: &Node) {
         if let Some(recorder) = &self.recorder {
             recorder.note_directory(&self.source.location(&directory.path));
         }
     }
 
-    /// Marks an object as stale if a failed read shows that it was overwritten or deleted: the next
-    /// open looks it up again.
-    pub(crate) fn learn(&self, node: &Node, error: &firstbyte_hydrate::Error) {
+    /// Marks an object as stale if a failed read shows that the object was overwritten or deleted.
+    /// The next open then looks it up again.
+    pub(crate) fn note_stale(&self, node: &Node, error: &firstbyte_hydrate::Error) {
         let missing = matches!(error, firstbyte_hydrate::Error::Store(error) if matches!(**error, firstbyte_store::Error::NotFound { .. }));
         if missing || matches!(error, firstbyte_hydrate::Error::Changed { .. }) {
             self.inodes.mark_stale(node.ino);
-            self.directories.doubt(parent(&node.path));
+            self.directories.drop_names(parent(&node.path));
         }
     }
 
-    /// Begins to read a directory.
+    /// Opens a directory to read its names.
     pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, ListingFreshness)> {
         let node = self.directory(ino)?;
         self.note_directory(&node);
@@ -292,9 +294,10 @@ impl FileSystem {
         Ok((ReadDir::new(sources, &node.path), freshness))
     }
 
-    /// Returns the time for which the kernel may keep a reply that is valid for `valid`. Zero while
-    /// the kernel holds too many inodes, so that it drops each inode once it is unused.
-    pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
+    /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time
+    /// is zero while the kernel holds too many inodes, so that it drops each inode when the inode
+    /// is no longer used.
+    pub(crate) fn kernel_validity(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }
 

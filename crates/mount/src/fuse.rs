@@ -1,9 +1,10 @@
-//! The FUSE protocol: turns requests of the kernel into file operations, and results into replies.
-//! Only this module uses `fuser`, and only here errors become error numbers.
+//! Implements the FUSE protocol: turns the kernel's requests into file operations, and their
+//! results into replies. Only this module uses `fuser`, and only here are errors turned into error
+//! numbers.
 //!
 //! A request that can be answered from memory is answered on the thread that received it. A request
-//! that waits is passed to the blocking pool, and a read is answered by the thread that fetches its
-//! bytes. So a few threads serve any number of readers.
+//! that has to wait is passed to the blocking pool. A read is answered by the thread that fetches
+//! its bytes. So a few threads serve any number of readers.
 
 mod opening;
 mod prune;
@@ -35,22 +36,24 @@ use session::Forgetting;
 pub(crate) use session::ServedMount;
 
 use opening::FileOpener;
-use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
+use reply::{FailableReply, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
-/// The most requests that the kernel may have in flight to read ahead, for all readers together.
-/// Its usual 12 stop the fourth reader.
-const BACKGROUND: u16 = 512;
-/// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the
-/// size that any process may have.
+/// Maximum number of read-ahead requests that the kernel may have in flight for all readers
+/// together. With the kernel's default of 12, the fourth reader has to wait.
+const MAX_BACKGROUND_REQUESTS: u16 = 512;
+/// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
+/// pipe of the size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// The validity of an inode's attributes, which never change: a changed object is another inode.
-const FOR_EVER: Duration = Duration::from_secs(86_400);
+/// Time for which the kernel may keep the attributes of an inode. The attributes never change,
+/// because a changed object is another inode.
+const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
-/// Blocks of 4 KiB, and files, that a mount reports as its size and as free, as rclone does: 1 PiB
-/// (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>, 2026-11-27). A store does not
-/// report how much it holds. With 0, `df` leaves the mount out, and programs that check for free
-/// space refuse it (<https://github.com/awslabs/mountpoint-s3/issues/710>).
+/// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
+/// files, as in rclone (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>,
+/// 2026-11-27). A store does not report how much it holds. If the numbers were 0, `df` would leave
+/// the mount out, and programs that check for free space would refuse it
+/// (<https://github.com/awslabs/mountpoint-s3/issues/710>).
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;
 
@@ -59,14 +62,14 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 pub(crate) enum Passthrough {
     /// Every read passes through this process.
     Off,
-    /// The kernel reads files on an ordinary file system.
+    /// The kernel reads files directly if they are on an ordinary file system.
     Plain,
     /// The kernel also reads files on a file system that is stacked on others (overlayfs). The
-    /// mount then cannot be a layer of an overlayfs itself.
+    /// mount itself then cannot be a layer of an overlayfs.
     Stacked,
 }
 
-/// The kernel's side of a file system.
+/// The FUSE interface of a file system.
 pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     pool: BlockingPool,
@@ -92,8 +95,8 @@ impl Fuse {
         }
     }
 
-    /// Looks a name up among those that a listing returned a moment ago, of a directory too wide to
-    /// be kept.
+    /// Looks a name up among the names that a listing has just returned. Used for directories that
+    /// are too wide to be kept.
     fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         if self.core.inodes.fullness() == Fullness::Room {
             return None;
@@ -103,9 +106,9 @@ impl Fuse {
         self.core.listed(parent, &listed, valid).transpose()
     }
 
-    /// Runs `work` on a thread that may wait, counts it, and answers in time: with its result, or
-    /// with EIO at the deadline.
-    fn later<R: Failing, T: 'static>(
+    /// Runs `work` on a thread that may wait, counts the operation, and replies in time: with the
+    /// result of `work`, or with EIO at the deadline.
+    fn run_in_pool<R: FailableReply, T: 'static>(
         &self,
         operation: MountOperation,
         what: impl FnOnce() -> String + Send + 'static,
@@ -133,7 +136,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // On an older kernel without these capabilities the mount is only slower.
+        // On an older kernel without these capabilities, the mount works, but is slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -142,8 +145,8 @@ impl Filesystem for Fuse {
         ] {
             let _ = config.add_capabilities(wanted);
         }
-        // Both values are within the library's limits.
-        let _ = config.set_max_background(BACKGROUND);
+        // Setting these values cannot fail, because both are within the library's limits.
+        let _ = config.set_max_background(MAX_BACKGROUND_REQUESTS);
         let _ = config.set_max_write(LARGEST_READ);
         let depth = match self.passthrough {
             Passthrough::Off => {
@@ -181,7 +184,7 @@ impl Filesystem for Fuse {
         let (name, shown) = (name.as_bytes().to_vec(), name.to_os_string());
         let what = move || shown.to_string_lossy().into_owned();
         let work = move |core: &FileSystem| core.lookup(parent.0, &name);
-        self.later(MountOperation::Lookup, what, reply, work, answer_lookup);
+        self.run_in_pool(MountOperation::Lookup, what, reply, work, answer_lookup);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
@@ -190,7 +193,7 @@ impl Filesystem for Fuse {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.core.inodes.attributes(ino.0) {
-            Ok(found) => reply.attr(&FOR_EVER, &attributes(&self.core, found)),
+            Ok(found) => reply.attr(&ATTRIBUTE_VALIDITY, &attributes(&self.core, found)),
             Err(error) => reply.fail(&error),
         }
     }
@@ -226,20 +229,20 @@ impl Filesystem for Fuse {
                 }
                 Err(reply) => reply,
             };
-        if let Some(error) = reader.given_up.at_once(begun) {
+        if let Some(error) = reader.given_up.error_to_repeat(begun) {
             return reply.fail(&error.into());
         }
-        let asked = Arc::clone(&reader);
+        let finished_read = Arc::clone(&reader);
         let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            let (outcome, node) = (OperationOutcome::from(&result), &asked.node);
+            let (outcome, node) = (OperationOutcome::from(&result), &finished_read.node);
             match result {
                 Ok(bytes) => {
                     core.operations.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     reply.data(bytes);
                 }
                 Err(error) => {
-                    core.learn(node, &error);
-                    asked.given_up.note(&error, begun, Instant::now());
+                    core.note_stale(node, &error);
+                    finished_read.given_up.note(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);
@@ -269,8 +272,8 @@ impl Filesystem for Fuse {
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.core.open_directory(ino.0) {
             Ok((stream, freshness)) => {
-                // The kernel keeps the names it reads, and drops them at the next opening unless
-                // FOPEN_KEEP_CACHE says that they are still valid.
+                // The kernel keeps the names that it reads. It drops them when the directory is
+                // opened again, unless FOPEN_KEEP_CACHE says that they are still valid.
                 let keep = match freshness {
                     ListingFreshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
                     ListingFreshness::Unknown => FopenFlags::empty(),
@@ -287,13 +290,16 @@ impl Filesystem for Fuse {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
-        let told = Arc::clone(&stream);
+        let directory = Arc::clone(&stream);
         let work = move |_: &FileSystem| stream.names(ino.0, offset);
         let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<NamedEntry>| {
-            told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
+            directory.adapt_reply_size(
+                names.iter().take_while(|named| !add(named, &mut reply)).count(),
+                names.len(),
+            );
             reply.ok();
         };
-        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
+        self.run_in_pool(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn readdirplus(
@@ -308,16 +314,16 @@ impl Filesystem for Fuse {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
-        let told = Arc::clone(&stream);
+        let directory = Arc::clone(&stream);
         let work = move |core: &FileSystem| stream.names_with_attributes(&core.source, ino.0, offset);
         self.bound_memory();
         let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<NamedEntry>| {
-            let path = told.path();
+            let path = directory.path();
             let mut full = |named: &NamedEntry| add_with_attributes(core, path, named, &mut reply);
-            told.fitted(names.iter().take_while(|named| !full(named)).count(), names.len());
+            directory.adapt_reply_size(names.iter().take_while(|named| !full(named)).count(), names.len());
             reply.ok();
         };
-        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
+        self.run_in_pool(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

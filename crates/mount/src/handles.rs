@@ -1,10 +1,10 @@
-//! The table of open files. It also decides how the kernel reads each inode: through its page cache
-//! from this process, or directly from a local file.
+//! Keeps the table of open files, and decides how the kernel reads each inode: through its page
+//! cache from this process, or directly from a local file.
 //!
-//! The kernel allows one of the two for an inode and fails a mixture with EIO. So while a handle of
-//! an inode is open, further ones are opened in the same way; the way may change when the last
-//! handle is closed. The type of the local file is a parameter, so that the rule is tested without
-//! a kernel.
+//! The kernel allows only one of these modes for an inode, and fails with EIO if both are used. So
+//! while a handle of an inode is open, further handles are opened in the same mode. The mode may
+//! change after the last handle is closed. The type of the local file is a parameter, so that this
+//! rule can be tested without a kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
 
-/// The way in which the kernel reads an inode.
+/// How the kernel reads an inode.
 pub(crate) enum InodeReadMode<B> {
-    /// Through its page cache, by requests to this process.
+    /// Through its page cache, with requests to this process.
     Cached,
-    /// Directly from this local file, which has to live until the last handle is closed.
+    /// Directly from this local file, which has to live until the last handle of the inode is
+    /// closed.
     Through(Arc<B>),
 }
 
@@ -32,7 +33,8 @@ impl<B> Clone for InodeReadMode<B> {
     }
 }
 
-/// All open files. `T` is a reader of one, `B` a local file that the kernel reads.
+/// The table of all open files. `T` is the reader of an open file, `B` a local file that the kernel
+/// reads.
 pub(crate) struct HandleTable<T, B> {
     inner: Mutex<Inner<T, B>>,
     next: AtomicU64,
@@ -40,7 +42,7 @@ pub(crate) struct HandleTable<T, B> {
 
 struct Inner<T, B> {
     handles: HashMap<u64, (Ino, Arc<T>)>,
-    /// The way in which the kernel reads every open inode, and the number of its handles.
+    /// For each open inode, how the kernel reads it, and the number of its handles.
     modes: HashMap<Ino, (InodeReadMode<B>, usize)>,
 }
 
@@ -50,8 +52,9 @@ impl<T, B> HandleTable<T, B> {
         Self { inner: Mutex::new(inner), next: AtomicU64::new(1) }
     }
 
-    /// Opens inode `ino`. Returns the number of the handle and the way in which it must be opened.
-    /// `local` is called if the inode may be read from a local file and has no open handle.
+    /// Opens inode `ino`. Returns the number of the handle, and the mode in which the kernel must
+    /// open it. `local` returns the local file from which the kernel may read the inode, and is
+    /// called only if the inode has no open handle.
     pub(crate) fn open(
         &self,
         ino: Ino,
@@ -88,12 +91,12 @@ impl<T, B> HandleTable<T, B> {
             }
             _ => inner.modes.remove(&ino),
         };
-        // Dropped after the lock, because closing files can take a while.
+        // Dropped after the lock is released, because closing files can take a while.
         drop(inner);
         drop((reader, gone));
     }
 
-    /// The number of open handles.
+    /// Returns the number of open handles.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.inner.lock().handles.len()
@@ -137,7 +140,8 @@ mod tests {
         #[test]
         fn handles_of_one_inode_are_never_open_in_two_ways(steps in proptest::collection::vec(step(), 0..200)) {
             let handles: HandleTable<(), u64> = HandleTable::new();
-            // Number, inode, and local file, which is another one with each opening.
+            // Each entry is the number of a handle, its inode, and its local file. Each open
+            // creates another local file.
             let mut model: Vec<(u64, Ino, Option<u64>)> = Vec::new();
             for (count, step) in (0..).zip(steps) {
                 match step {

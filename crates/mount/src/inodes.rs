@@ -1,11 +1,11 @@
-//! The table of inodes. An inode is one version of one object, or a directory.
+//! Keeps the table of inodes. An inode is one version of one object, or a directory.
 //!
-//! The content of an inode never changes: an overwritten object gets another number, so pages and
-//! attributes in the kernel are never a mixture of versions. A record lives while the kernel holds
-//! its inode (LOOKUP until FORGET). If there are many records, the kernel is asked to drop inodes,
-//! and names become valid only for a moment ([`Bounds`]). So memory does not grow with the number
-//! of files. Numbers follow the order of listings, because `cp`, `tar` and others read files in the
-//! order of inode numbers.
+//! The content of an inode never changes: an overwritten object gets another inode number, so pages
+//! and attributes in the kernel are never a mixture of versions. A record lives as long as the
+//! kernel holds its inode (from LOOKUP until FORGET). If there are many records, the kernel is
+//! asked to drop inodes, and names become valid only for a moment ([`Bounds`]). So the memory does
+//! not grow with the number of files. Inode numbers follow the order of listings, because `cp`,
+//! `tar` and other programs read files in the order of inode numbers.
 
 mod paths;
 mod record;
@@ -23,51 +23,52 @@ use crate::child::{Child, Permissions, VersionIdentity};
 use crate::error::{Error, Result};
 use crate::source::join;
 use paths::InodePaths;
-use record::{InodeRecord, Kept};
+use record::{InodeRecord, StoredIdentity};
 
 /// An inode number.
 pub(crate) type Ino = u64;
 
-/// The number of the root, fixed by the kernel.
+/// The inode number of the root, which the kernel prescribes.
 pub(crate) const ROOT: Ino = 1;
 
-/// Bytes of an inode in the tables, with a name and an `ETag` of usual length.
+/// Memory of an inode in the tables, with a name and an `ETag` of usual length, bytes.
 const BYTES_PER_INODE: u64 = 160;
-/// Divisor: inodes may take this share of the memory; the rest is for names, listings and fetches.
+/// Divisor of the memory: inodes may take this share of it. The rest is for names, listings and
+/// fetches.
 const INODES_SHARE: u64 = 2;
-/// The least hard limit, so that the first listings of a directory fit.
+/// Minimum of the hard bound, so that the first listings of a directory fit.
 const MIN_HARD_BOUND: u64 = 8192;
 
-/// The numbers of inodes that the kernel may hold.
+/// Bounds on the number of inodes that the kernel holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The number above which the kernel is asked to forget the oldest.
+    /// Number of inodes above which the kernel is asked to forget the oldest.
     pub(crate) soft: usize,
-    /// The number from which on the kernel may cache no new reply.
+    /// Number of inodes from which on the kernel may cache no new reply.
     pub(crate) hard: usize,
 }
 
 impl Bounds {
-    /// The bounds that `memory` bytes allow. While at most half of a hash table is in use, deleted
-    /// entries make it rehash in place rather than grow.
+    /// Returns the bounds for `memory` bytes. The soft bound is half of the hard one: as long as at
+    /// most half of a hash table is used, deleted entries make it rehash in place and not grow.
     pub(crate) fn of(memory: u64) -> Self {
         let hard = to_usize((memory / INODES_SHARE / BYTES_PER_INODE).max(MIN_HARD_BOUND));
         Self { soft: hard / 2, hard }
     }
 }
 
-/// The fullness of the tables.
+/// How the number of inodes compares with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fullness {
-    /// The kernel may cache answers.
+    /// At most the soft bound: the kernel may cache replies.
     Room,
-    /// The kernel is asked to forget inodes.
+    /// Above the soft bound: the kernel is asked to forget inodes.
     Many,
-    /// The kernel may cache no new answer.
+    /// At the hard bound or above: the kernel may cache no new replies.
     Full,
 }
 
-/// The kernel's view of an inode.
+/// The attributes of an inode that the kernel gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeAttributes {
     pub(crate) ino: Ino,
@@ -77,52 +78,52 @@ pub(crate) struct InodeAttributes {
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// The facts of one inode that operations need.
+/// What operations need to know about one inode.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
-    /// Relative to the root.
+    /// The path relative to the root.
     pub(crate) path: Box<[u8]>,
     pub(crate) kind: EntryKind,
     pub(crate) pin: VersionIdentity,
-    /// Whether the object was seen to be overwritten: an open is then refused, so that the kernel
+    /// Whether the object is known to be overwritten. An open is then refused, so that the kernel
     /// looks the name up again.
     pub(crate) is_stale: bool,
 }
 
 impl Node {
-    /// The path as text for messages.
+    /// Returns the path as text for messages.
     pub(crate) fn name(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 }
 
-/// Inode numbers by the hash of their identity.
+/// Inode numbers, by the hashes of their identities.
 type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 
 struct Inner {
     records: HashMap<Ino, InodeRecord>,
-    /// Finds the number of an identity that has a record. If two inodes have one hash, their
-    /// records distinguish them, and the later one is not found: it gets a new inode each time,
-    /// which is always right.
+    /// Finds the inode number of an identity that has a record. If two inodes have the same hash,
+    /// their records distinguish them, and the later inode is not found here. The later inode then
+    /// gets a new number each time, which is slower but correct.
     numbers: Numbers,
     paths: InodePaths,
-    /// Versions that do not fit into a record.
+    /// Versions that do not fit into a record, by inode number.
     versions: HashMap<Ino, Box<Version>>,
     next: Ino,
 }
 
-/// All inodes.
+/// The table of all inodes.
 pub(crate) struct Inodes {
     bounds: Bounds,
     inner: Mutex<Inner>,
 }
 
 impl Inodes {
-    /// Makes the table of a mount whose root has these `permissions`.
+    /// Creates the table of a mount whose root has these `permissions`.
     pub(crate) fn new(bounds: Bounds, permissions: Option<Permissions>) -> Self {
         let mut paths = InodePaths::default();
-        // The root is never forgotten.
+        // The record of the root is never removed.
         let root = InodeRecord::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
         let inner = Inner {
             records: HashMap::from([(ROOT, root)]),
@@ -135,7 +136,7 @@ impl Inodes {
     }
 
     /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
-    /// number that a listing gave it, if any.
+    /// inode number that a listing has given to the child, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
         let identity = identity(directory, child);
         let mut inner = self.inner.lock();
@@ -157,8 +158,8 @@ impl Inodes {
         attributes
     }
 
-    /// Returns a number to show for a child in a listing: that of its inode, if it has one, else
-    /// one that it may get later.
+    /// Returns an inode number to show for a child in a listing: the number of its inode if there
+    /// is one, otherwise a number that its inode may get later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
         let identity = identity(directory, child);
         let mut inner = self.inner.lock();
@@ -169,8 +170,8 @@ impl Inodes {
         let inner = self.inner.lock();
         let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
         let pin = match record.pin() {
-            Kept::Here(pin) => pin,
-            Kept::Elsewhere => {
+            StoredIdentity::Here(pin) => pin,
+            StoredIdentity::Elsewhere => {
                 inner.versions.get(&ino).cloned().map_or(VersionIdentity::Unknown, VersionIdentity::Other)
             }
         };
@@ -183,25 +184,26 @@ impl Inodes {
         }))
     }
 
-    /// The kernel's view of an inode.
+    /// Returns the attributes of an inode that the kernel gets.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<InodeAttributes> {
         let inner = self.inner.lock();
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
-    /// Records that an inode was seen to be overwritten.
+    /// Records that the object of an inode is known to be overwritten.
     pub(crate) fn mark_stale(&self, ino: Ino) {
         if let Some(record) = self.inner.lock().records.get_mut(&ino) {
             record.mark_stale();
         }
     }
 
-    /// Marks the content of an inode as given to the kernel. Returns true the first time.
+    /// Records that the content of an inode was given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&self, ino: Ino) -> bool {
         self.inner.lock().records.get_mut(&ino).is_some_and(InodeRecord::hand_over)
     }
 
-    /// Records that the kernel forgets `lookups` lookups of an inode.
+    /// Subtracts `lookups`, which the kernel forgets, from the lookups of an inode. Removes the
+    /// record if none is left.
     pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
         if ino == ROOT {
             return;
@@ -223,7 +225,7 @@ impl Inodes {
         inner.shrink();
     }
 
-    /// Returns the `count` oldest inodes of those numbered above `after`.
+    /// Returns the `count` oldest inodes whose numbers are above `after`.
     pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
         let inner = self.inner.lock();
         let mut found: Vec<Ino> =
@@ -233,9 +235,9 @@ impl Inodes {
         found
     }
 
-    /// Returns the number of a file's directory, if the kernel holds that, and the file's name.
-    /// `None` for a directory.
-    pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
+    /// Returns the inode number of a file's directory and the file's name. Returns `None` if the
+    /// kernel does not hold the directory, or if `ino` is not a file.
+    pub(crate) fn directory_and_name(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner.lock();
         let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
         let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
@@ -243,14 +245,14 @@ impl Inodes {
             return Some((ROOT, name));
         }
         let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
-        // Permissions are not compared here.
+        // Permissions are not compared here, because only the directory's path matters.
         let number = *inner.numbers.get(&identity(above, &last))?;
         let path = inner.paths.find(above);
         let found = inner.records.get(&number)?;
         (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
-    /// The number of inodes that the kernel holds.
+    /// Returns the number of inodes that the kernel holds.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().records.len()
     }
@@ -279,14 +281,16 @@ impl Inner {
         let ino = *self.numbers.get(&identity)?;
         let path = self.paths.find(directory)?;
         // The kernel keeps the attributes of an inode for ever, so a child with other permissions
-        // is another inode.
+        // must be another inode.
         let same_version = |version: &Version| match self.versions.get(&ino) {
             Some(known) => **known == *version,
             None => false,
         };
         let record = self.records.get(&ino).filter(|record| record.matches_child(path, child))?;
         match (&child.pin, record.pin()) {
-            (VersionIdentity::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
+            (VersionIdentity::Other(version), StoredIdentity::Elsewhere) => {
+                same_version(version).then_some(ino)
+            }
             _ => Some(ino),
         }
     }
@@ -295,7 +299,7 @@ impl Inner {
         join(self.paths.path(record.directory()), record.name())
     }
 
-    /// Frees memory once a table is mostly empty.
+    /// Frees memory if a table is mostly empty.
     fn shrink(&mut self) {
         let needed = 4 * self.records.len() + 1024;
         if self.records.capacity() > 2 * needed {
@@ -315,17 +319,18 @@ fn attributes(ino: Ino, record: &InodeRecord) -> InodeAttributes {
     }
 }
 
-/// Returns the directory that a path lies in.
+/// Returns the path of the directory that contains a path.
 pub(crate) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// Returns the last name of a path.
+/// Returns the last component of a path.
 pub(crate) fn name_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
 }
 
-/// Hashes the path and version of an object. A record found by the hash must still be compared.
+/// Hashes the path and version of an object. A record that is found by the hash must still be
+/// compared.
 fn identity(directory: &[u8], child: &Child) -> u64 {
     let mut bytes = Vec::with_capacity(USUAL_IDENTITY_LENGTH);
     bytes.extend((directory.len() as u64).to_le_bytes());
@@ -351,10 +356,10 @@ fn identity(directory: &[u8], child: &Child) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Bytes of most paths with their versions.
+/// Length of most paths together with their versions, bytes.
 const USUAL_IDENTITY_LENGTH: usize = 256;
 
-/// Hasher whose keys are hashes already: it returns them.
+/// A hasher for keys that are hashes already. It returns the key.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -419,11 +424,11 @@ mod tests {
         let third = inodes.enter(b"d", &file("c", "\"1\""), None).ino;
         assert_eq!(inodes.oldest(0, 3), [directory, first, second]);
         assert_eq!(inodes.oldest(second, 2), [third]);
-        assert_eq!(inodes.place(first), Some((directory, b"a"[..].into())));
-        assert_eq!(inodes.place(second), Some((ROOT, b"b"[..].into())));
-        assert_eq!(inodes.place(directory), None);
+        assert_eq!(inodes.directory_and_name(first), Some((directory, b"a"[..].into())));
+        assert_eq!(inodes.directory_and_name(second), Some((ROOT, b"b"[..].into())));
+        assert_eq!(inodes.directory_and_name(directory), None);
         inodes.forget(directory, 1);
-        assert_eq!(inodes.place(first), None);
+        assert_eq!(inodes.directory_and_name(first), None);
         assert_eq!(
             &*inodes.get(first).unwrap().path,
             b"d/a",
@@ -456,7 +461,7 @@ mod tests {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
         let inner = inodes.inner.lock();
-        // The table has an additional byte for each entry, and the allocator eight for each
+        // A table has one more byte for each entry, and the allocator eight more for each
         // allocation.
         let tables =
             inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);

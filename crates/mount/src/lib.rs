@@ -1,12 +1,12 @@
-//! A read-only file system over a location: an S3 bucket or prefix, an HTTP server's directory, a
-//! local or network one.
+//! Mounts a location as a read-only file system: an S3 bucket or prefix, a directory of an HTTP
+//! server, or a local or network directory.
 //!
-//! The kernel's requests (`fuse`) become operations in independent types (`filesystem`) on inodes
-//! (`inodes`). Each inode is one version of one object, so data that the kernel caches of it never
-//! becomes stale. The hydration engine fetches the bytes. This crate decides how the kernel may
-//! read an open file (`handles`), and which files to fetch ahead (`prefetch`). Names come from
-//! listings as they arrive (`readdir`), and are cached for a stated time (`directory`). Calls that
-//! wait for a network run in the `blocking_pool`, each with a deadline.
+//! The kernel's requests (`fuse`) become operations with types independent of FUSE (`filesystem`),
+//! on inodes (`inodes`). Each inode is one version of one object, so data that the kernel caches
+//! never becomes stale. The hydration engine fetches the bytes. This crate decides how the kernel
+//! may read an open file (`handles`), and which files to fetch ahead (`prefetch`). Names are taken
+//! from listings as they arrive (`readdir`), and are cached for a stated time (`directory`). Calls
+//! that wait for a network run in the `blocking_pool`, each with a deadline.
 
 mod blocking_pool;
 mod bounded;

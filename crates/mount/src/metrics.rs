@@ -1,4 +1,4 @@
-//! Serves `GET /metrics`: counters in Prometheus' text format.
+//! Serves `GET /metrics`: counters in the text format of Prometheus.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,21 +11,21 @@ use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 use crate::operations::MountOperation;
 
-/// The longest time for a client to send its request and to read the answer. A slow client must not
-/// keep others waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of the longest request head that is read.
-const LONGEST: u64 = 8 << 10;
+/// Maximum time for a client to send its request, and to read the answer. Without a limit, a slow
+/// client would keep others waiting.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum length of a request head that is read, bytes.
+const MAX_HEAD_LENGTH: u64 = 8 << 10;
 
-/// Listens at `address`, or fails if another program does.
+/// Listens at `address`. Fails if another program listens there.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
     })
 }
 
-/// Serves the counters of `core`, one client at a time, because a scraper is one. Returns the
-/// address, which matters for port 0.
+/// Serves the counters of `core`, one client at a time, because there is usually only one scraper.
+/// Returns the address, which contains the chosen port if port 0 was given.
 pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new("--metrics"), "its server cannot be started", error)
@@ -35,20 +35,20 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
     let accept = move || {
         for connection in listener.incoming().flatten() {
             let Some(core) = core.upgrade() else { return };
-            // This fails only if the client has gone.
+            // This fails only if the client has disconnected.
             let _ = answer(&connection, &core);
         }
     };
-    // The thread lives as long as the process, so it is not joined, and it keeps no file system
-    // alive.
+    // The thread is not joined: it runs as long as the process, and holds no strong reference to
+    // the file system.
     thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
     Ok(bound)
 }
 
 fn answer(connection: &TcpStream, core: &FileSystem) -> io::Result<()> {
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(connection).take(LONGEST);
+    connection.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    connection.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut reader = BufReader::new(connection).take(MAX_HEAD_LENGTH);
     let mut request = String::new();
     reader.read_line(&mut request)?;
     let mut line = String::new();
@@ -81,8 +81,8 @@ impl Metrics {
     }
 }
 
-/// A value without labels.
-fn one(value: u64) -> Vec<(String, String)> {
+/// Returns a single value without labels.
+fn single_value(value: u64) -> Vec<(String, String)> {
     vec![(String::new(), value.to_string())]
 }
 
@@ -129,43 +129,48 @@ fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
         "read_bytes_total",
         "counter",
         "Bytes of reads answered.",
-        one(operations.bytes.load(Relaxed)),
+        single_value(operations.bytes.load(Relaxed)),
     );
-    metrics.add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
-    metrics.add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
+    metrics.add("inodes", "gauge", "Inodes the kernel holds.", single_value(core.inodes.len() as u64));
+    metrics.add("open_files", "gauge", "Open files.", single_value(operations.open.load(Relaxed)));
     let (through, handed) = (operations.through.load(Relaxed), operations.handed.load(Relaxed));
     metrics.add(
         "passed_through_opens_total",
         "counter",
         "Opens whose reads the kernel does itself.",
-        one(through),
+        single_value(through),
     );
     metrics.add(
         "handed_over_opens_total",
         "counter",
         "Opens with which a small file was handed over.",
-        one(handed),
+        single_value(handed),
     );
 }
 
-/// Adds the counters of the store and of the engine.
+/// Adds the counters of the store and of the hydration engine.
 fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
     let store = core.source.store().counters();
     let engine = core.hydrator.counters();
-    metrics.add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
-    // The engine repeats the requests of reads itself.
+    metrics.add(
+        "store_requests_total",
+        "counter",
+        "Requests sent to the store.",
+        single_value(store.requests),
+    );
+    // The engine itself repeats the requests of reads, so both counts are added.
     let retries = store.retries + engine.retries + engine.cuts;
     metrics.add(
         "store_retries_total",
         "counter",
         "Requests sent again after a failure, or cut because they were silent.",
-        one(retries),
+        single_value(retries),
     );
     metrics.add(
         "store_received_bytes_total",
         "counter",
         "Bytes received from the store.",
-        one(store.received),
+        single_value(store.received),
     );
     let class = |name: &str, value: u64| (format!("{{class=\"{name}\"}}"), value.to_string());
     metrics.add(
@@ -178,12 +183,17 @@ fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
             class("background", engine.background_bytes),
         ],
     );
-    metrics.add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
-    metrics.add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
+    metrics.add("engine_reads_total", "counter", "Reads of open files.", single_value(engine.reads));
+    metrics.add(
+        "engine_waits_total",
+        "counter",
+        "Reads that had to wait for a fetch.",
+        single_value(engine.waited),
+    );
     metrics.add(
         "uncached_blocks_total",
         "counter",
         "Blocks the cache had no room for.",
-        one(engine.uncached),
+        single_value(engine.uncached),
     );
 }

@@ -1,5 +1,5 @@
-//! Mounts a location, serves it, and unmounts it. The command line calls [`Mount`] in two steps:
-//! the first waits for the store (`prepare`), the second changes the machine.
+//! Mounts a location, serves it, and unmounts it. The command line mounts in two steps: `prepare`
+//! waits for the store, and `attach` changes the machine.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::blocking_pool::BlockingPool;
 use crate::child::Child;
-use crate::control::Listening;
+use crate::control::ControlListener;
 use crate::error::{Error, Result};
 use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 use crate::fuse::{Fuse, Passthrough, ServedMount};
@@ -23,9 +23,10 @@ use crate::options::{MountOptions, PassthroughUse};
 use crate::source::{Children, MountSource};
 use crate::{metrics, mountpoint, replay};
 
-/// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the engine
-/// fetches ahead by itself. The kernel only has to request the next piece before the reader does.
-const READ_AHEAD: u32 = 1024;
+/// Read-ahead of the kernel, KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the hydration
+/// engine fetches ahead by itself. The kernel only has to request the next piece before the reader
+/// does.
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// A mount that is being served.
 pub struct Mount {
@@ -34,29 +35,29 @@ pub struct Mount {
     served: Mutex<Option<Served>>,
 }
 
-/// The parts of a mount that [`Mount::wait`] waits for and ends.
+/// What [`Mount::wait`] waits for and ends.
 struct Served {
     session: ServedMount,
-    control: Option<Listening>,
+    control: Option<ControlListener>,
     core: Arc<FileSystem>,
 }
 
-/// A mount that is ready except for the engine and the kernel.
+/// A mount for which only the hydration engine and the kernel are missing.
 pub struct PreparedMount {
     directory: PathBuf,
     device: OwnedFd,
     source: Arc<MountSource>,
-    /// The first names of a listing of the root, and the time at which it began.
+    /// The first names of the root's listing, and the time at which the listing began.
     children: Option<(Vec<Child>, Instant)>,
-    /// The location, as the mount table shows it.
+    /// The location as the mount table shows it.
     name: String,
-    /// The listener of the metrics server.
+    /// The listening socket of the metrics server.
     metrics: Option<TcpListener>,
     options: MountOptions,
 }
 
 impl PreparedMount {
-    /// Mounts, with reads through `hydrator`. Waits for nothing outside this machine.
+    /// Mounts the location, with reads through `hydrator`. Waits for nothing outside this machine.
     ///
     /// # Errors
     /// Mounting is not possible.
@@ -67,12 +68,13 @@ impl PreparedMount {
             core.keep(b"", children, begun);
         }
         let metrics = metrics.map(|listener| metrics::serve(listener, &core)).transpose()?;
-        let control = options.control.as_deref().map(|path| Listening::start(path, &core)).transpose()?;
+        let control =
+            options.control.as_deref().map(|path| ControlListener::start(path, &core)).transpose()?;
         let fuse =
             Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&core, &options));
         let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
-                // The mount is removed, because no thread would answer its requests.
+                // The mount is removed, because no thread answers its requests.
                 let _ = mountpoint::detach(&directory, UnmountFlags::DETACH);
                 Error::io(&directory, "cannot be served", error)
             })?
@@ -80,7 +82,7 @@ impl PreparedMount {
             drop(device);
             by_helper(fuse, &directory, &name, &options)?
         };
-        mountpoint::read_ahead(&directory, READ_AHEAD);
+        mountpoint::read_ahead(&directory, READ_AHEAD_KIB);
         if let Some(start) = options.replay.clone() {
             replay::begin(&core, start)?;
         }
@@ -89,11 +91,11 @@ impl PreparedMount {
 }
 
 impl Mount {
-    /// Mounts `location` at `directory`, with reads through `store` and `hydrator`. Returns when it
-    /// can be used.
+    /// Mounts `location` at `directory`, with reads through `store` and `hydrator`. Returns when
+    /// the mount can be used.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare) and [`PreparedMount::attach`].
+    /// The errors of [`prepare`](Self::prepare) and [`PreparedMount::attach`].
     pub fn start(
         store: Store,
         hydrator: Hydrator,
@@ -104,12 +106,12 @@ impl Mount {
         Self::prepare(store, location, directory, options)?.attach(hydrator)
     }
 
-    /// Does all steps that wait for the store, or are likely to fail; nothing is mounted or written
+    /// Does all steps that wait for the store or are likely to fail. Nothing is mounted or written
     /// yet.
     ///
     /// # Errors
-    /// The directory would hide something, this process cannot mount, or nothing is at the
-    /// location.
+    /// A mount at the directory would hide something, this process cannot mount, or the location
+    /// does not exist.
     pub fn prepare(
         store: Store,
         location: &Location,
@@ -118,7 +120,8 @@ impl Mount {
     ) -> Result<PreparedMount> {
         let directory = mountpoint::mounted_directory(directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
-        // Opened early, so that limits of this machine are reported before any request is sent.
+        // The device is opened first, so that limits of this machine are reported before any
+        // request is sent.
         let device = mountpoint::device(&directory)?;
         mountpoint::may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
@@ -130,20 +133,20 @@ impl Mount {
         Ok(PreparedMount { directory, device, source, children, name, metrics, options: options.clone() })
     }
 
-    /// The real path of the directory.
+    /// Returns the real path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The address of the metrics server.
+    /// Returns the address of the metrics server.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Unmounts. Open files can be read on until they are closed; then [`wait`](Self::wait)
-    /// returns.
+    /// Unmounts the location. Open files can still be read until they are closed; after that,
+    /// [`wait`](Self::wait) returns.
     ///
     /// # Errors
     /// The error of the unmount.
@@ -151,8 +154,8 @@ impl Mount {
         mountpoint::unmount(&self.directory, mountpoint::UnmountMode::Lazy).map(drop)
     }
 
-    /// Waits until the location is unmounted, by any program, and no file below it is open any
-    /// more. The cache is closed then, unless a fetch is still running.
+    /// Waits until the location was unmounted, by this or any other program, and no file below it
+    /// is open. Then the cache is closed, unless a fetch is still running.
     ///
     /// # Errors
     /// The connection to the kernel broke.
@@ -168,7 +171,7 @@ impl Mount {
     }
 }
 
-/// Decides how hydrated files can be passed through. Off without a cache.
+/// Decides how hydrated files can be passed through. Without a cache, they cannot.
 fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {

@@ -1,20 +1,21 @@
 //! Reads the mount table of this process, which says on which file system a path is.
 //!
-//! Only `/proc/self/mountinfo` is read and never the directories, so a dead mount cannot block it.
-//! Called by `mountpoint`, and by benchmarks to identify the measured file system.
+//! Only `/proc/self/mountinfo` is read, and never the directories, so a dead mount cannot block the
+//! caller. Called by `mountpoint`, and by benchmarks to identify the file system that they measure.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The file with the kernel's mount table.
+/// The file that contains the kernel's mount table.
 pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// A mounted file system.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MountTableEntry {
-    /// The directory of that file system that is mounted; `/` except for bind mounts and cgroups.
+    /// The directory of the file system that is mounted. It is `/`, except for bind mounts and
+    /// cgroups.
     pub root: PathBuf,
     /// The mount point.
     pub at: PathBuf,
@@ -22,9 +23,10 @@ pub struct MountTableEntry {
     pub kind: String,
     /// The device or source, as the kernel prints it.
     pub device: String,
-    /// The number of the file system, `MAJOR:MINOR`: mounts of one file system share it.
+    /// The device number of the file system, `MAJOR:MINOR`. Mounts of the same file system share
+    /// it.
     pub number: String,
-    /// Options of the mount, then those of the file system, separated by commas.
+    /// The options of the mount, then those of the file system, separated by commas.
     pub options: String,
 }
 
@@ -33,36 +35,37 @@ pub struct MountTableEntry {
 pub struct Mounts(Vec<MountTableEntry>);
 
 impl Mounts {
-    /// Reads the current table.
+    /// Reads the current mount table.
     ///
     /// # Errors
-    /// If `/proc/self/mountinfo` cannot be read.
+    /// `/proc/self/mountinfo` cannot be read.
     pub fn current() -> io::Result<Self> {
         std::fs::read(MOUNT_TABLE)
             .map(|text| Self::parse(&text))
             .map_err(|error| io::Error::new(error.kind(), format!("{MOUNT_TABLE}: {error}")))
     }
 
-    /// Reads the text of a mount table. Lines that are malformed are left out.
+    /// Parses the text of a mount table. Malformed lines are left out.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         Self(text.split(|byte| *byte == b'\n').filter_map(MountTableEntry::parse).collect())
     }
 
-    /// All mounts.
+    /// Returns all mounts.
     pub fn iter(&self) -> impl Iterator<Item = &MountTableEntry> {
         self.0.iter()
     }
 
-    /// Returns the mount that `path` (absolute, without links) is on: the one with the longest
-    /// mount point above it, and of those the uppermost.
+    /// Returns the mount that contains `path`, which must be absolute and without links. This is
+    /// the mount with the longest mount point above the path, and if several have the same mount
+    /// point, the uppermost.
     #[must_use]
     pub fn of(&self, path: &Path) -> Option<&MountTableEntry> {
         let depth = |mount: &MountTableEntry| mount.at.components().count();
         self.0.iter().filter(|mount| path.starts_with(&mount.at)).max_by_key(|mount| depth(mount))
     }
 
-    /// Returns the uppermost mount exactly at `path`.
+    /// Returns the mount exactly at `path`. If there are several, returns the uppermost.
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<&MountTableEntry> {
         self.0.iter().rev().find(|mount| mount.at == path)
@@ -82,7 +85,7 @@ impl MountTableEntry {
     }
 }
 
-/// Merges two lists of options without repetition.
+/// Merges two lists of options without duplicates.
 fn merged(first: &str, second: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
     for option in first.split(',').chain(second.split(',')).filter(|option| !option.is_empty()) {
@@ -97,7 +100,8 @@ fn text(field: &[u8]) -> String {
     unescape(field).to_string_lossy().into_owned()
 }
 
-/// Decodes a field: the kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+/// Decodes a field. The kernel writes blanks, tabs, newlines and backslashes as a backslash with
+/// three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

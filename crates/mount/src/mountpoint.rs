@@ -1,7 +1,7 @@
-//! The directory to mount at: checks it for existing mounts, attaches and detaches.
+//! Checks the directory to mount at for existing mounts, and attaches and detaches mounts.
 //!
-//! The checks read `/proc/self/mountinfo` instead of the directory: behind a mount whose server has
-//! died, every access to the directory fails or hangs.
+//! The checks read `/proc/self/mountinfo` and not the directory: if the server of a mount has died,
+//! every access to the directory fails or hangs.
 
 use std::ffi::CString;
 use std::fs;
@@ -21,25 +21,26 @@ use crate::error::{Error, Result};
 use crate::mount_table::{MOUNT_TABLE, MountTableEntry, Mounts};
 use crate::options::{AllowedUsers, OccupiedAction};
 
-/// The type of this program's mounts in the mount table.
+/// The type of this program's mounts, as the mount table shows it.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
-/// The type of the mounts of `firstbyte link`.
+/// The type of the mounts of `firstbyte link`, as the mount table shows it.
 const LINK_TYPE: &str = "fuse.firstbyte-link";
-/// The most stacked dead mounts that are removed; a crash leaves one.
-const MOST_STALE: usize = 16;
-/// The most links followed to a mount point, as in the kernel (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+/// Maximum number of stacked dead mounts that are removed. A crash leaves one.
+const MAX_STALE_MOUNTS: usize = 16;
+/// Maximum number of links that are followed to a mount point, as in the kernel
+/// (path_resolution(7)).
+const MAX_LINKS: usize = 40;
 
-/// The way in which a mount is ended.
+/// How a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountMode {
-    /// Now, and only if no file below it is open.
+    /// Unmounts now, but only if no file below the mount is open.
     Clean,
-    /// The mount is detached now; open files can be read on until they are closed.
+    /// Detaches the mount now. Open files can still be read until they are closed.
     Lazy,
 }
 
-/// Returns the real path of the directory, even if a dead mount covers it.
+/// Returns the real path of the directory. Works even if a dead mount covers the directory.
 pub(crate) fn real_path(directory: &Path) -> Result<PathBuf> {
     match fs::canonicalize(directory) {
         Ok(path) => Ok(path),
@@ -60,21 +61,21 @@ pub(crate) fn real_path(directory: &Path) -> Result<PathBuf> {
 }
 
 /// Returns the real path of a directory that a mount may cover. Accesses nothing below the mount,
-/// whose daemon may be stopped.
+/// because its daemon may be stopped.
 ///
 /// # Errors
 /// [`Error::NoDirectory`], [`Error::Io`].
 pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io(directory, "cannot be found", error);
     let mut path = std::path::absolute(directory).map_err(failed)?;
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { break };
         let Ok(parent) = fs::canonicalize(parent) else { break };
         path = parent.join(name);
         if mounted_at(&path)?.is_some() {
             return Ok(path);
         }
-        // No mount covers the path, so no daemon is asked.
+        // No mount covers this path, so reading the link asks no daemon.
         match fs::read_link(&path) {
             Ok(target) => path = std::path::absolute(parent.join(target)).map_err(failed)?,
             Err(_) => break,
@@ -83,11 +84,11 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
     real_path(directory)
 }
 
-/// Fails if a mount at `directory` (its real path) would hide something. First removes the mounts
-/// that dead daemons left there.
+/// Fails if a mount at `directory`, given by its real path, would hide something. Before that,
+/// removes the mounts that dead daemons have left there.
 pub(crate) fn prepare(directory: &Path, occupied: OccupiedAction) -> Result<()> {
     remove_dead(directory)?;
-    // Checked before the directory is accessed: a mount there may not answer.
+    // This is checked before the directory is accessed, because a mount there may not answer.
     if let (OccupiedAction::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
         let MountTableEntry { kind: fs_type, device: source_name, .. } = mounted;
         return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
@@ -113,9 +114,9 @@ pub(crate) fn prepare(directory: &Path, occupied: OccupiedAction) -> Result<()> 
     }
 }
 
-/// Removes mounts whose daemon is dead.
+/// Removes mounts whose daemons are dead.
 fn remove_dead(directory: &Path) -> Result<()> {
-    for _ in 0..MOST_STALE {
+    for _ in 0..MAX_STALE_MOUNTS {
         if !is_orphaned(directory)? {
             break;
         }
@@ -126,9 +127,9 @@ fn remove_dead(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the daemon of the mount at `directory` has died. The kernel keeps the attributes of this
-/// program's mounts for ever, so these are tested by `statfs`, which only a daemon can answer.
-/// Other file systems might hang on that.
+/// Returns whether the daemon of the mount at `directory` has died. The kernel keeps the attributes
+/// of this program's mounts for ever, so such mounts are tested with `statfs`, which only a daemon
+/// can answer. Other file systems might hang on `statfs`.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
@@ -144,19 +145,19 @@ fn is_ours(fs_type: &str) -> bool {
     fs_type == FS_TYPE || fs_type == LINK_TYPE
 }
 
-/// Whether an error says that a daemon is dead: "Transport endpoint is not connected", or aborted
-/// during the access.
+/// Returns whether an error shows that a daemon is dead: "Transport endpoint is not connected", or
+/// the access was aborted.
 fn is_dead(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }
 
-/// The remaining mounts of a file system that was unmounted.
+/// What is still mounted of a file system after it was unmounted from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingMounts {
-    /// No mount remains: the daemon ends.
+    /// No mount remains, so the daemon ends.
     Nothing,
-    /// The file system is mounted at another directory too, by a bind mount.
+    /// The file system is also mounted at another directory, by a bind mount.
     OtherMount,
 }
 
@@ -182,10 +183,10 @@ pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts>
     };
     let failed = |error| Error::io(&path, "cannot be unmounted", error);
     let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-    // The daemon is not asked before: it may be stopped, or be this process.
+    // The daemon is not asked first, because it may be stopped, or may be this process.
     let flags = if ending == UnmountMode::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match detach(&path, flags) {
-        // Files below the mount of a dead daemon cannot be read any more.
+        // If the daemon is dead, files below its mount cannot be read any more, so nothing is lost.
         Err(error) if is_busy(&error) && is_orphaned(&path)? => {
             detach(&path, UnmountFlags::DETACH).map_err(failed)?;
         }
@@ -196,7 +197,7 @@ pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts>
     Ok(if is_left { RemainingMounts::OtherMount } else { RemainingMounts::Nothing })
 }
 
-/// Unmounts by the system call if that is allowed, else by the helper program.
+/// Unmounts by the system call if this process may, otherwise by the helper program.
 pub(crate) fn detach(directory: &Path, flags: UnmountFlags) -> io::Result<()> {
     match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
         Err(Errno::PERM) => {}
@@ -215,7 +216,7 @@ pub(crate) fn detach(directory: &Path, flags: UnmountFlags) -> io::Result<()> {
     if said.contains("busy") { Err(Errno::BUSY.into()) } else { Err(io::Error::other(said)) }
 }
 
-/// Finds `fusermount3` (or `fusermount`), which mounts for users without the right to mount.
+/// Finds `fusermount3` or `fusermount`, which mounts for users who may not mount themselves.
 pub(crate) fn helper() -> Option<&'static str> {
     let places = std::env::var_os("PATH")?;
     ["fusermount3", "fusermount"]
@@ -223,7 +224,7 @@ pub(crate) fn helper() -> Option<&'static str> {
         .find(|name| std::env::split_paths(&places).any(|place| place.join(name).is_file()))
 }
 
-/// Fails unless this process may mount, by itself or by the helper program.
+/// Fails unless this process may mount, either itself or with the helper program.
 ///
 /// # Errors
 /// [`Error::NoPrivilege`].
@@ -251,7 +252,7 @@ pub(crate) fn device(directory: &Path) -> Result<OwnedFd> {
     )
 }
 
-/// Mounts by the system call. Returns false if this process may not.
+/// Mounts by the system call. Returns false if this process is not allowed to.
 pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: AllowedUsers) -> Result<bool> {
     let others = if access == AllowedUsers::Everyone { ",allow_other" } else { "" };
     let data = format!(
@@ -271,7 +272,7 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
     }
 }
 
-/// Returns the mount exactly at `directory`; the uppermost if there are several.
+/// Returns the mount exactly at `directory`. If there are several, returns the uppermost.
 fn mounted_at(directory: &Path) -> Result<Option<MountTableEntry>> {
     Ok(mounts()?.at(directory).cloned())
 }
@@ -280,31 +281,31 @@ fn mounts() -> Result<Mounts> {
     Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))
 }
 
-/// Whether the file system at `path` is stacked on others. Passing its files through then needs a
-/// greater stacking depth.
+/// Returns whether the file system at `path` is stacked on others. To pass its files through, the
+/// kernel needs a greater stacking depth.
 pub(crate) fn is_stacked(path: &Path) -> bool {
-    /// The magic numbers of overlayfs and eCryptfs (linux/magic.h).
+    /// Magic numbers of overlayfs and eCryptfs (linux/magic.h).
     const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     rustix::fs::statfs(existing).is_ok_and(|fs| STACKED.contains(&(fs.f_type.cast_unsigned() & 0xFFFF_FFFF)))
 }
 
-/// Sets the kernel's read-ahead in the file system mounted at `directory` to `kilobytes`, if this
-/// process may.
+/// Sets the kernel's read-ahead for the file system that is mounted at `directory` to `kilobytes`
+/// KiB, if this process may.
 pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
-    // The kernel already knows the device of the root, so this sends no request.
+    // The kernel already knows the root's device number, so this sends no request.
     let flags = AtFlags::STATX_DONT_SYNC;
     let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    // Without the setting the kernel reads 128 KiB ahead: slower, never wrong.
+    // Without the setting, the kernel reads 128 KiB ahead, which is slower but correct.
     if let Err(error) = fs::write(&setting, kilobytes.to_string()) {
         tracing::debug!("{setting}: {error}");
     }
 }
 
-/// Returns a printed location for the mount table, without control characters, which would confuse
-/// the table.
+/// Returns a location for the mount table, without the control characters that would corrupt the
+/// table.
 pub(crate) fn shown(source: &str) -> String {
     source.chars().map(|symbol| if symbol.is_ascii_control() { '_' } else { symbol }).collect()
 }

@@ -1,10 +1,10 @@
-//! Resolves conflicts between a file and a directory of one name. A store may hold both `a` and
-//! `a/b`, but a directory can show only one `a`; the directory is shown.
+//! Resolves conflicts between a file and a directory of the same name. A store may contain both `a`
+//! and `a/b`, but a directory can show only one `a`; the directory `a` is shown.
 //!
-//! In a listing by name the object `a` comes before everything in `a/`, but `a-1` and `a.txt` come
-//! in between. So an object is held back until a later name shows that its directory does not
-//! exist. Only names that are prefixes of each other are held back together, at most as many as a
-//! name has bytes.
+//! In a listing by name, the object `a` comes before everything in `a/`, but `a-1` and `a.txt` come
+//! in between. So an object is held back until a later name shows that there is no directory of its
+//! name. Only names that are prefixes of each other are held back at the same time, and these are
+//! at most as many as a name has bytes.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,13 @@ use firstbyte_location::EntryKind;
 
 use crate::child::Child;
 
-/// Passes children on in the order of a listing by name, without objects that a directory hides.
+/// An iterator that passes on the children of a listing by name, without the objects that a
+/// directory hides.
 pub(crate) struct NameConflicts<I> {
     children: I,
-    /// Objects whose directory may still come; each name begins with the one before it.
+    /// Objects that a directory may still hide. Each name begins with the name before it.
     waiting: Vec<Child>,
-    /// Settled children, to be returned next.
+    /// Children that no directory can hide any more, which are returned next.
     ready: VecDeque<Child>,
     /// Called with every object that is hidden.
     hidden: Box<dyn FnMut(&Child) + Send>,
@@ -28,8 +29,8 @@ impl<I> NameConflicts<I> {
         Self { children, waiting: Vec::new(), ready: VecDeque::new(), hidden }
     }
 
-    /// Settles the objects whose directory cannot come after `next` (or at all, at the end), and
-    /// the one that `next` hides.
+    /// Releases the waiting objects whose directory cannot come after `next`, and drops the one
+    /// that `next` hides. `None` is the end of the listing.
     fn settle(&mut self, next: Option<&Child>) {
         while let Some(last) = self.waiting.last() {
             if next.is_some_and(|next| comes_before_directory(next, &last.name)) {
@@ -45,8 +46,8 @@ impl<I> NameConflicts<I> {
     }
 }
 
-/// Whether a directory `name` can still be listed, after the object `name` and then `next`. Called
-/// for every name, so it allocates nothing.
+/// Returns whether a directory `name` can still be listed after the object `name` and then `next`.
+/// Called for every name, so it does not allocate.
 fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
     let Some(rest) = next.name.strip_prefix(name) else { return false };
     let end: &[u8] = if next.kind == EntryKind::Directory { b"/" } else { b"" };
@@ -95,8 +96,8 @@ mod tests {
         Child { name: name.as_bytes().into(), kind, ..Child::directory(b"") }
     }
 
-    /// The bytes by which a child is sorted in a listing by name.
-    fn place(child: &Child) -> Vec<u8> {
+    /// Returns the bytes by which a child is sorted in a listing by name.
+    fn sort_key(child: &Child) -> Vec<u8> {
         let slash: &[u8] = if child.kind == EntryKind::Directory { b"/" } else { b"" };
         [&child.name, slash].concat()
     }
@@ -106,7 +107,7 @@ mod tests {
         let count = Arc::clone(&hidden);
         let children = places.iter().map(|place| Ok::<_, ()>(child(place)));
         let conflicts = NameConflicts::new(children, Box::new(move |_| *count.lock().unwrap() += 1));
-        let shown = conflicts.map(|child| String::from_utf8(place(&child.unwrap())).unwrap()).collect();
+        let shown = conflicts.map(|child| String::from_utf8(sort_key(&child.unwrap())).unwrap()).collect();
         let hidden = *hidden.lock().unwrap();
         (shown, hidden)
     }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The duration from which on an operation is logged: no healthy store answers that slowly.
-const SLOW: Duration = Duration::from_secs(1);
+/// Duration from which on an operation is logged as slow. No healthy store answers that slowly.
+const SLOW_OPERATION: Duration = Duration::from_secs(1);
 
-/// Operations that may take time.
+/// The operations that may take time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MountOperation {
     Lookup,
@@ -31,7 +31,7 @@ impl MountOperation {
     }
 }
 
-/// Counts of one operation.
+/// The counts of one kind of operation.
 #[derive(Debug, Default)]
 pub(crate) struct OperationCount {
     pub(crate) done: AtomicU64,
@@ -40,22 +40,22 @@ pub(crate) struct OperationCount {
     pub(crate) slow: AtomicU64,
 }
 
-/// All counts.
+/// The counts of all operations.
 #[derive(Debug, Default)]
 pub(crate) struct OperationCounters {
     counts: [OperationCount; MountOperation::ALL.len()],
-    /// Bytes read through this process; reads that the kernel passes through or has in its cache
-    /// are not seen.
+    /// Number of bytes read through this process. Reads that the kernel passes through, or answers
+    /// from its page cache, are not included.
     pub(crate) bytes: AtomicU64,
-    /// Files open now.
+    /// Number of files that are open now.
     pub(crate) open: AtomicU64,
-    /// Opens whose files the kernel reads directly.
+    /// Number of opens after which the kernel read the file directly.
     pub(crate) through: AtomicU64,
-    /// Opens with which the kernel got the content of a small file.
+    /// Number of opens with which the kernel was given the content of a small file.
     pub(crate) handed: AtomicU64,
 }
 
-/// The outcome of an operation.
+/// Whether an operation succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationOutcome {
     Done,
@@ -73,7 +73,8 @@ impl OperationCounters {
         &self.counts[operation as usize]
     }
 
-    /// Counts an operation that began at `begun`; `what` names it in the log if it was slow.
+    /// Counts an operation that began at `begun`. If the operation was slow, logs it with the text
+    /// of `what`.
     pub(crate) fn count(
         &self,
         operation: MountOperation,
@@ -88,7 +89,7 @@ impl OperationCounters {
         if outcome == OperationOutcome::Failed {
             count.failed.fetch_add(1, Ordering::Relaxed);
         }
-        if took >= SLOW {
+        if took >= SLOW_OPERATION {
             count.slow.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("slow: {} of {} took {:.1} s", operation.word(), what(), took.as_secs_f64());
         }

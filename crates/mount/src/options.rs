@@ -1,4 +1,4 @@
-//! The options of a mount. The command line fills them in.
+//! Defines the options of a mount. The command line fills them in.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,104 +8,105 @@ use std::time::Duration;
 use firstbyte_hydrate::StartFile;
 use firstbyte_store::Prices;
 
-/// The users who may access the mount.
+/// Which users may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedUsers {
-    /// Only the user who mounted the location, not even root.
+    /// Only the user who has mounted the location, and not even root.
     #[default]
     Owner,
     /// Every user of this machine.
     Everyone,
 }
 
-/// The action if the directory is not empty or is already a mount point.
+/// What to do if the directory is not empty, or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OccupiedAction {
-    /// A directory that is not empty, or has something mounted on it, is refused.
+    /// Refuse to mount.
     #[default]
     Refuse,
-    /// The content is hidden for as long as the mount lasts.
+    /// Mount, which hides the content of the directory until it is unmounted.
     Hide,
 }
 
-/// Modes and owners that are shown instead of the source's.
+/// Modes and owners that are shown in place of those of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShownModes {
     /// Permission bits of files.
     pub file: Option<u16>,
     /// Permission bits of directories.
     pub directory: Option<u16>,
-    /// Owner of everything.
+    /// Owner of all files and directories.
     pub user: Option<u32>,
-    /// Group of everything.
+    /// Group of all files and directories.
     pub group: Option<u32>,
-    /// The use of stored modes and owners, if nothing above is set.
+    /// How stored modes and owners are used if none of the fields above is set.
     pub stored: StoredModes,
 }
 
-/// The use of modes and owners that programs stored with objects.
+/// How modes and owners that programs have stored with objects are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
-    /// Stored modes are shown only if a name was looked up by itself: a listing does not report
-    /// them.
+    /// Do not request stored modes. A stored mode is shown only if its name was looked up
+    /// separately, because listings do not report modes.
     #[default]
     Ignore,
-    /// Stored modes are shown, which takes a request for each file.
+    /// Show stored modes, which takes a request for each file.
     Show,
 }
 
-/// The use of FUSE passthrough, by which the kernel reads a hydrated file directly.
+/// Whether FUSE passthrough is used, with which the kernel reads a hydrated file directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
-    /// The kernel reads hydrated files directly if it and the cache allow it.
+    /// The kernel reads hydrated files directly, if the kernel and the cache allow it.
     #[default]
     WherePossible,
     /// Every read passes through this process.
     Never,
 }
 
-/// A mount's behaviour.
+/// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The time for which a name is used without asking the store again. A new, overwritten or
-    /// deleted object is seen after this time at the latest.
+    /// Time for which a name is used without asking the store again, whether the name exists or
+    /// not. A new, overwritten or deleted object is seen after this time at the latest.
     pub metadata_ttl: Duration,
-    /// Longest time an operation may take before it is an error.
+    /// Maximum time of an operation, after which it fails.
     pub deadline: Duration,
-    /// Largest file, in bytes, that is fetched whole when it is opened: the open waits for that,
-    /// for the deadline at most, and the kernel then reads the file directly. With 0, every open is
-    /// lazy.
+    /// Maximum length, in bytes, of a file that is fetched as a whole when it is opened. The open
+    /// waits for the whole file, but no longer than the deadline, and the kernel then reads the
+    /// file directly. With 0, no open waits.
     pub eager: u64,
-    /// The users who may access the mount.
+    /// Which users may access the mount.
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,
-    /// The action if the directory is not empty or is already a mount point.
+    /// What to do if the directory is not empty, or is already a mount point.
     pub occupied: OccupiedAction,
-    /// Bytes of memory. Inodes, names and listings of directories take about nine tenths of it
-    /// together at most.
+    /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
+    /// tenths of it.
     pub memory: u64,
     /// Whether the kernel reads hydrated files directly.
     pub passthrough: PassthroughUse,
-    /// The start file that records directories and reads.
+    /// The start file in which directories and reads are recorded.
     pub record: Option<PathBuf>,
-    /// The start file whose names and ranges are fetched first.
+    /// The start file whose directories and ranges are fetched first.
     pub replay: Option<Arc<StartFile>>,
-    /// The address at which counters are served, as `GET /metrics`.
+    /// The address at which counters are served as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Path of the socket at which other processes ask for hydration and status; shorter than 108
-    /// bytes.
+    /// Path of the socket on which other processes ask for hydration and status. It may have any
+    /// length.
     pub control: Option<PathBuf>,
-    /// Prices of the mount's requests and bytes, if they are known.
+    /// Prices of the mount's requests and bytes. `None` if they are not known.
     pub prices: Option<Prices>,
 }
 
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
-            // Long enough that a copy of a directory lists it once, and short enough to wait for.
+            // This is long enough that a copy of a directory lists it only once, and short enough
+            // to wait for changes.
             metadata_ttl: Duration::from_secs(5),
-            // As for every remote read: a dead endpoint is an error within 30 s.
+            // The same deadline as for every remote read: a dead endpoint is an error within 30 s.
             deadline: Duration::from_secs(30),
             eager: 0,
             memory: firstbyte_store::MEMORY,

@@ -1,6 +1,7 @@
 //! Fetches files before they are opened: the next file of a series (`series`), the files that
-//! follow the one just opened (`siblings`), and those that belong to it (`family`). The file system
-//! owns it, and reports opened files and completely read listings.
+//! follow an opened file in its directory (`siblings`), and the files that belong to an opened file
+//! (`family`). The file system owns this value, and reports opened files and completely read
+//! listings to it.
 
 mod family;
 mod series;
@@ -21,7 +22,7 @@ use family::Families;
 use series::Series;
 use siblings::Siblings;
 
-/// Decides what to fetch ahead, and fetches it.
+/// Decides which files to fetch ahead, and fetches them.
 pub(crate) struct Prefetch {
     source: Arc<MountSource>,
     hydrator: Hydrator,
@@ -29,9 +30,9 @@ pub(crate) struct Prefetch {
     series: Series,
     siblings: Siblings,
     families: Families,
-    /// Whether a cache keeps fetched blocks.
+    /// Whether there is a cache that keeps fetched blocks.
     is_enabled: bool,
-    /// Largest file that an open waits for, bytes.
+    /// Maximum length of a file for which an open waits, bytes.
     eager: u64,
 }
 
@@ -55,30 +56,32 @@ impl Prefetch {
         }
     }
 
-    /// Records that a directory's listing was read to its end.
+    /// Records that the listing of a directory was read to its end.
     pub(crate) fn note_listing_read(&self, path: &[u8]) {
         self.siblings.note_listing_read(path);
     }
 
-    /// Whether an open waits until a file of `size` bytes is whole.
+    /// Returns whether an open of a file of `size` bytes waits until the whole file is cached.
     pub(crate) fn is_eager(&self, size: u64) -> bool {
         (1..=self.eager).contains(&size)
     }
 
-    /// Records that the file at `path` is opened. Returns the path of the file likely to be opened
-    /// next, unless it was returned before.
+    /// Records that the file at `path` is opened. Returns the path of the file that is likely to be
+    /// opened next, unless that path was returned before.
     pub(crate) fn next_in_series(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.series.open(path)
     }
 
-    /// Returns the file at `path`, if it exists and opens wait for files of its size. Its version
-    /// must be strong: any other would be dropped before it is opened.
+    /// Returns the file at `path`, if it exists and opens wait for files of its length. The version
+    /// of the file must be strong, because the content of any other version would be dropped before
+    /// the file is opened.
     pub(crate) fn wanted(&self, path: &[u8]) -> Option<HydrationItem> {
         let directory = parent(path);
         let name = name_of(path);
         let known = self.directories.around(directory, name);
         let listed = match &known {
-            // All names are known, so a name that is not among them does not exist.
+            // All names are known, so a name that is not among them does not exist, and there is no
+            // file.
             Some(known) => Some(&*known.listed()[known.position(name)?].child),
             None => None,
         };
@@ -92,13 +95,14 @@ impl Prefetch {
         })
     }
 
-    /// Fetches the bytes that `range` chooses of an object of a known size, and keeps its file
-    /// open.
+    /// Fetches a range of an object, and keeps its file open. `range` chooses the range by the
+    /// length of the object, which must be known.
     fn fetch(&self, path: &[u8], child: &Child, range: impl FnOnce(u64) -> Option<ByteRange>) {
         let Some(version) = self.source.version(path, &child.name, Some(child)) else { return };
         let Some(range) = version.size.and_then(range) else { return };
         let file = self.hydrator.file(&self.source.location(&join(path, &child.name)), version);
-        // The bytes stay in the cache; an error is reported by the read that needs them.
+        // The bytes stay in the cache. If the fetch fails, the read that needs the bytes reports
+        // the error.
         file.prefetch(range, &self.siblings.interest());
         self.siblings.hold(file);
     }

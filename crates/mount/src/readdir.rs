@@ -1,9 +1,10 @@
-//! One open directory: its names, in an order that is stable for the handle, in constant memory.
+//! Reads one open directory: returns its names in an order that is stable for the handle, in
+//! constant memory.
 //!
-//! Names come from a listing as it arrives, or from a cached directory. The kernel requests them by
-//! position. It mostly continues at the last position, but a short buffer makes it repeat some
-//! names, so the last names are kept. A position further back (`rewinddir`, `seekdir`) starts a new
-//! listing, which skips to that position.
+//! Names come from a listing as it arrives, or from a cached directory. The kernel requests names
+//! by position. Usually it continues at the last position, but if its buffer was short, it requests
+//! some names again, so the last names are kept. A position further back (`rewinddir`, `seekdir`)
+//! starts a new listing, which skips to that position.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,20 +16,20 @@ use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
 use crate::source::{Children, MountSource};
 
-/// The most names in one answer, and half of those kept: more than the kernel requests at once in
-/// its usual 32 KiB.
-pub(crate) const ANSWER: usize = 1024;
-/// The number of names of a wide directory that are kept as one page.
+/// Maximum number of names in one reply. The kernel requests fewer at once in its usual 32 KiB.
+/// Twice as many names are kept.
+pub(crate) const MAX_REPLY_NAMES: usize = 1024;
+/// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
 
-/// The sources of names; one for the whole file system.
+/// Where names come from. The whole file system has one.
 #[derive(Clone)]
 pub(crate) struct NameSources {
     pub(crate) source: Arc<MountSource>,
     pub(crate) directories: Arc<KnownDirectories>,
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) prefetch: Arc<Prefetch>,
-    /// The time for which names are valid.
+    /// Time for which names are valid.
     pub(crate) ttl: Duration,
 }
 
@@ -38,14 +39,14 @@ enum Feed {
     Known(Arc<DirectorySnapshot>),
     Listing {
         children: Children,
-        /// All names so far; once they are too many to keep, those of the current page.
+        /// All names so far. When they are too many to keep, only the names of the current page.
         names: Vec<ListedName>,
         begun: Instant,
-        /// Whether the directory has more names than are kept.
+        /// Whether the directory has too many names to be kept as a whole.
         is_wide: bool,
     },
     End,
-    /// A listing that failed; it never counts as complete.
+    /// A listing that failed, and therefore never counts as complete.
     Failed(Error),
 }
 
@@ -54,9 +55,9 @@ pub(crate) struct ReadDir {
     pub(crate) sources: NameSources,
     path: Box<[u8]>,
     feed: Feed,
-    /// The number of names drawn so far.
+    /// Number of names taken from the listing so far.
     drawn: usize,
-    /// The last names, and the time at which each came.
+    /// The most recent names, each with the time at which it came.
     recent: VecDeque<(ListedName, Instant)>,
 }
 
@@ -69,8 +70,8 @@ impl ReadDir {
         &self.path
     }
 
-    /// The remaining part of `ttl` for which the names are valid: all of it for a listing in
-    /// progress.
+    /// Returns how much of `ttl` is left, which is the time for which the names are valid. For a
+    /// listing in progress, returns all of `ttl`.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         match &self.feed {
             Feed::Known(directory) => directory.valid(ttl),
@@ -78,22 +79,22 @@ impl ReadDir {
         }
     }
 
-    /// Returns the name at position `index`, from 0; `None` behind the last.
+    /// Returns the name at position `index`, which starts at 0. Returns `None` after the last name.
     ///
     /// # Errors
-    /// The store cannot list.
+    /// The store cannot list the directory.
     pub(crate) fn at(&mut self, index: usize) -> Result<Option<ListedName>> {
         let oldest = self.drawn - self.recent.len();
-        // Position 0 restarts the listing, as after `rewinddir`, unless it has just begun.
+        // Position 0 restarts the listing, as after `rewinddir`, unless the listing has just begun.
         if index < oldest
-            || (index == 0 && self.drawn > ANSWER)
+            || (index == 0 && self.drawn > MAX_REPLY_NAMES)
             || (index == 0 && matches!(self.feed, Feed::Failed(_)))
         {
             self.restart();
         }
         while self.drawn <= index {
             let Some(listed) = self.draw()? else { return Ok(None) };
-            if self.recent.len() >= 2 * ANSWER {
+            if self.recent.len() >= 2 * MAX_REPLY_NAMES {
                 self.recent.pop_front();
             }
             self.recent.push_back((listed, Instant::now()));
@@ -103,8 +104,8 @@ impl ReadDir {
         Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
     }
 
-    /// Returns one of the names returned last, and the part of `ttl` for which it is still valid.
-    /// `None` if that has passed.
+    /// Returns one of the most recent names, and how much of `ttl` is left for it. Returns `None`
+    /// if the time has passed.
     pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&ListedName, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
         let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
@@ -129,7 +130,7 @@ impl ReadDir {
                     let listed = ListedName { child: Arc::new(child), ino };
                     names.push(listed.clone());
                     let directories = &self.sources.directories;
-                    if !*is_wide && names.len() > directories.widest() {
+                    if !*is_wide && names.len() > directories.max_kept_names() {
                         *is_wide = true;
                         directories.mark_wide(&self.path);
                     }

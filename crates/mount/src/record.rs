@@ -1,9 +1,10 @@
-//! Records the requests to a mount as a start file: directories and ranges, with versions and the
-//! time of each.
+//! Records the requests to a mount as a start file: directories and ranges, with their versions and
+//! times.
 //!
-//! Reads that continue each other are one line, of a bounded length, so that the lines of two files
-//! that are read side by side alternate too. Reads from the page cache of the kernel do not arrive
-//! here; a file that the kernel reads directly counts as read completely.
+//! Consecutive reads that continue each other become one line. The length of a line's range is
+//! bounded, so the lines of two files that are read side by side alternate. Reads that the kernel
+//! answers from its page cache do not arrive here. A file that the kernel reads directly counts as
+//! completely read.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -19,16 +20,18 @@ use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
-/// The most bytes of a line: a request's length, so that the order of requests is that of reads.
+/// Maximum number of bytes in one line. It is the length of a request, so requests are made in the
+/// order of reads.
 const MAX_RANGE: u64 = 8 << 20;
 
-/// The most ranges that may continue at once: threads of a program that read side by side.
+/// Maximum number of ranges that may still be continued, for programs whose threads read side by
+/// side.
 const MAX_OPEN_RANGES: usize = 64;
 
-/// The most directories of a record.
-const DIRECTORIES: usize = 100_000;
+/// Maximum number of directories in a record.
+const MAX_DIRECTORIES: usize = 100_000;
 
-/// Records reads.
+/// Records reads and directories in a file.
 pub(crate) struct Recorder {
     path: PathBuf,
     root: Location,
@@ -38,26 +41,26 @@ pub(crate) struct Recorder {
 
 struct Inner {
     file: File,
-    /// Ranges that a following read may extend.
-    open: HashMap<Location, Noted>,
-    /// The number of ranges recorded so far.
+    /// Ranges that the next read may continue.
+    open: HashMap<Location, OpenRange>,
+    /// Number of ranges recorded so far.
     noted: u64,
     directories: HashSet<Location>,
     failed: bool,
 }
 
 /// A range that was read.
-struct Noted {
+struct OpenRange {
     range: Range<u64>,
     version: Option<Version>,
-    /// Milliseconds since the record began.
+    /// Milliseconds from the start of the recording to the start of the range.
     at: u64,
-    /// The place in the order of ranges, which milliseconds do not determine.
+    /// The index of the range in the order of ranges, which milliseconds do not determine.
     number: u64,
 }
 
 impl Recorder {
-    /// Records reads below `root` into a new file.
+    /// Starts to record the reads below `root` in a new file at `path`.
     pub(crate) fn create(path: &Path, root: &Location) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -70,7 +73,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records a read. The version is requested once for each line.
+    /// Records a read. The version is requested only once for each line.
     pub(crate) fn note(
         &self,
         location: &Location,
@@ -99,7 +102,7 @@ impl Recorder {
         }
         let number = inner.noted;
         inner.noted += 1;
-        let noted = Noted { range, version: version(), at, number };
+        let noted = OpenRange { range, version: version(), at, number };
         if let Some(before) = inner.open.insert(location.clone(), noted) {
             self.write_range(&mut inner, location.clone(), before);
         }
@@ -108,20 +111,20 @@ impl Recorder {
     /// Records a lookup in a directory.
     pub(crate) fn note_directory(&self, location: &Location) {
         let mut inner = self.inner.lock();
-        if inner.directories.len() < DIRECTORIES && inner.directories.insert(location.clone()) {
+        if inner.directories.len() < MAX_DIRECTORIES && inner.directories.insert(location.clone()) {
             self.write(&mut inner, &StartLine::Directory(location.clone()));
         }
     }
 
-    fn write_range(&self, inner: &mut Inner, location: Location, noted: Noted) {
-        let Noted { range, version, at, .. } = noted;
+    fn write_range(&self, inner: &mut Inner, location: Location, noted: OpenRange) {
+        let OpenRange { range, version, at, .. } = noted;
         let range = ByteRange::new(range.start, range.end);
         self.write(inner, &StartLine::Read { location, version, range, at });
     }
 
     fn write(&self, inner: &mut Inner, line: &StartLine) {
         let Some(line) = line.to_bytes(Some(&self.root)) else { return };
-        // Reads continue without the record; the error is logged once.
+        // If the record cannot be written, reads still work, and the error is logged once.
         if let Err(error) = inner.file.write_all(&line)
             && !std::mem::replace(&mut inner.failed, true)
         {
@@ -129,10 +132,10 @@ impl Recorder {
         }
     }
 
-    /// Writes the ranges that may still continue.
+    /// Writes the ranges that could still be continued.
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock();
-        let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
+        let mut open: Vec<(Location, OpenRange)> = inner.open.drain().collect();
         open.sort_by_key(|(_, noted)| noted.number);
         for (location, noted) in open {
             self.write_range(&mut inner, location, noted);

@@ -1,9 +1,9 @@
-//! Fetches the content of a start file before programs ask for it: its directories, and at the same
-//! time its ranges in order.
+//! Fetches the content of a start file before programs ask for it: lists its directories and, at
+//! the same time, fetches its ranges in order.
 //!
-//! Programs need not wait for it: bytes that have not arrived are read as without a start file, and
-//! a range that is being fetched is not fetched twice. An object of another version than the
-//! recorded one is left to its readers.
+//! Programs need not wait for this. Bytes that have not arrived are read as without a start file,
+//! and a range that is being fetched is not fetched again. If the version of an object is not the
+//! recorded one, the object is not fetched ahead.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +18,18 @@ use firstbyte_store::STACK;
 use crate::error::{Error, Result};
 use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 
-/// The most directories listed at once: as many as an S3 client has connections for small requests.
-const LISTERS: usize = 16;
+/// Maximum number of directories that are listed at the same time. It is the number of connections
+/// of an S3 client for small requests.
+const MAX_LISTERS: usize = 16;
 
-/// The interval at which the job is checked for its end, to log it.
-const TICK: Duration = Duration::from_millis(500);
+/// Interval at which the job is checked for its end, which is logged.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Begins to fetch, on its own thread.
+/// Starts to fetch, on a thread of its own.
 pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()> {
     let weak = Arc::downgrade(core);
     let run = move || {
-        // A mount that has ended needs nothing more.
+        // If the mount has ended, nothing has to be fetched.
         let Some(core) = weak.upgrade() else { return };
         let job = thread::scope(|scope| {
             list_directories(scope, &core, &start);
@@ -36,7 +37,7 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
         });
         drop(core);
         match job {
-            Ok(job) => report(&job),
+            Ok(job) => wait_and_log_outcome(&job),
             Err(error) => tracing::warn!("the start file is not fetched: {error}"),
         }
     };
@@ -44,21 +45,21 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
     thread.spawn(run).map(drop).map_err(|error| Error::io(Path::new("--replay"), "cannot be fetched", error))
 }
 
-/// Starts threads that list directories, and keep the first page of each for lookups.
+/// Starts threads that list directories, and keep the first page of each directory for lookups.
 fn list_directories<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     core: &'scope FileSystem,
     start: &'scope StartFile,
 ) {
     let next = Arc::new(AtomicUsize::new(0));
-    for _ in 0..LISTERS.min(start.directories().len()) {
+    for _ in 0..MAX_LISTERS.min(start.directories().len()) {
         let next = Arc::clone(&next);
         let list = move || {
             while let Some(location) = start.directories().get(next.fetch_add(1, Relaxed)) {
                 list(core, location);
             }
         };
-        // With fewer threads the listings only take longer.
+        // With fewer threads, the listings only take longer.
         let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
     }
 }
@@ -70,12 +71,12 @@ fn list(core: &FileSystem, location: &Location) {
     let listed = core.source.list(&path);
     match listed.and_then(|children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>()) {
         Ok(children) => core.keep(&path, children, begun),
-        // The directory is gone, or its reader will list it.
+        // The directory does not exist any more, or its reader will list it and report the error.
         Err(error) => tracing::debug!(%location, %error, "not listed ahead"),
     }
 }
 
-/// Returns the ranges, at this mount's locations.
+/// Returns the ranges of the start file, with the locations of this mount.
 fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
     let source = Arc::clone(&core.source);
     start.wanted_as(move |mut wanted| {
@@ -84,10 +85,10 @@ fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
     })
 }
 
-/// Logs how the job ends.
-fn report(job: &HydrationJob) {
+/// Waits until the job is over, and logs its outcome.
+fn wait_and_log_outcome(job: &HydrationJob) {
     loop {
-        let progress = job.wait(TICK);
+        let progress = job.wait(POLL_INTERVAL);
         if !progress.is_over {
             continue;
         }

@@ -1,6 +1,8 @@
-//! The mounted location: turns lookups of paths below it into requests to the store.
+//! Represents the mounted location: turns lookups of paths below the mount into requests to the
+//! store.
 //!
-//! A path is bytes relative to the root, with `/` between its parts; the path of the root is empty.
+//! A path consists of bytes, relative to the root, with `/` between its components. The path of the
+//! root is empty.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -16,14 +18,16 @@ use crate::error::{Error, Result};
 use crate::name_conflicts::NameConflicts;
 use crate::options::{ShownModes, StoredModes};
 
-/// The most names that cannot be shown and are logged one by one; thousands would fill the log.
-const MAX_REPORTED: usize = 100;
+/// Maximum number of names that cannot be shown and are logged one by one. Thousands would fill the
+/// log.
+const MAX_REPORTED_NAMES: usize = 100;
 
-/// A character that sorts behind nearly all others, and that every server accepts in a key.
+/// A character that is sorted after nearly all others, and that every server accepts in a key.
 const LATE_CHARACTER: char = '\u{fffd}';
-/// Bytes of a listing's page: a thousand names with the attributes of their objects.
+/// Memory of a page of a listing, bytes: a thousand names with the attributes of their objects.
 const PAGE_BYTES: u64 = 300 << 10;
-/// Divisor: pages of one listing that wait for the kernel may take this share of the memory.
+/// Divisor of the memory: the pages of one listing that wait for the kernel may take this share of
+/// it.
 const PAGES_SHARE: u64 = 8;
 
 /// A location that is shown as a directory.
@@ -31,26 +35,27 @@ pub(crate) struct MountSource {
     store: Store,
     root: Location,
     shape: Shape,
-    /// Permissions of the root, if it has any.
+    /// Permissions of the root, if they are known.
     permissions: Option<Permissions>,
     listed: ListedAttributes,
-    /// The most concurrent requests of one listing. It reads twice as many pages ahead.
+    /// Maximum number of concurrent requests of one listing. A listing reads twice as many pages
+    /// ahead.
     requests: NonZeroUsize,
-    /// Hashes of the paths logged before, so that each is logged once.
+    /// Hashes of the paths that were logged, so that each is logged only once.
     reported: Mutex<HashSet<u64>>,
 }
 
-/// The shape of the location.
+/// What the location is.
 enum Shape {
     Directory,
-    /// One object, shown as the only file under this name.
+    /// A single object, shown as the only file of the mount, under this name.
     Object(Vec<u8>),
 }
 
 /// One page of the names in a directory.
 pub(crate) struct ListedChildren {
     pub(crate) children: Vec<Child>,
-    /// Whether no name follows.
+    /// Whether this is the last page.
     pub(crate) is_last: bool,
 }
 
@@ -58,8 +63,8 @@ pub(crate) struct ListedChildren {
 pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 
 impl MountSource {
-    /// Opens a source. Returns it with the children of its root, if a listing was needed to find
-    /// it. This takes one request, or two if an S3 key is a prefix. Listings read ahead within a
+    /// Opens a source. If a listing was needed to find the root, also returns the root's children.
+    /// This takes one request, or two if an S3 key is also a prefix. Listings read ahead within a
     /// share of `memory` bytes.
     pub(crate) fn open(
         store: Store,
@@ -69,7 +74,7 @@ impl MountSource {
     ) -> Result<(Arc<Self>, Option<Children>)> {
         let requests =
             NonZeroUsize::new(to_usize(memory / PAGES_SHARE / PAGE_BYTES / 2)).unwrap_or(NonZeroUsize::MIN);
-        // If files have permissions, a listing does not report those of directories.
+        // If files have permissions, directories have them too, but a listing does not report them.
         let has_permissions = matches!(root, Location::Local(_) | Location::Sftp(_));
         let shows_permissions = has_permissions || modes.stored == StoredModes::Show;
         let listed_facts =
@@ -99,7 +104,8 @@ impl MountSource {
         let mut children = source.list(b"")?.peekable();
         let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
-            // An empty bucket may be filled later, but a prefix without keys does not exist.
+            // An empty bucket is allowed, because it may be filled later. A prefix without keys
+            // does not exist.
             None if matches!(source.root, Location::Object(_)) && !is_bucket => {
                 Err(Error::Nothing { location: source.root.to_string() })
             }
@@ -108,7 +114,7 @@ impl MountSource {
         }
     }
 
-    /// Permissions of the root, if it has any.
+    /// Returns the permissions of the root, if they are known.
     pub(crate) fn permissions(&self) -> Option<Permissions> {
         self.permissions
     }
@@ -121,8 +127,9 @@ impl MountSource {
         &self.root
     }
 
-    /// Makes the child of this name and stat. Permissions are shown only if listings leave them to
-    /// a stat.
+    /// Creates a child from a name and a stat. The permissions are used only if listings report
+    /// names only; otherwise a file that was looked up would show permissions that its listing
+    /// lacks.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
         Child {
@@ -131,7 +138,7 @@ impl MountSource {
         }
     }
 
-    /// The location of the entry shown at `path`.
+    /// Returns the location of the entry that is shown at `path`.
     pub(crate) fn location(&self, path: &[u8]) -> Location {
         match self.shape {
             Shape::Directory if !path.is_empty() => self.root.join(path),
@@ -139,7 +146,8 @@ impl MountSource {
         }
     }
 
-    /// The path at which a location is shown; the reverse of [`location`](Self::location).
+    /// Returns the path at which a location is shown. This is the reverse of
+    /// [`location`](Self::location).
     pub(crate) fn path_of(&self, location: &Location) -> Option<Vec<u8>> {
         match self.shape {
             _ if *location == self.root => Some(Vec::new()),
@@ -148,32 +156,32 @@ impl MountSource {
         }
     }
 
-    /// Completes a location that was shown without secrets with this mount's own.
-    pub(crate) fn with_secrets(&self, told: Location) -> Location {
-        if told.to_string() == self.root.to_string() {
+    /// Adds this mount's secrets to a location that was recorded without them.
+    pub(crate) fn with_secrets(&self, shown_location: Location) -> Location {
+        if shown_location.to_string() == self.root.to_string() {
             return self.root.clone();
         }
         fn host(url: &HttpUrl) -> &str {
             url.authority.rsplit_once('@').map_or(url.authority.as_str(), |(_, host)| host)
         }
-        match (told, &self.root) {
+        match (shown_location, &self.root) {
             (Location::Http(url), Location::Http(root))
                 if url.tls == root.tls && host(&url) == host(root) =>
             {
                 Location::Http(HttpUrl { authority: root.authority.clone(), ..url })
             }
-            (told, _) => told,
+            (shown_location, _) => shown_location,
         }
     }
 
-    /// Whether the store lists a page at a time, in the order of names. Others list everything
-    /// before they answer.
+    /// Returns whether the store lists a page at a time, in the order of names. Other stores list
+    /// everything before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
         let is_directory = matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory));
         is_directory && !self.store.is_unsorted(&self.root)
     }
 
-    /// Looks one name up without a listing. `None` if it does not exist.
+    /// Looks up one name without a listing. Returns `None` if the name does not exist.
     pub(crate) fn find(&self, directory: &[u8], name: &[u8]) -> Result<Option<Child>> {
         if DestinationName::check(name).is_err() {
             return Ok(None);
@@ -185,7 +193,7 @@ impl MountSource {
         }
         let path = join(directory, name);
         match &self.root {
-            // Keys are UTF-8.
+            // Keys are UTF-8, so a name that is not does not exist.
             Location::Object(_) if std::str::from_utf8(&path).is_err() => Ok(None),
             Location::Object(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
@@ -202,8 +210,9 @@ impl MountSource {
         }
     }
 
-    /// Returns the version of the file `name`, by a request if the listing does not have it. `None`
-    /// if it is not a file, or cannot be described now; opening it then reports the error.
+    /// Returns the version of the file `name`. If the listing does not contain the version,
+    /// requests it. Returns `None` if the name is not a file, or cannot be described now; opening
+    /// it then reports the error.
     pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
         match listed {
             Some(child) if child.kind != EntryKind::File => None,
@@ -215,8 +224,8 @@ impl MountSource {
         }
     }
 
-    /// Looks up the object and the keys below it at the same time, so that either takes one round
-    /// trip.
+    /// Looks up the object and the keys below it at the same time, so that both together take one
+    /// round trip.
     fn find_key(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
         let location = self.location(path);
         let (object, below) = thread::scope(|scope| {
@@ -226,7 +235,7 @@ impl MountSource {
             let object = self.store.stat_object(&location);
             let below = match below {
                 Ok(thread) => thread.join().unwrap_or(Ok(false)),
-                // No thread can be started: ask one after the other.
+                // No thread can be started, so the two are requested one after the other.
                 Err(_) => self.store.has_below(&location),
             };
             (object, below)
@@ -236,23 +245,24 @@ impl MountSource {
                 self.report_hidden(path);
                 Ok(Some(Child::directory(name)))
             }
-            // Permission to read objects does not imply permission to list them.
+            // The error of the listing is ignored, because permission to read objects does not
+            // imply permission to list them.
             (Ok(stat), _) => Ok(Some(self.child(name, stat))),
             (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
             (Err(error), _) => Err(error.into()),
         }
     }
 
-    /// Lists a directory. Names that cannot be shown are left out and logged; a directory
-    /// hides an object of its name.
+    /// Lists a directory. Names that cannot be shown are left out and logged. A directory hides an
+    /// object of the same name.
     pub(crate) fn list(self: &Arc<Self>, directory: &[u8]) -> Result<Children> {
         if let Shape::Object(name) = &self.shape {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
-        // In order of names if that costs nothing: a second listing then repeats the first, and
-        // directories can win. A local directory repeats its order anyway, and cannot hold one name
-        // twice.
+        // Names are sorted if that costs nothing: a second listing then has the same order, and a
+        // directory can hide an object of its name. A local directory has a stable order anyway,
+        // and cannot contain a name twice.
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
         let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
@@ -260,7 +270,7 @@ impl MountSource {
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {
             Ok(entry) => source.shown(&path, entry).map(Ok),
-            // The file was deleted since its name was read.
+            // The file was deleted after its name was read.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => Some(Err(error.into())),
         });
@@ -272,10 +282,10 @@ impl MountSource {
         Ok(Box::new(NameConflicts::new(shown, Box::new(hidden))))
     }
 
-    /// Requests one page of a listing: from the start of the directory, or from about the name
-    /// `from`. Only for a store that lists by page.
+    /// Requests one page of a listing, from the start of the directory or from shortly before the
+    /// name `from`. Only for a store that lists a page at a time.
     pub(crate) fn page(self: &Arc<Self>, directory: &[u8], from: Option<&[u8]>) -> Result<ListedChildren> {
-        let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(before);
+        let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(key_before);
         let options =
             ListOptions { recursive: false, order: EntryOrder::Bytes, start_after, ..ListOptions::default() };
         let page = self.store.list_page(&self.location(directory), &options)?;
@@ -283,7 +293,8 @@ impl MountSource {
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
-        // The end of a page does not show whether a directory hides the objects before it.
+        // The end of a page does not show whether a directory hides the last objects, so they are
+        // left out.
         let shown = shown.map(Ok).chain((!is_last).then_some(Err(())));
         let children =
             NameConflicts::new(shown, Box::new(hidden)).map_while(std::result::Result::ok).collect();
@@ -308,7 +319,7 @@ impl MountSource {
     fn report(&self, path: &[u8], why: &str) {
         let key = xxhash_rust::xxh3::xxh3_64(path);
         let mut reported = self.reported.lock();
-        if reported.len() < MAX_REPORTED && reported.insert(key) {
+        if reported.len() < MAX_REPORTED_NAMES && reported.insert(key) {
             let location = match &self.root {
                 Location::Object(_) => format!(
                     "{}/{}",
@@ -318,21 +329,22 @@ impl MountSource {
                 _ => self.location(path).to_string(),
             };
             tracing::warn!("{location}: not shown: {why}");
-            if reported.len() == MAX_REPORTED {
+            if reported.len() == MAX_REPORTED_NAMES {
                 tracing::warn!("more names are not shown; they are not logged one by one");
             }
         }
     }
 }
 
-/// Returns a key that sorts shortly before `name`: its last character is replaced by the one before
-/// it, and [`LATE_CHARACTER`] is appended. If there is no printable one, the last character is only
-/// removed. `None` if no key is left: the listing begins at its start.
-fn before(name: &str) -> Option<String> {
+/// Returns a key that is sorted shortly before `name`: the last character is replaced by the one
+/// before it, and [`LATE_CHARACTER`] is appended. If the character before it is not printable, the
+/// last character is only removed. Returns `None` if no key is left, so that the listing begins at
+/// its start.
+fn key_before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();
     match char::from_u32((last as u32).saturating_sub(1)) {
-        // A slash would name a directory.
+        // A slash would make the key that of a directory.
         Some('/') => key.push('.'),
         Some(previous) if previous > ' ' => key.push(previous),
         _ => return Some(key).filter(|key| !key.is_empty()),
@@ -354,12 +366,12 @@ mod tests {
     fn a_key_is_found_before_every_name_and_behind_the_one_it_follows() {
         let names = ["a", "name-000", "name-001", "name-009", "name-00a", "x 1", "x 2", "é", "ê"];
         for pair in names.windows(2) {
-            let key = before(pair[1]).unwrap();
+            let key = key_before(pair[1]).unwrap();
             assert!(key.as_str() < pair[1], "{key:?} {pair:?}");
         }
-        let key = before("name-00a").unwrap();
-        assert!(key.as_str() > "name-009" && !before("a0").unwrap().contains('/'));
-        assert!(before("\u{1}").is_none() && before("").is_none());
-        assert!(before("\u{e000}b").unwrap().as_str() < "\u{e000}b");
+        let key = key_before("name-00a").unwrap();
+        assert!(key.as_str() > "name-009" && !key_before("a0").unwrap().contains('/'));
+        assert!(key_before("\u{1}").is_none() && key_before("").is_none());
+        assert!(key_before("\u{e000}b").unwrap().as_str() < "\u{e000}b");
     }
 }

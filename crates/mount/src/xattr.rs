@@ -1,7 +1,7 @@
 //! Shows the state of a file as extended attributes, `user.firstbyte.*`.
 //!
 //! For every file, `ls -l` requests attributes that only other file systems have. Attributes
-//! outside `user.` are reported as unsupported rather than missing, so that `ls` stops requesting
+//! outside `user.` are reported as unsupported and not as missing, so that `ls` stops requesting
 //! them.
 
 use std::time::UNIX_EPOCH;
@@ -15,17 +15,17 @@ use crate::inodes::{Ino, Node};
 
 const PREFIX: &str = "user.firstbyte.";
 
-/// Attributes of files and directories.
+/// Attributes that files and directories have.
 const COMMON_ATTRIBUTES: [&str; 3] = ["location", "control", "cache"];
-/// Attributes of files only.
+/// Attributes that only files have.
 const FILE_ATTRIBUTES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
 
 /// The result of looking up an attribute.
 pub(crate) enum Attribute {
     Value(String),
-    /// The attribute is possible here, but not set.
+    /// An attribute of this kind is possible, but this one is not set.
     Missing,
-    /// No file below this mount has attributes of this kind.
+    /// No file below the mount has attributes of this kind.
     Unsupported,
 }
 
@@ -60,13 +60,13 @@ impl FileSystem {
             "control" => self.control.as_ref()?.display().to_string(),
             "cache" => self.hydrator.cache()?.directory().display().to_string(),
             "version" => node.pin.version()?.to_string(),
-            _ => return self.here(node, name),
+            _ => return self.cache_value(node, name),
         })
     }
 
-    /// Returns the cache state of a file, as `status` prints it. Only the cache is read; the file
-    /// is not opened.
-    fn here(&self, node: &Node, name: &str) -> Option<String> {
+    /// Returns the state of a file in the cache, as `status` prints it. Only the cache is read, and
+    /// the file is not opened.
+    fn cache_value(&self, node: &Node, name: &str) -> Option<String> {
         let (version, size, location) =
             (node.pin.version()?, node.pin.size()?, self.source.location(&node.path));
         let status = self.hydrator.cache_for(&location)?.status_of(&location, &version);

@@ -1,5 +1,5 @@
-//! Errors that programs see when the store misbehaves: the right error, in time, and right data as
-//! soon as possible.
+//! Tests what programs see when the store misbehaves: the right error in time, and the right data
+//! as soon as possible.
 
 use crate::support;
 
@@ -28,14 +28,14 @@ struct World {
     _cache: TempDir,
 }
 
-/// Deadline of reads: long enough on this machine for a store that answers.
+/// Returns a deadline for reads that is long enough on this machine if the store answers.
 fn deadline() -> Duration {
     patience(Duration::from_millis(500))
 }
 
 impl World {
-    /// Starts a world in which `script` may answer a request by its method and target. Other
-    /// requests get right answers.
+    /// Starts a world. `script` gets the method and target of a request and may answer it. Other
+    /// requests get correct answers.
     fn start(script: impl Fn(&str) -> Option<ScriptedReply> + Send + Sync + 'static) -> Self {
         Self::with(&options(), script)
     }
@@ -45,7 +45,7 @@ impl World {
         script: impl Fn(&str) -> Option<ScriptedReply> + Send + Sync + 'static,
     ) -> Self {
         set_credentials();
-        let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| honest(head)));
+        let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| correct_reply(head)));
         let store = firstbyte_store::StoreOptions {
             endpoint_url: Some(server.url().to_owned()),
             read_deadline: deadline(),
@@ -76,7 +76,7 @@ impl Drop for World {
     }
 }
 
-fn honest(head: &str) -> ScriptedReply {
+fn correct_reply(head: &str) -> ScriptedReply {
     let target = head.split(' ').nth(1).unwrap();
     if target.contains("list-type=2") {
         let inside = target.contains("prefix=d%2F") || target.contains("prefix=d/");
@@ -128,14 +128,14 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
         Errno::IO,
     );
     silent.store(false, Ordering::Relaxed);
-    assert_eq!(healed(|| world.read("x")), CONTENT);
+    assert_eq!(read_after_recovery(|| world.read("x")), CONTENT);
     assert_eq!(world.read("d/y").unwrap(), CONTENT);
 }
 
-/// Returns the result of `read` once the store answers again. A silent store is queried once a
+/// Returns the result of `read` as soon as the store answers again. A silent store is tried once a
 /// second, so reads may fail for about that long.
 #[track_caller]
-fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
+fn read_after_recovery(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
     let mut done = None;
     until("reads", || {
         let result = read();
@@ -159,7 +159,7 @@ fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
     assert!(began.elapsed() < 2 * deadline(), "{:?}", began.elapsed());
     fails_with(file.read_to_end(&mut Vec::new()), Errno::IO);
     silent.store(false, Ordering::Relaxed);
-    let read = healed(|| {
+    let read = read_after_recovery(|| {
         let mut read = Vec::new();
         file.read_to_end(&mut read).map(|_| read)
     });

@@ -1,5 +1,5 @@
-//! Cached files are read without the store: passed through if they are complete, which takes root,
-//! and described by extended attributes.
+//! Tests that cached files are read without the store: complete files are passed through, which
+//! takes root. Also tests the extended attributes that describe them.
 
 use crate::support;
 
@@ -23,7 +23,7 @@ fn attribute(path: &Path, name: &str) -> String {
     String::from_utf8(value[..length].to_vec()).unwrap()
 }
 
-/// Waits until a file is complete and verified, which follows its last block.
+/// Waits until a file is complete and verified. Verification follows after the last block.
 fn until_hydrated(path: &Path) {
     until(&format!("{} is hydrated", path.display()), || attribute(path, "state") == "hydrated");
 }
@@ -121,7 +121,8 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     assert!(read == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
     drop(before);
-    // The kernel reports the close with a delay; until then the file stays cached.
+    // The kernel reports the close with a delay. Until then, the file is opened in the same mode as
+    // before.
     until("the file is closed", || counter(&mounted, "open_files") == 0);
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
@@ -136,7 +137,7 @@ fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
     until_hydrated(&mounted.path("x"));
     mounted.again(&options);
     assert!(mounted.read("x") == content);
-    // Direct reads bypass the kernel's cache, so the mount gets exactly these requests.
+    // Direct reads bypass the kernel's page cache, so the mount gets exactly these requests.
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let file = fs::File::options().read(true).custom_flags(direct).open(mounted.path("x")).unwrap();
     for (at, length) in [(0, 1 << 20), (1, 200_000), (4095, 131_073), (131_071, 65_536), (3 << 20, 70_000)] {
@@ -209,7 +210,7 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
     for (name, content) in &files[..3] {
         assert!(mounted.read(name) == *content);
     }
-    // Three files were opened, and those that follow are fetched ahead.
+    // Three files were opened in order, so the files after them are fetched ahead.
     until_hydrated(&mounted.path("d/name-0010"));
     assert_eq!(
         attribute(&mounted.path("d/name-0199"), "state"),
@@ -251,8 +252,8 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
         (1, 0),
         "the kernel asks for nothing"
     );
-    // The kernel requests the pages that it has dropped again, but is not given the pages that it
-    // still has.
+    // The kernel requests the pages that it has dropped. The content is not given to the kernel
+    // again, because the kernel may still have other pages.
     let file = fs::File::open(mounted.path("x")).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(mounted.read("x") == content);
@@ -271,8 +272,8 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         subject.place("d/a", &first);
         subject.place("d/b", &second);
     });
-    // When files are read in order, the next is fetched ahead, and the daemon holds it from then
-    // on.
+    // When files are read in order, the next file is fetched ahead, and the daemon holds that file
+    // open.
     assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 2);
     assert!(mounted.read("d/a") == first);
     let path = mounted.path("d/b");
@@ -283,7 +284,7 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         assert!(mounted.read("d/b") == second);
         assert_eq!(through(), before + 1, "round {round}");
         // The kernel reports the close with a delay, and a verified file may still be syncing to
-        // disk. Until then none of it is evicted.
+        // the disk. Until both have happened, no block is evicted.
         let release = || mounted.cache().release(&mounted.subject.at("d/b")).unwrap();
         until("the file is released", || release().busy == 0);
         assert_ne!(attribute(&path, "state"), "hydrated", "round {round}");

@@ -1,4 +1,4 @@
-//! The tests of the crate as one program, which is linked once. Each file is a module.
+//! Runs the tests of the crate as one program, which is linked only once. Each file is a module.
 
 #![allow(unreachable_pub, reason = "a test program exports nothing; its modules share what is `pub`")]
 

@@ -1,6 +1,6 @@
-//! Operations through a mount in any order, compared with the content of the store.
+//! Runs random operations through a mount, and compares the results with the content of the store.
 //!
-//! `FIRSTBYTE_OPERATIONS` (1,000,000) makes it the long run.
+//! `FIRSTBYTE_OPERATIONS` sets the number of operations (1,000,000 in the long run).
 
 use crate::support;
 
@@ -19,9 +19,9 @@ use support::{Mounted, options};
 
 const OBJECTS: usize = 4;
 const HANDLES: usize = 6;
-/// Largest length, some four blocks, so that an object may be partly cached.
-const LARGEST: usize = 500_000;
-/// Operations on one mount.
+/// Maximum length of an object, bytes: some four blocks, so that an object may be partly cached.
+const MAX_LENGTH: usize = 500_000;
+/// Number of operations on one mount.
 const STEPS: usize = 1000;
 
 #[derive(Clone, Debug)]
@@ -41,11 +41,11 @@ enum Step {
         handle: usize,
         to: usize,
     },
-    /// Makes the kernel drop the pages of a file.
+    /// Make the kernel drop the pages of a file.
     Forget {
         handle: usize,
     },
-    /// Makes the cache release an object.
+    /// Make the cache release an object.
     Evict {
         object: usize,
     },
@@ -58,11 +58,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (handle, object) = (0..HANDLES, 0..OBJECTS);
-    let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..LARGEST];
+    let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..MAX_LENGTH];
     let opened = (handle.clone(), object.clone()).prop_map(|(handle, object)| Step::Open { handle, object });
-    let seek = (handle.clone(), 0..LARGEST).prop_map(|(handle, to)| Step::Seek { handle, to });
-    // Half of the overwrites keep the length, so that only the content differs.
-    let size = prop::option::of(0..LARGEST);
+    let seek = (handle.clone(), 0..MAX_LENGTH).prop_map(|(handle, to)| Step::Seek { handle, to });
+    // Half of the overwrites keep the length, so only the content differs.
+    let size = prop::option::of(0..MAX_LENGTH);
     let overwrite = (object.clone(), size).prop_map(|(object, size)| Step::Overwrite { object, size });
     let step = prop_oneof![
         80 => opened,
@@ -77,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, STEPS)
 }
 
-/// An open file, and its content at the time of the open.
+/// An open file, and the content that it had when it was opened.
 struct Handle {
     file: File,
     object: usize,
@@ -86,8 +86,8 @@ struct Handle {
 }
 
 struct World {
-    /// Declared first, because fields are dropped in order, and a mount ends only when nothing in
-    /// it is open.
+    /// The handles are declared first, because fields are dropped in order, and a mount ends only
+    /// when no file in it is open.
     handles: Vec<Option<Handle>>,
     mounted: Mounted,
     cache: Cache,
@@ -99,17 +99,17 @@ fn name(object: usize) -> String {
     format!("d/object-{object}")
 }
 
-/// Returns options with which names are looked up anew each time, so that the result of an open is
+/// Returns options with which every name is looked up again, so that the result of an open is
 /// certain.
-fn anew() -> MountOptions {
+fn options_without_ttl() -> MountOptions {
     MountOptions { metadata_ttl: Duration::ZERO, ..options() }
 }
 
 impl World {
     fn new() -> Self {
-        let content = |object: usize| Arc::new(bytes(object as u64, object * LARGEST / OBJECTS));
+        let content = |object: usize| Arc::new(bytes(object as u64, object * MAX_LENGTH / OBJECTS));
         let contents: Vec<_> = (0..OBJECTS).map(content).collect();
-        let mounted = Mounted::with(Backend::ServeS3, &anew(), |subject| {
+        let mounted = Mounted::with(Backend::ServeS3, &options_without_ttl(), |subject| {
             (0..OBJECTS).for_each(|object| subject.place(&name(object), &contents[object]));
         });
         let cache = mounted.cache();
@@ -155,14 +155,15 @@ impl World {
             }
             Step::Remount => {
                 self.handles.iter_mut().for_each(|handle| *handle = None);
-                self.mounted.again(&anew());
+                self.mounted.again(&options_without_ttl());
             }
         }
     }
 }
 
 impl Handle {
-    /// Reads on: the content from the open, or an error once the object was overwritten.
+    /// Continues to read. The bytes must be the content at the open, or an error after the object
+    /// was overwritten.
     fn read(&mut self, length: usize, contents: &[Arc<Vec<u8>>]) {
         let mut buffer = vec![0; length];
         let expected = &self.content[self.at.min(self.content.len())..];

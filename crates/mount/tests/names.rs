@@ -1,4 +1,4 @@
-//! Directories: names, their order and sizes, and the time for which they are valid.
+//! Tests the names of directories: their order, their sizes, and the time for which they are valid.
 
 use crate::support;
 
@@ -15,7 +15,8 @@ use rustix::fs::{Dir, Mode, OFlags};
 use support::keys::Keys;
 use support::{Mounted, counter, options, tree};
 
-/// Number of names in a wide directory: more than are kept in memory, and several pages of S3.
+/// Number of names in a wide directory. It is more than are kept in memory, and several pages of
+/// S3.
 const WIDE: usize = 20_000;
 
 fn names(mounted: &Mounted, directory: &str) -> BTreeSet<String> {
@@ -53,7 +54,7 @@ fn a_directory_hides_an_object_of_its_name_in_listings_and_lookups() {
         let keys: Vec<&str> = keys.into_iter().chain(others.iter().map(String::as_str)).collect();
         let (place, directory) = (Keys::start(&keys), scratch());
         let mount = support::mount(&place.store, &place.base, directory.path(), &options()).unwrap();
-        // Names are found by lookups only, then by a listing.
+        // Names are found first by lookups only, and then by a listing.
         assert!(directory.path().join("a").is_dir());
         assert!(directory.path().join("a-1").is_dir());
         assert!(directory.path().join("a.txt").is_file());
@@ -85,7 +86,7 @@ fn names_of_a_wide_directory_are_listed_once_and_then_looked_up_without_a_reques
         (0..WIDE)
             .for_each(|number| drop(fs::File::create(subject.file(&format!("name-{number:06}"))).unwrap()));
     });
-    // Like `find -size`: first all names, then the size of each.
+    // Works like `find -size`: reads all names first, and then the size of each.
     let before = mounted.requests();
     let mut listed: Vec<_> =
         fs::read_dir(mounted.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -99,7 +100,7 @@ fn names_of_a_wide_directory_are_listed_once_and_then_looked_up_without_a_reques
 fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_names_a_thousand() {
     const FILES: u64 = 4000;
     let metrics = Some("127.0.0.1:0".parse().unwrap());
-    // The options keep no listing, and no directory of more than 1,536 names.
+    // With these options no listing is kept, and no directory of more than 1,536 names.
     let options = MountOptions { metrics, memory: 0, ..options() };
     let wanted: Vec<String> = (0..FILES).map(|number| format!("name-{number:06}")).collect();
     let mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place_many(&wanted));
@@ -107,14 +108,15 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
     for name in &wanted {
         assert_eq!(mounted.read(name), name.as_bytes());
     }
-    // Each file is a request. The first names cost two each, before a page of a listing is worth a
-    // request. A page may be requested by a reader and by read-ahead, and a silent request is
-    // repeated, both more often on a busy machine. Without pages each file costs one more.
+    // Each file takes one request. The first few names take two each, until a page of a listing is
+    // worth a request. A reader and the read-ahead may both request a page, and a silent request is
+    // repeated; both happen more often on a busy machine. Without pages, each file would take one
+    // more request.
     let others = mounted.requests() - before - FILES;
     assert!(others <= FILES / 20, "{others} requests for names");
     let waits = counter(&mounted, "engine_waits_total");
     assert!(waits < FILES / 2, "{waits} files were waited for");
-    // A missing name among others, and a name out of order.
+    // A missing name among existing ones, and a name out of order.
     assert!(!mounted.path("name-000500x").exists());
     assert_eq!(mounted.read("name-000017"), b"name-000017");
 }
@@ -122,7 +124,7 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
 #[test]
 fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_stays() {
     const FILES: usize = 40_000;
-    // Half of the 8 MiB, in inodes of 160 bytes.
+    // Number of inodes of 160 bytes in half of the 8 MiB.
     const BOUND: u64 = 26_214;
     let metrics = Some("127.0.0.1:0".parse().unwrap());
     let options = MountOptions { metrics, memory: 8 << 20, ..options() };
@@ -146,14 +148,14 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
         }
     }
     assert!(most <= BOUND + 100, "{most} at most");
-    // Entries in use are unchanged: an open file, an open directory, and names found through
-    // either.
+    // Entries in use keep their inodes: an open file, an open directory, and names that are found
+    // through them.
     assert_eq!((held.metadata().unwrap().len(), held.metadata().unwrap().ino()), (0, file));
     assert_eq!(below.metadata().unwrap().ino(), directory);
     assert_eq!((number("name-000000"), number("directory/below")), (file, directory));
     let reached = fs::read(format!("/proc/self/fd/{}/file", below.as_raw_fd())).unwrap();
     assert_eq!(reached, b"content");
-    // Every file is found again by its name.
+    // Every file can be found again by its name.
     for index in [1, FILES / 2, FILES - 1] {
         assert!(mounted.path(&format!("name-{index:06}")).is_file());
     }
@@ -241,8 +243,8 @@ fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixtur
     assert_ne!(after.metadata().unwrap().ino(), before.metadata().unwrap().ino());
     assert!(mounted.read("x") == new);
 
-    // Bytes that the old handle has not read are gone: it gets an error, or, if they are cached,
-    // the old bytes.
+    // The new object has replaced the bytes that the old handle has not read. The handle gets an
+    // error or, if the old bytes are cached, the old bytes.
     before.read_exact_at(&mut start, 0).unwrap();
     assert_eq!(start, old[..4096]);
     match before.read_exact_at(&mut start, 3 << 20) {

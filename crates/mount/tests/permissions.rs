@@ -1,4 +1,5 @@
-//! Modes and owners that a mount shows, and the access that the kernel grants by them.
+//! Tests the modes and owners that a mount shows, and the access that the kernel grants because of
+//! them.
 
 use crate::support;
 
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 
 const NOBODY: u32 = 65_534;
 
-/// A mounted local directory that every user may enter.
+/// A local directory that is mounted for every user.
 struct Local {
     source: TempDir,
     directory: TempDir,
@@ -44,13 +45,13 @@ impl Local {
         self.directory.path().join(name)
     }
 
-    /// True if another user can read a file below the mount.
+    /// Returns true if another user can read a file below the mount.
     fn is_read_by_a_stranger(&self, name: &str) -> bool {
         is_read_by_a_stranger(&self.path(name))
     }
 }
 
-/// True if another user can read a file.
+/// Returns true if another user can read a file.
 fn is_read_by_a_stranger(path: &Path) -> bool {
     Command::new("cat").arg(path).uid(NOBODY).gid(NOBODY).output().unwrap().status.success()
 }
@@ -71,7 +72,7 @@ fn write(path: PathBuf, content: &[u8], mode: u32) {
     set_mode(&path, mode);
 }
 
-/// Returns the mode, user and group that are shown.
+/// Returns the mode, user and group that a path shows.
 fn shown(path: &Path) -> (u32, u32, u32) {
     let found = fs::symlink_metadata(path).unwrap();
     (found.mode() & 0o7777, found.uid(), found.gid())
@@ -93,7 +94,7 @@ fn other_users_reach_only_what_the_source_shows_them() {
         write(source.join("theirs"), b"x", 0o600);
         chown(source.join("theirs"), Some(NOBODY), Some(NOBODY)).unwrap();
     });
-    // The second time the files are known from a listing, not from lookups.
+    // In the second round, the files are known from a listing and not from lookups.
     for _ in 0..2 {
         assert!(local.is_read_by_a_stranger("open") && local.is_read_by_a_stranger("theirs"));
         assert!(!local.is_read_by_a_stranger("closed") && !local.is_read_by_a_stranger("private/deep/open"));
@@ -129,10 +130,10 @@ fn other_users_reach_only_what_a_host_shows_its_login() {
         set_mode(&root, 0o755);
     });
     let is_read = |name: &str| is_read_by_a_stranger(&mounted.path(name));
-    // The second time the files are known from a listing, not from lookups.
+    // In the second round, the files are known from a listing and not from lookups.
     for _ in 0..2 {
         assert!(is_read("open"));
-        // The owner's id is from another machine and has no meaning here.
+        // The owner's id comes from another machine, and has no meaning on this one.
         for name in ["closed", "private/open", "theirs", "tool"] {
             assert!(!is_read(name), "{name}");
             assert_eq!(fs::read(mounted.path(name)).unwrap(), b"x", "{name}");
@@ -182,7 +183,7 @@ fn programs_that_count_links_find_what_is_in_subdirectories() {
             write(source.join(name), b"x", 0o644);
         }
     });
-    // Perl before 5.32 uses link counts by default: a count of 2 would mean that there are no
+    // Perl before 5.32 relies on link counts by default: a count of 2 would mean that there are no
     // subdirectories.
     let program = "use File::Find; $File::Find::dont_use_nlink = 0;
         find({ no_chdir => 1, wanted => sub { print \"$_\\n\" if -f $_ } }, $ARGV[0]);";
@@ -236,7 +237,7 @@ fn modes_stored_with_objects_are_shown_if_wanted() {
 
 #[test]
 fn modes_stored_with_objects_are_not_shown_by_a_lookup_either() {
-    // There are so many names that the last is looked up by itself.
+    // There are so many names that the last one is looked up separately.
     let plant = |subject: &firstbyte_testkit::Subject| {
         for number in 0..1_100 {
             let empty = PutOptions::default();

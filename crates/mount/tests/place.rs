@@ -1,4 +1,4 @@
-//! Mount points: where a mount may be made, and how it ends.
+//! Tests mount points: where a mount may be made, and how it ends.
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! Reads by programs below mounts of every kind of location.
+//! Tests reads by programs below mounts of every kind of location.
 
 use crate::support;
 
@@ -19,8 +19,8 @@ const PLACES: [Backend; 6] = [
     Backend::Versitygw,
 ];
 
-/// Returns files of all sizes around a page, a block and a request, in directories.
-fn planted() -> BTreeMap<String, Vec<u8>> {
+/// Returns files in directories. Their sizes are around those of a page, a block and a request.
+fn files_of_all_sizes() -> BTreeMap<String, Vec<u8>> {
     let sizes = [0, 1, 4095, 4096, 4097, 131_071, 131_072, 131_073, 1_000_003, 3 << 20];
     let names = [
         "empty",
@@ -45,7 +45,7 @@ fn planted() -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn every_file_of_every_place_reads_as_it_was_written() {
     for place in PLACES {
-        let files = planted();
+        let files = files_of_all_sizes();
         let mounted = Mounted::start(place, |subject| {
             files.iter().for_each(|(name, content)| subject.place(name, content))
         });
@@ -58,7 +58,7 @@ fn every_file_of_every_place_reads_as_it_was_written() {
 #[test]
 fn files_are_found_by_name_without_a_listing() {
     for place in PLACES {
-        let files = planted();
+        let files = files_of_all_sizes();
         let mounted = Mounted::start(place, |subject| {
             files.iter().for_each(|(name, content)| subject.place(name, content))
         });

@@ -1,11 +1,11 @@
-//! Proves that two locations are different places before a run deletes anything. If they were one
-//! place under two names, a move would delete its own copies, and a sync its own source.
+//! Proves that two locations are different places before a run deletes anything. If one place had
+//! both names, a move would delete its own copies, and a sync its own source.
 //!
-//! One place can have two names, for example two hosts that share a home directory, a link on a
-//! host, a server whose bucket is a local directory, or two mounts of one file system. Identities
-//! cannot be compared across them, so a [`MarkerFile`] is created in one directory and must not
-//! appear in the other. A pair that cannot be tested is refused. [`sources`](crate::sources) and
-//! [`sync`](crate::sync) call this.
+//! One place can have two names, for example if two hosts share a home directory, a host has a
+//! link, a server's bucket is a local directory, or a file system is mounted twice. Identities
+//! cannot be compared across hosts and stores. So a [`MarkerFile`] is created in one directory and
+//! must not appear in the other. A pair that cannot be tested is refused.
+//! [`sources`](crate::sources) and [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
 
@@ -18,33 +18,34 @@ use crate::error::{Error, Result};
 use crate::job;
 use crate::marker::MarkerFile;
 
-/// The most characters of an object's name that a marker's name ends with.
-const LONGEST_END: usize = 40;
+/// Maximum number of characters of an object's name that are used at the end of a marker's name.
+const MAX_END_LENGTH: usize = 40;
 
-/// The way in which two directories must be different.
+/// How far apart two directories must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// The directories are two.
+    /// The two names are of different directories.
     Names,
-    /// Neither lies in the other.
+    /// Neither directory is in the other.
     Trees,
-    /// The source does not lie in the destination.
+    /// The source is not in the destination.
     Inside,
 }
 
-/// Pairs of directories that are known to be different places, or one place. At most a page of
-/// pairs is kept: those of a tree differ only below links on a host.
+/// Pairs of directories of which it is known whether they are different places. At most a page of
+/// pairs is kept, because the directories of a tree need a test of their own only below links on a
+/// host.
 pub(crate) struct Apart {
     store: Store,
-    known: Mutex<HashMap<(Location, Location), Places>>,
+    known: Mutex<HashMap<(Location, Location), PairFinding>>,
 }
 
-/// The finding about a pair.
+/// What is known about a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Places {
+enum PairFinding {
     Different,
-    /// The pair is one place, and the run ends. The finding is kept so that no other worker leaves
-    /// a marker meanwhile.
+    /// Both are one place, and the run ends. The result is kept so that no other worker creates a
+    /// marker while the run ends.
     One,
 }
 
@@ -66,28 +67,28 @@ impl Apart {
         let mut known = self.known.lock();
         let pair = (source.clone(), destination.clone());
         match known.get(&pair) {
-            Some(Places::Different) => return Ok(()),
-            Some(Places::One) => {
+            Some(PairFinding::Different) => return Ok(()),
+            Some(PairFinding::One) => {
                 return Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() });
             }
             None => {}
         }
         let outcome = prove(&self.store, source, destination, separation);
         match outcome {
-            Ok(()) => note(&mut known, pair, Places::Different),
-            Err(Error::OnePlace { .. }) => note(&mut known, pair, Places::One),
+            Ok(()) => note(&mut known, pair, PairFinding::Different),
+            Err(Error::OnePlace { .. }) => note(&mut known, pair, PairFinding::One),
             Err(_) => {}
         }
         outcome
     }
 
     /// Proves that a source object and its destination are two objects. If their names are equal,
-    /// their directories must be different; otherwise a file system may still take both names for
-    /// one.
+    /// their directories must be different. If the names differ, a file system may still treat them
+    /// as one name.
     pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
         let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
         let (from, to) = (parent(source), parent(destination));
-        let name = |location: &Location| end_of(&location.last_component().unwrap_or_default());
+        let name = |location: &Location| marker_end(&location.last_component().unwrap_or_default());
         let (old, new) = (name(source), name(destination));
         if old == new {
             return self.prove(&from, &to, Separation::Names);
@@ -95,20 +96,20 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        // The lock allows one marker at a time, so a worker whose run has ended meanwhile leaves
+        // The lock allows only one marker at a time, so a worker whose run has just ended creates
         // none.
         let _known = self.known.lock();
         MarkerFile::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
-    /// As [`prove`](Self::prove), for `directory` below a destination on a host. It can be in
-    /// another place than the root only below a link.
+    /// Proves the same as [`prove`](Self::prove) for `directory` below a destination on a host.
+    /// Only below a link can such a directory be in another place than the root.
     pub(crate) fn prove_below(&self, source: &Location, root: &Location, directory: &[u8]) -> Result<()> {
         if directory.is_empty() || !matches!(root, Location::Sftp(_)) {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.known.lock().get(&pair) == Some(&Places::Different) {
+        if self.known.lock().get(&pair) == Some(&PairFinding::Different) {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -120,19 +121,24 @@ impl Apart {
                 Err(error) => return Err(error.into()),
             }
         }
-        note(&mut self.known.lock(), pair, Places::Different);
+        note(&mut self.known.lock(), pair, PairFinding::Different);
         Ok(())
     }
 }
 
-fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Location), places: Places) {
+fn note(
+    known: &mut HashMap<(Location, Location), PairFinding>,
+    pair: (Location, Location),
+    places: PairFinding,
+) {
     if known.len() >= PAGE {
         known.clear();
     }
     known.insert(pair, places);
 }
 
-/// Whether both are keys of one bucket, where different keys are different objects.
+/// Returns whether both locations are keys of one bucket, where different keys are different
+/// objects.
 fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     match (one, other) {
         (Location::Object(one), Location::Object(other)) => {
@@ -145,17 +151,17 @@ fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
 fn prove(store: &Store, source: &Location, destination: &Location, separation: Separation) -> Result<()> {
     let places = match separation {
         Separation::Names => vec![source.clone()],
-        Separation::Trees => [vec![source.clone()], above(source)].concat(),
-        // Directories have parents that can be read; the prefixes above a source's keys may be
-        // denied.
-        Separation::Inside if job::has_directories(source) => above(source),
+        Separation::Trees => [vec![source.clone()], locations_above(source)].concat(),
+        // The directories above a source can be read, but access to the prefixes above a source's
+        // keys may be denied.
+        Separation::Inside if job::has_directories(source) => locations_above(source),
         Separation::Inside => return contained::prove_apart(store, source, destination),
     };
     MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
-    // No marker is created in an object store: it may allow only reading and deleting at the
-    // source.
+    // No marker is created in an object store, because the access rights at the source may only
+    // allow reading and deleting.
     if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
-        MarkerFile::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
+        MarkerFile::new(store, source, destination, "")?.prove_absent(&locations_above(destination), "")?;
     }
     match separation {
         Separation::Names => Ok(()),
@@ -163,14 +169,14 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
     }
 }
 
-/// The end of a marker's name: the start of the object's name.
-fn end_of(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().take(LONGEST_END).collect()
+/// Returns the end of a marker's name, which is the start of the object's name.
+fn marker_end(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().take(MAX_END_LENGTH).collect()
 }
 
-/// The directories or prefixes above a location, by its name. Links in a local path are resolved
-/// first.
-fn above(location: &Location) -> Vec<Location> {
+/// Returns the directories or prefixes whose names are above a location. Links in a local path are
+/// resolved first.
+fn locations_above(location: &Location) -> Vec<Location> {
     let start = match location {
         Location::Local(path) => {
             Location::Local(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn the_places_above_a_location_end_at_its_root() {
         let above = |text: &str| {
-            let places = above(&Location::parse(OsStr::new(text)).unwrap());
+            let places = locations_above(&Location::parse(OsStr::new(text)).unwrap());
             places.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(above("/no/such/dir"), ["/no/such", "/no", "/"]);

@@ -1,9 +1,9 @@
-//! Copies the attributes that the movers do not: links, owners, modes beyond permissions, times of
-//! directories ([`KeptAttributes::All`](crate::KeptAttributes)).
+//! Copies the attributes that the movers do not copy: links, owners, modes beyond permissions, and
+//! times of directories ([`KeptAttributes::All`](crate::KeptAttributes)).
 //!
-//! Links of a tree are made as their names are listed. All else is set by a pass over the tree at
-//! the end, when no directory changes any more. If a run is killed before that pass, the same copy
-//! continues it and sets the attributes of every entry. The engine calls this.
+//! Links of a tree are created while their names are listed. All other attributes are set at the
+//! end, in a pass over the tree, when no directory changes any more. If a run is killed before that
+//! pass, repeating the same copy sets the attributes of every entry. The engine calls this.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::job::{Effect, Extent};
 use crate::report::{Observer, Summary};
 use crate::tree::TreeCopy;
 
-/// Copies the attributes of everything below a tree's source to its destination; with
-/// [`Extent::Whole`] also those of the root.
+/// Copies the attributes of everything below a tree's source to the tree's destination. With
+/// [`Extent::Whole`], also copies the attributes of the root.
 pub(crate) fn of_tree(
     scope: &CallScope<'_>,
     copy: &TreeCopy<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn of_tree(
             taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }
     }
-    // The root is included unless a pattern chooses among its contents.
+    // The root is included unless the filter excludes it by choosing among its contents.
     if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
         whole.unwrap_or_else(|error| failed(source, error.into()));
@@ -66,7 +66,8 @@ pub(crate) fn of_tree(
     Ok(())
 }
 
-/// Copies `source` as a link if it is one. Returns `None` if it is not: its content must be copied.
+/// Copies `source` as a link. Returns `None` if `source` is not a link, because its content must
+/// then be copied.
 pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summary>> {
     if !fs::symlink_metadata(source).is_ok_and(|metadata| metadata.is_symlink()) {
         return Ok(None);
@@ -84,7 +85,7 @@ pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
     Ok(above.take_attributes(name, &from, own)?)
 }
 
-/// Opens the directory of a path. Returns it with the name in it.
+/// Opens the directory of a path. Returns it together with the last component of the path.
 fn open_parent(path: &Path) -> Result<(Beneath, &Path)> {
     let name = path
         .file_name()

@@ -1,10 +1,14 @@
 //! Judges what limited the speed of a run. [`Summary`](crate::Summary) reports the result.
 //!
-//! The checks, in this order: if the allowed rate was reached, that limit; if this process used
-//! most of its processors, or all processes most of the machine's, the CPU (a server on this
-//! machine is one of them); if memory limited the number of requests, memory; if both ends are
-//! local, the disk; if workers spent most of their time waiting for responses to begin, the server.
-//! If none of these holds, the link.
+//! The first check that holds decides:
+//!
+//! - The allowed rate was reached: the rate limit.
+//! - This process used most of its processors, or all processes used most of the machine's: the
+//!   CPU. A server on the same machine counts too.
+//! - Memory limited the number of requests: memory.
+//! - Both ends are local: the disk.
+//! - Workers spent most of their time waiting for responses to begin: the server.
+//! - Otherwise: the link.
 
 use std::time::Duration;
 
@@ -15,16 +19,16 @@ use crate::context::{Context, load};
 use crate::job::TransferRoute;
 use crate::report::Bottleneck;
 
-/// The share of a limit at which it counts as reached.
-const REACHED: f64 = 0.85;
+/// Share of a limit from which on the limit counts as reached.
+const REACHED_SHARE: f64 = 0.85;
 
-/// Processor time used before the run started.
+/// The processor times before the run started, of this process and of the machine.
 pub(crate) struct Baseline {
     process: Duration,
     machine: Option<MachineTime>,
 }
 
-/// Time of all processors of this machine since its start, in ticks.
+/// Time of all processors of this machine since it started, in clock ticks.
 #[derive(Clone, Copy)]
 struct MachineTime {
     all: u64,
@@ -36,20 +40,20 @@ impl Baseline {
         Self { process: process_time(), machine: machine_time() }
     }
 
-    /// Returns the limit of the run's speed, or `None` if the run was too short to judge.
+    /// Returns what limited the run's speed, or `None` if the run was too short to judge.
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
         let moved = load(&context.meters.moved) as f64;
-        // A shorter run is all start-up.
+        // A shorter run consists of start-up only.
         if wall < POLL_INTERVAL || moved == 0.0 {
             return None;
         }
         let seconds = wall.as_secs_f64();
         let waiting = load(&context.meters.head_wait);
-        // The time to the first byte is excluded: the rate limit does not apply to it.
+        // The time to the first byte is subtracted, because the rate limit does not apply to it.
         let moving = seconds - load(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
-        Some(if limit.is_some_and(|rate| moved >= REACHED * rate as f64 * moving) {
+        Some(if limit.is_some_and(|rate| moved >= REACHED_SHARE * rate as f64 * moving) {
             Bottleneck::Limit
         } else if self.is_busy(seconds) {
             Bottleneck::Cpu
@@ -64,17 +68,17 @@ impl Baseline {
         })
     }
 
-    /// Whether processors were the limit in the `seconds` since the baseline.
+    /// Returns whether processors were the limit during the `seconds` since the baseline.
     fn is_busy(&self, seconds: f64) -> bool {
         let used = process_time().saturating_sub(self.process).as_secs_f64() / seconds;
         let machine = self.machine.zip(machine_time()).and_then(|(then, now)| then.busy_until(now));
-        used >= REACHED * quota() || machine.is_some_and(|share| share >= REACHED)
+        used >= REACHED_SHARE * quota() || machine.is_some_and(|share| share >= REACHED_SHARE)
     }
 }
 
 impl MachineTime {
-    /// Returns the share of the processors' time until `now` in which they worked; `None` if no
-    /// time passed.
+    /// Returns the share of the time until `now` in which the processors worked. `None` if no time
+    /// has passed.
     fn busy_until(self, now: Self) -> Option<f64> {
         let passed = now.all.checked_sub(self.all).filter(|passed| *passed > 0)?;
         let idle = now.idle.saturating_sub(self.idle).min(passed);
@@ -82,8 +86,8 @@ impl MachineTime {
     }
 
     /// Parses the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
-    /// softirq, steal. The fields after them count guests, whose time is included in user. Waiting
-    /// for a disk counts as idle.
+    /// softirq, steal. The later fields are the time of guests, which user time already includes.
+    /// Waiting for a disk counts as idle.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> =
@@ -93,17 +97,17 @@ impl MachineTime {
     }
 }
 
-/// Reads the machine's time so far. Returns `None` if `/proc` does not show it.
+/// Reads the machine's processor times. Returns `None` if `/proc` does not show them.
 fn machine_time() -> Option<MachineTime> {
     MachineTime::parse(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Processors that this process may use: all, or its quota.
+/// Returns how many processors this process may use: all of the machine's, or its quota.
 fn quota() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
-/// Processor time that this process has used.
+/// Returns the processor time that this process has used.
 fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

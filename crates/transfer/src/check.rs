@@ -1,6 +1,6 @@
 //! Compares two locations without writing, by walking their listings side by side in byte order.
-//! The listings have names and sizes. Content is compared by the stores' ETags and checksums, or by
-//! reading it. The engine calls this.
+//! The listings contain names and sizes. Content is compared by the stores' ETags and checksums, or
+//! by reading it. The engine calls this.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -22,20 +22,21 @@ pub struct Check<'a> {
     pub source: Location,
     /// The second location.
     pub destination: Location,
-    /// A filter on names, relative to both.
+    /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// The comparison of content.
+    /// How content is compared.
     pub content: ContentComparison,
 }
 
-/// The comparison of the content of two objects of equal length.
+/// How the contents of two objects of equal length are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentComparison {
-    /// By the ETags and checksums that the stores have. Objects that have none in common count as
-    /// the same.
+    /// By the ETags and checksums that the stores have. Objects count as the same if the stores
+    /// have none in common.
     #[default]
     Held,
-    /// As above, but checksums that a store does not have are computed from the bytes.
+    /// By the ETags and checksums that the stores have; if a store has no checksum, it is computed
+    /// from the bytes.
     Read,
 }
 
@@ -43,7 +44,8 @@ type Entries = Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> 
 
 pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
     let is_store = |place: &Location| matches!(place, Location::Object(_));
-    // If one side has directories, the empty objects that mark them on the other are not files.
+    // If only one side has directories, the empty objects that mark directories on the other side
+    // are not compared as files.
     let markers = is_store(&check.source) && is_store(&check.destination);
     let (one, other) =
         (entries(scope, &check.source, markers)?, entries(scope, &check.destination, markers)?);
@@ -90,8 +92,9 @@ fn no_entries() -> Entries {
     entries.peekable()
 }
 
-/// Lists the files below a location that take part, in byte order. Returns `None` if the location
-/// does not exist. Empty objects that mark prefixes are included only if `markers` is true.
+/// Lists the files below a location that are compared, in byte order. Returns `None` if the
+/// location does not exist. Empty objects that mark prefixes are included only if `markers` is
+/// true.
 fn entries(scope: &CallScope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
     let options = ListOptions {
         recursive: true,
@@ -101,7 +104,7 @@ fn entries(scope: &CallScope<'_>, location: &Location, markers: bool) -> Result<
         ..ListOptions::default()
     };
     let listing = match scope.store.list(location, &options) {
-        // A missing bucket is an error, not a difference.
+        // A missing bucket is an error, and not a difference of names.
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
@@ -116,7 +119,7 @@ fn entries(scope: &CallScope<'_>, location: &Location, markers: bool) -> Result<
     Ok(Some(entries.peekable()))
 }
 
-/// A comparison in progress.
+/// A comparison of two trees in progress.
 struct Walk<'a> {
     scope: &'a CallScope<'a>,
     check: &'a Check<'a>,
@@ -124,15 +127,15 @@ struct Walk<'a> {
     comparisons: Comparisons,
     summary: Summary,
     /// Differences that are valid only if the stores' listings are in order. `None` if differences
-    /// are reported at once.
+    /// are reported as soon as they are found.
     deferred: Option<DeferredRecords>,
-    /// Places of each side that could not be listed.
+    /// For each side, the names of directories that could not be listed.
     hidden: [Vec<String>; 2],
-    /// Whether the two locations are single objects, not trees.
+    /// Whether the two locations are single objects and not trees.
     is_single: bool,
 }
 
-/// The difference of a name.
+/// How the two sides differ at a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,
@@ -142,7 +145,7 @@ enum Finding {
 }
 
 impl Finding {
-    /// Encodes a finding and its name as a record of [`DeferredRecords`].
+    /// Encodes a finding and its name as a record for [`DeferredRecords`].
     fn to_record(self, name: &[u8]) -> Vec<u8> {
         let (tag, one, other) = match self {
             Self::OnlySource => (0_u8, 0, 0),
@@ -219,7 +222,8 @@ impl<'a> Walk<'a> {
         self.wait_for_all();
     }
 
-    /// Records that a listing lacks names. Returns false if it lacks all names that follow.
+    /// Records that a listing lacks names because of an error. Returns false if all names that
+    /// follow are lacking.
     fn misses_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
         let places = [&self.check.source, &self.check.destination];
         for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
@@ -235,8 +239,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Whether a name that one side lacks may exist there: the name or a directory above it could
-    /// not be listed.
+    /// Returns whether a name that one side lacks may still exist there, because the name or a
+    /// directory above it could not be listed.
     fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
         let (hidden, root) = match finding {
             Finding::OnlySource => (&self.hidden[1], &self.check.destination),
@@ -252,7 +256,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the two locations of a name.
+    /// Returns the locations of a name on both sides.
     fn places(&self, name: &[u8]) -> (Location, Location) {
         let place = |root: &Location| if self.is_single { root.clone() } else { root.join(name) };
         (place(&self.check.source), place(&self.check.destination))
@@ -268,15 +272,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports the deferred differences, unless a listing was out of order.
+    /// Reports the deferred differences, unless a listing turned out to be out of order.
     fn report(&mut self) {
         let Some(deferred) = self.deferred.take() else { return };
         if matches!(self.summary.ended, Some(Error::Store(StoreError::Disordered { .. }))) {
-            // The engine compares everything again.
+            // The engine then compares everything again.
             self.summary = Summary { ended: self.summary.ended.take(), ..Summary::default() };
             return;
         }
-        let told = deferred.into_records().and_then(|mut records| {
+        let report_result = deferred.into_records().and_then(|mut records| {
             records.try_for_each(|record| {
                 let record = record?;
                 if let Some((finding, name)) = Finding::of_record(&record) {
@@ -285,7 +289,7 @@ impl<'a> Walk<'a> {
                 Ok(())
             })
         });
-        if let Err(error) = told {
+        if let Err(error) = report_result {
             self.summary.ended.get_or_insert(error);
         }
     }
@@ -304,10 +308,10 @@ impl<'a> Walk<'a> {
         self.observer.differs(&difference);
     }
 
-    /// Compares two objects of one name.
+    /// Compares two objects that have the same name.
     fn pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
         let known = |location: &Location, size| match (size, location) {
-            // A file with a listed length of 0 may have content.
+            // A file whose listed length is 0 may still have content.
             (Some(0), Location::Local(_) | Location::Sftp(_)) => {
                 self.scope.store.stat(location).map_or(size, |stat| stat.size())
             }
@@ -345,7 +349,8 @@ impl<'a> Walk<'a> {
         while self.settle() {}
     }
 
-    /// Waits for the next outcome and records it. Returns false if no comparison is running.
+    /// Waits for the outcome of a running comparison and records it. Returns false if no comparison
+    /// is running.
     fn settle(&mut self) -> bool {
         let Some((entry, same)) = self.comparisons.wait() else { return false };
         match same {

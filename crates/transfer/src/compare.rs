@@ -1,24 +1,27 @@
 //! Decides whether a destination is complete and unchanged: by size and time, or by content.
 //!
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
-//! was written after the source was last modified. Files, local or over SFTP, keep the time of
-//! their source, so only equal times count: to the nanosecond, or to the coarser resolution of the
-//! two, or of the destination's file system. A store sets its own date instead. It proves that
-//! nothing changed if
+//! was written after the source was last modified. A copied file, local or over SFTP, gets the time
+//! of its source, so only equal times count. They must be equal to the nanosecond, or in the
+//! coarser of the two resolutions, or in the resolution of the destination's file system. A store
+//! sets a date of its own. The date proves that nothing has changed in these cases:
 //!
-//! - for an upload, the object is at least [`MARGIN`] younger than the file's modification and
-//!   inode change times; the latter reveals a file that was replaced by one with an older time;
-//! - for a download, the file was written at least [`MARGIN`] after the object, by its inode change
-//!   time, and its modification time is not later than the object's;
-//! - between stores, the copy is at least [`MARGIN`] younger.
+//! - Upload: the object is at least [`MARGIN`] younger than the file's modification time and inode
+//!   change time. The inode change time reveals a file that was replaced by one with an older
+//!   modification time.
+//! - Download: the file's inode change time is at least [`MARGIN`] after the object's date, and the
+//!   file's modification time is not later than the object's.
+//! - Between stores: the copy is at least [`MARGIN`] younger than the source.
 //!
 //! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future
 //! proves nothing. If the listing proves nothing, one HEAD request decides: the object is unchanged
-//! if the modification time in its metadata (`x-amz-meta-mtime`), which the copy has set, is the
-//! file's. An object without that metadata is judged by the listing, in whole seconds.
+//! if the modification time in its metadata (`x-amz-meta-mtime`), which the copy has set, equals
+//! the file's. If the object has no such metadata, the times in the listing are compared in whole
+//! seconds.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
-//! the other is computed from the bytes. [`sync`](crate::sync) compares several pairs at a time.
+//! the other checksum is computed from the bytes. [`sync`](crate::sync) compares several pairs at a
+//! time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -38,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::job::{Effect, TransferRoute, Tree, as_path};
 use crate::settings::Concurrency;
 
-/// The least difference of two times that proves their order: dates have whole seconds, and clocks
+/// Smallest difference of two times that proves their order. Dates have whole seconds, and clocks
 /// differ a little.
 const MARGIN: Duration = Duration::from_secs(2);
 
@@ -47,30 +50,33 @@ const MARGIN: Duration = Duration::from_secs(2);
 pub(crate) enum TimeVerdict {
     /// The destination is complete and unchanged.
     Unchanged,
-    /// The object is to be copied.
+    /// The object has to be copied.
     Changed,
-    /// The objects' metadata decide; listings do not include them.
+    /// The metadata of an object decide. A listing does not contain them, so they have to be
+    /// requested.
     Ask(Ask),
 }
 
-/// A question to the metadata of an object.
+/// A request for the modification time in the metadata of an object, and how to judge it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
-    of: Asked,
-    /// The unit of the copy's time, if it is known.
+    of: MetadataHolder,
+    /// The resolution of the copy's time, if it is known.
     unit: Option<TimeUnit>,
-    /// The result if the metadata have no modification time.
+    /// The result if the metadata contain no modification time.
     otherwise: Sameness,
 }
 
-/// The object whose metadata may have the modification time of the file.
+/// The object whose metadata are requested, because they may contain the modification time of the
+/// original file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    /// The source; its metadata are compared with this time of the destination's file.
+enum MetadataHolder {
+    /// The source. Its metadata are compared with this time of the destination's file.
     Source(SystemTime),
-    /// The destination; its metadata are compared with this time of the source's file.
+    /// The destination. Its metadata are compared with this time of the source's file.
     Destination(SystemTime),
-    /// The destination; its metadata are compared with the source's time. Both are objects.
+    /// The destination, which is an object like the source. Its metadata are compared with the time
+    /// in the source's metadata.
     Both,
 }
 
@@ -79,11 +85,11 @@ impl TimeVerdict {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: Asked, unit: Option<TimeUnit>, otherwise: bool) -> Self {
+    fn ask(of: MetadataHolder, unit: Option<TimeUnit>, otherwise: bool) -> Self {
         Self::Ask(Ask { of, unit, otherwise: Sameness::of(otherwise) })
     }
 
-    /// Unchanged if the destination's file is at least as new as the listed source.
+    /// Returns `Unchanged` if the destination's file is at least as new as the listed source.
     pub(crate) fn unless_newer(tree: &Tree<'_>, source: &Entry, found: &FoundEntry, root: &Beneath) -> Self {
         let unit = || TimeUnit::of_tree(tree, root);
         let is_newer = is_newer(Some(found.modified), source.modified, unit);
@@ -106,47 +112,48 @@ impl TimeVerdict {
             (Some(beneath), Location::Local(_) | Location::Sftp(_), _) => {
                 Self::unchanged_if(is_same(modified, there, || TimeUnit::of_tree(tree, beneath)))
             }
-            // A listing lacks the inode change time.
+            // The listing does not contain the inode change time, so the file is looked up.
             (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
                 Ok(Some(found)) => Self::of_file(tree, store, source, &found, beneath),
                 _ => Self::Changed,
             },
-            // An earlier copy has set the file's time to the listed one, or to the one in the
-            // object's metadata. If the file still has either, it is unchanged.
+            // An earlier copy has set the file's time to the listed time of the source or to the
+            // one in the object's metadata. If the file still has one of them, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
                 _ if is_same(modified, there, || None) => Self::Unchanged,
-                Location::Object(_) => Self::ask(Asked::Source(there), None, false),
+                Location::Object(_) => Self::ask(MetadataHolder::Source(there), None, false),
                 _ => Self::Changed,
             },
             (None, Location::Object(_), Location::Object(_)) => {
                 let (from, to) =
-                    (Dated::of(store, tree, modified), Dated::of_destination(store, tree, there));
+                    (DateRange::of(store, tree, modified), DateRange::of_destination(store, tree, there));
                 let proved = match is_one_service(&tree.source, &tree.destination) {
                     true => is_after(there, modified),
                     false => is_after(to.earliest, from.latest) && to.is_past(),
                 };
-                Self::unless_proved(proved, Asked::Both, modified, there)
+                Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
             (None, _, Location::Object(_)) => {
-                let object = Dated::of_destination(store, tree, there);
+                let object = DateRange::of_destination(store, tree, there);
                 let changed = source.changed.map_or(modified, |changed| changed.max(modified));
                 let proved = is_after(object.earliest, changed) && object.is_past();
-                Self::unless_proved(proved, Asked::Destination(modified), modified, there)
+                Self::unless_proved(proved, MetadataHolder::Destination(modified), modified, there)
             }
             (None, ..) => Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
-    /// Unchanged if `proved`. Otherwise the metadata decide; without a time in them, the
-    /// destination must not be older in whole seconds.
-    fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
+    /// Returns `Unchanged` if `proved`. Otherwise the metadata decide. If the metadata contain no
+    /// time, the destination must not be older in whole seconds.
+    fn unless_proved(proved: bool, of: MetadataHolder, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
             false => Self::ask(of, None, whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
-    /// Compares a listed source with a file at a local destination.
+    /// Compares a listed source with a file at a local destination, which is also given by its
+    /// entry.
     pub(crate) fn of_file(
         tree: &Tree<'_>,
         store: &Store,
@@ -169,24 +176,24 @@ impl TimeVerdict {
             }
             Location::Http(_) => Self::unchanged_if(unchanged),
             Location::Object(_) => {
-                let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
+                let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(Asked::Source(found.modified), unit(), unchanged),
+                    false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),
                 }
             }
         }
     }
 }
 
-/// An object's date by this machine's clock: a range, because the error of the store's clock is
-/// known only roughly.
-struct Dated {
+/// An object's date by this machine's clock. The date is a range, because the error of the store's
+/// clock is known only roughly.
+struct DateRange {
     earliest: SystemTime,
     latest: SystemTime,
 }
 
-impl Dated {
+impl DateRange {
     fn of(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
         Self::at(store.clock_ahead(&tree.source), date)
     }
@@ -195,7 +202,8 @@ impl Dated {
         Self::at(store.clock_ahead(&tree.destination), date)
     }
 
-    /// A date from a store whose clock is `ahead` by so many seconds; behind if negative.
+    /// Converts a date from a store whose clock is `ahead` by so many seconds, or behind if `ahead`
+    /// is negative.
     fn at(ahead: i64, date: SystemTime) -> Self {
         let seconds = Duration::from_secs(ahead.unsigned_abs());
         let (before, after) = (date.checked_sub(seconds), date.checked_add(seconds));
@@ -210,17 +218,19 @@ impl Dated {
     }
 }
 
-/// Whether both are objects of one service, whose dates come from one clock.
+/// Returns whether both are objects of one service, so their dates come from the same clock.
 fn is_one_service(one: &Location, other: &Location) -> bool {
     matches!((one, other), (Location::Object(one), Location::Object(other)) if one.service == other.service)
 }
 
-/// Whether a time is certainly later than another.
+/// Returns whether the time `later` is certainly after `earlier`, in spite of rounding and clock
+/// differences.
 fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
     earlier.checked_add(MARGIN).is_some_and(|earlier| later >= earlier)
 }
 
-/// Whether a destination is at least as new as its source. False if either has no time.
+/// Returns whether a destination is at least as new as its source. Returns false if one of them has
+/// no time.
 pub(crate) fn is_newer(
     destination: Option<SystemTime>,
     source: Option<SystemTime>,
@@ -229,9 +239,10 @@ pub(crate) fn is_newer(
     destination.zip(source).is_some_and(|(there, here)| there >= here || is_same(here, there, unit))
 }
 
-/// Whether an object or file is a complete copy of another, by their lengths and times. The times
-/// must be equal, because each copy takes its source's time. A store's date has whole seconds,
-/// within which the source may have changed again; then the copy must also be younger.
+/// Returns whether an object or file is a complete copy of another, by length and time. The times
+/// must be equal, because each copy gets its source's time. A store's date has whole seconds, and
+/// the source may have changed again within the same second, so the copy of an object must also be
+/// younger.
 pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
     let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
@@ -242,10 +253,11 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option
     is_exact || there.written().is_some_and(|written| is_after(written, modified))
 }
 
-/// Whether a copy has the modification time of its source. A file system may keep it in a coarser
-/// unit, rounded down or to the nearest (Samba's `round_timespec`): the time of the copy shows a
-/// unit of up to a second. A longer one (FAT) is only looked for where it may decide. A time of the
-/// source that is coarser has been truncated by a protocol or header.
+/// Returns whether a copy has the modification time of its source. A file system may store the time
+/// in a coarser unit, rounded down or to the nearest (Samba's `round_timespec`). Units of up to a
+/// second can be seen from the copy's time. A longer unit (FAT) is determined by `unit`, which is
+/// called only if it can decide. If the source's time is coarser, a protocol or header has
+/// truncated it.
 fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
     if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
@@ -256,25 +268,26 @@ fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<T
         return truncated.count(source) == truncated.count(copy);
     }
     let (shown, after) = (TimeUnit::of(copy).0, nanoseconds(source) - nanoseconds(copy));
-    // Rounded down, or to the nearest.
+    // The copy's time was rounded down or to the nearest unit.
     (-shown / 2..shown).contains(&after) || unit().is_some_and(|unit| apart < unit.0.unsigned_abs())
 }
 
-/// The unit in which a place keeps modification times, in nanoseconds.
+/// The unit in which a file system or store keeps modification times, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimeUnit(i128);
 
 impl TimeUnit {
     const SECOND: Self = Self(1_000_000_000);
-    /// The unit of FAT.
+    /// The unit of FAT, two seconds.
     const LONGEST: Self = Self(2_000_000_000);
 
-    /// The unit of a tree's destination. A dry run does not look for it, which would take a file.
+    /// Returns the unit of a tree's destination. A dry run does not determine the unit, because
+    /// that takes writing a file.
     pub(crate) fn of_tree(tree: &Tree<'_>, root: &Beneath) -> Option<Self> {
         if tree.effect == Effect::DryRun { None } else { Self::beneath(root) }
     }
 
-    /// The unit of the directory of a file; `None` if it is not local.
+    /// Returns the unit of the directory of a file. `None` if the file is not local.
     pub(crate) fn at(location: &Location) -> Option<Self> {
         Self::beneath(&Beneath::new(directory_of(location.as_local()?), None))
     }
@@ -283,21 +296,21 @@ impl TimeUnit {
         Some(Self(root.time_unit()?.as_nanos().cast_signed()))
     }
 
-    /// The largest usual unit of which a time is a multiple: seconds, 10 ms (exFAT), milliseconds,
-    /// microseconds, 100 ns (NTFS), nanoseconds.
+    /// Returns the largest usual unit of which a time is a multiple: seconds, 10 ms (exFAT),
+    /// milliseconds, microseconds, 100 ns (NTFS), or nanoseconds.
     fn of(time: SystemTime) -> Self {
         let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
         let nanoseconds = nanoseconds(time);
         Self(units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1))
     }
 
-    /// Whole units from 1970 to a time, rounded down.
+    /// Returns the number of whole units from 1970 to a time, rounded down.
     fn count(self, time: SystemTime) -> i128 {
         nanoseconds(time).div_euclid(self.0)
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 fn nanoseconds(time: SystemTime) -> i128 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => since.as_nanos().cast_signed(),
@@ -305,18 +318,18 @@ fn nanoseconds(time: SystemTime) -> i128 {
     }
 }
 
-/// Whole seconds since 1970, rounded down.
+/// Returns the whole seconds since 1970, rounded down.
 fn whole_seconds(time: SystemTime) -> i128 {
     TimeUnit::SECOND.count(time)
 }
 
-/// The comparison to make for a source.
+/// How a source is compared with its destination.
 pub(crate) enum SourceComparison {
-    /// The content of an object of equal length.
+    /// Compare the content with that of this object, which has the same length.
     Content(Location),
-    /// The stores' checksums; no bytes are read.
+    /// Compare the stores' checksums, without reading bytes.
     Held(Location),
-    /// The modification time in the metadata of an object of equal length.
+    /// Compare the modification time in the metadata of an object of equal length.
     Times(Ask, Location),
 }
 
@@ -335,21 +348,21 @@ impl Ask {
             Ok::<_, firstbyte_store::Error>((stat, is_wanted))
         };
         let (source_time, copy_time) = match self.of {
-            Asked::Source(file) => {
+            MetadataHolder::Source(file) => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
                     return Ok(Sameness::Different);
                 }
                 (stat.metadata.modified, Some(file))
             }
-            Asked::Destination(file) => {
+            MetadataHolder::Destination(file) => {
                 let stat = store.stat_object(to)?;
                 if stat.size() != source.size {
                     return Ok(Sameness::Different);
                 }
                 (Some(file), stat.metadata.modified)
             }
-            Asked::Both => {
+            MetadataHolder::Both => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
                     return Ok(Sameness::Different);
@@ -369,7 +382,7 @@ impl Ask {
 pub(crate) enum Sameness {
     Same,
     Different,
-    /// The stores have no common checksum.
+    /// The stores have no checksum in common.
     Unknown,
 }
 
@@ -379,25 +392,25 @@ impl Sameness {
     }
 }
 
-/// A pair's source, and whether its destination has the same content.
+/// The listed entry of a pair's source, and whether the destination has the same content.
 pub(crate) type ComparedPair = (Entry, Result<Sameness>);
 
-/// Pairs that are compared concurrently. Hashing keeps a processor busy and a request takes a round
-/// trip, so one pair after the other would leave both idle.
+/// Pairs that are compared concurrently. Hashing keeps a processor busy, and a request takes a
+/// round trip, so comparing the pairs one after the other would waste time.
 pub(crate) struct Comparisons {
     store: Store,
     most: usize,
     running: usize,
     send: Sender<std::thread::Result<ComparedPair>>,
     receive: Receiver<std::thread::Result<ComparedPair>>,
-    /// Set when the results are no longer needed.
+    /// Set when the results of the running comparisons are no longer needed.
     cancelled: Arc<AtomicBool>,
 }
 
 impl Comparisons {
-    /// Compares up to `concurrency` pairs at a time. With `Auto` these are [`START`] pairs, and
-    /// between local files at most one per processor, because hashing keeps it busy. Each running
-    /// comparison takes a buffer of 128 KiB in addition to the workers' memory.
+    /// Compares up to `concurrency` pairs at a time. `Auto` means [`START`] pairs, and between
+    /// local files at most one pair per processor, because hashing keeps a processor busy. Each
+    /// running comparison needs a buffer of 128 KiB in addition to the workers' memory.
     pub(crate) fn new(store: &Store, concurrency: Concurrency, route: TransferRoute) -> Self {
         let most = match (concurrency, route) {
             (Concurrency::Fixed(most), _) => most,
@@ -410,13 +423,13 @@ impl Comparisons {
         Self { store: store.clone(), most: most.max(1), running: 0, send, receive, cancelled: Arc::default() }
     }
 
-    /// Whether [`wait`](Self::wait) has to be called before another pair is started.
+    /// Returns whether the caller has to call [`wait`](Self::wait) before starting another pair.
     pub(crate) fn is_full(&self) -> bool {
         self.running >= self.most
     }
 
     /// Starts to compare the object at `location` with its destination. `source` is the object's
-    /// listed entry, which is returned with the outcome.
+    /// listed entry, which [`wait`](Self::wait) returns with the outcome.
     pub(crate) fn start(&mut self, source: Entry, location: Location, with: SourceComparison) -> Result<()> {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
@@ -425,13 +438,13 @@ impl Comparisons {
                     is_same_content(&store, &location, &other, &cancelled).map(Sameness::of)
                 }
                 SourceComparison::Held(other) => compare_stored_checksums(&store, &location, &other),
-                // If the store fails, the copy reports why.
+                // If the store fails, the copy that follows reports why.
                 SourceComparison::Times(ask, other) => {
                     Ok(ask.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
                 }
             };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
-            // Fails if the run has ended meanwhile.
+            // Sending fails if the run has ended in the meantime.
             let _ = send.send(outcome);
         };
         let thread = std::thread::Builder::new().name("compare".into()).stack_size(STACK);
@@ -440,7 +453,7 @@ impl Comparisons {
         Ok(())
     }
 
-    /// Waits for the next outcome. Returns `None` if no comparison is running.
+    /// Waits for the outcome of a running comparison. Returns `None` if no comparison is running.
     pub(crate) fn wait(&mut self) -> Option<ComparedPair> {
         if self.running == 0 {
             return None;
@@ -480,7 +493,7 @@ fn compare_stored_checksums(store: &Store, left: &Location, right: &Location) ->
     })
 }
 
-/// Returns the store's checksum of an object; local files and SFTP have none.
+/// Returns the store's checksum of an object. Local files and SFTP have none.
 fn stored_checksum(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     match location {
         Location::Local(_) | Location::Sftp(_) => Ok(None),
@@ -488,7 +501,7 @@ fn stored_checksum(store: &Store, location: &Location) -> Result<Option<Checksum
     }
 }
 
-/// Keeps a read going until the comparison is cancelled.
+/// Lets a read continue until the comparison is cancelled.
 struct Uncancelled<'a>(&'a AtomicBool);
 
 impl Interest for Uncancelled<'_> {
@@ -507,7 +520,8 @@ impl Interest for Uncancelled<'_> {
     fn count(&self, _: RequestEvent) {}
 }
 
-/// Computes the checksum of an object by reading it whole, again after transient failures.
+/// Computes the checksum of an object by reading all of it. After a transient failure, starts
+/// again.
 fn read_checksum(
     store: &Store,
     location: &Location,
@@ -551,7 +565,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
     }
 
-    /// Whether a copy of a file of 13.617283945 has this time.
+    /// Returns whether a copy with the time `copy` is the same as a file with the time 13.617283945
+    /// s.
     fn same(copy: SystemTime, unit: Option<u64>) -> bool {
         is_same(at(13, 617_283_945), copy, || unit.map(|unit| TimeUnit(unit.into())))
     }
@@ -567,7 +582,7 @@ mod tests {
             assert!(same(at(13, 617_283_900), unit) && !same(at(13, 617_283_800), unit));
             assert!(same(at(13, 0), unit) && same(at(14, 0), unit) && !same(at(12, 0), unit));
         }
-        // A protocol has truncated the source's time.
+        // A protocol has truncated the source's time to whole seconds.
         let truncated = |copy| is_same(at(5, 0), copy, || None);
         assert!(truncated(at(5, 999)) && !truncated(at(4, 999)));
     }

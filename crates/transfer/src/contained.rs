@@ -1,7 +1,7 @@
 //! Proves that no directory of one tree is also a directory of another. Paths do not always show
 //! this: a FUSE or network file system, an overlay or a server can show a directory under another
-//! name while the directories above it are not shared. Both trees are listed for the proof, once
-//! per run, unless the table of mounts suffices. [`apart`](crate::apart) calls this.
+//! name without sharing the directories above it. Unless the table of mounts suffices, both trees
+//! are listed for the proof, once per run. [`apart`](crate::apart) calls this.
 
 use firstbyte_location::Location;
 use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Store};
@@ -11,14 +11,14 @@ use crate::job;
 use crate::marker::MarkerFile;
 use crate::mounts;
 
-/// Fails if one of the two locations is a part of the other.
+/// Fails if one of the two locations is part of the other.
 pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     if let (Some(from), Some(to)) = (source.as_local(), destination.as_local())
         && mounts::show_overlaps(from, to)
     {
         return Ok(());
     }
-    // No marker is written to a bucket: an object lock or versioning may keep it.
+    // No marker is written to a bucket, where an object lock or versioning may keep it.
     if !job::has_directories(destination) {
         return Ok(());
     }
@@ -40,19 +40,20 @@ fn roots(location: &Location) -> Vec<Location> {
     [location.clone()].into_iter().chain(below.into_iter().map(Location::Local)).collect()
 }
 
-/// Fails if a directory below `destination` is `source` itself. Only a directory that holds the
-/// source's first name can be. Each gets a marker that must not appear in the source: the source
-/// may be read-only, but a destination in which names are deleted is not.
+/// Fails if a directory below `destination` is the `source` itself. Only a directory that contains
+/// the source's first name can be. In each such directory, a marker is created that must not appear
+/// in the source. Markers are created on this side because the source may be read-only, while names
+/// are deleted in the destination anyway.
 fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     let listed = store.list(source, &ListOptions::default());
     let first = match listed.and_then(|mut entries| entries.next().transpose()) {
         Ok(Some(first)) => first,
-        // An empty source has nothing to lose.
+        // An empty source contains nothing that could be deleted.
         Ok(None) | Err(StoreError::NotFound { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     let first = first.name.strip_suffix(b"/").unwrap_or(&first.name).to_vec();
-    // Links are not followed: their targets are not deleted.
+    // Links are not followed, because the deletion does not touch their targets.
     let options = ListOptions {
         recursive: true,
         links: Links::Report,

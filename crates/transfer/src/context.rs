@@ -1,9 +1,9 @@
-//! The values that the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`) share:
-//! store, settings, meters, rate limits and the request tracker.
+//! Holds the values that the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`)
+//! share: store, settings, meters, rate limits and the request tracker.
 //!
-//! A mover uses the context and never the scheduler that called it. The context also holds the
-//! reason for which the run ended early. Once [`Context::is_ended`] is true, it stays so, and every
-//! request stops.
+//! A mover uses the context, and never the scheduler that called the mover. The context also holds
+//! the reason why the run has ended early. Once [`Context::is_ended`] returns true, it always does,
+//! and every request stops.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -29,27 +29,28 @@ use crate::report::Observer;
 use crate::settings::TransferSettings;
 use crate::sources::MovedSources;
 
-/// Counters of the workers.
+/// Counters that all workers of a run share.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    /// Bytes that arrived in this run.
+    /// Number of bytes that have arrived in this run.
     pub(crate) moved: AtomicU64,
-    /// Bytes of files sent in this run, counted while they are sent; those of repeated requests
-    /// again.
+    /// Number of bytes of files sent in this run, counted while they are sent. Bytes of repeated
+    /// requests count again.
     pub(crate) sent: AtomicU64,
-    /// Objects and pieces finished: the measure of throughput if requests are small.
+    /// Number of objects and pieces that are complete. Measures the throughput if requests are
+    /// small.
     pub(crate) steps: AtomicU64,
     pub(crate) resumed: AtomicU64,
     pub(crate) reread: AtomicU64,
     pub(crate) hedged: AtomicU64,
     pub(crate) slowdowns: AtomicU64,
-    /// Files deleted: those of replaced directories, and the sources of moves.
+    /// Number of files deleted: the files of replaced directories, and the sources of moves.
     pub(crate) deleted: AtomicU64,
-    /// Microseconds from the start to the first byte; 0 before it.
+    /// Microseconds from the start to the first byte; 0 until then.
     pub(crate) first_byte: AtomicU64,
-    /// Microseconds workers waited for the heads of answers.
+    /// Microseconds in which workers waited for the heads of responses.
     pub(crate) head_wait: AtomicU64,
-    /// Microseconds workers had work.
+    /// Microseconds in which workers had work.
     pub(crate) busy: AtomicU64,
 }
 
@@ -61,7 +62,8 @@ pub(crate) fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The rate limits of an engine's runs, one for each direction. Relayed bytes count in both.
+/// The rate limits that an engine's runs share, one for each direction. Relayed bytes count in both
+/// directions.
 #[derive(Clone, Debug)]
 pub(crate) struct Throttles {
     pub(crate) reading: Throttle,
@@ -70,27 +72,28 @@ pub(crate) struct Throttles {
 
 /// The parts of an engine that one call uses.
 pub(crate) struct CallScope<'a> {
-    /// The engine's store, whose requests end with this call's run.
+    /// The engine's store. Its requests end when the run of this call ends.
     pub(crate) store: Store,
     pub(crate) cancel: Cancel,
     pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
 }
 
-/// The kind of a run: its scale, its route, and its local root.
+/// What a run does: how many objects it copies, between which kinds of places, and with which local
+/// root.
 #[derive(Clone, Copy)]
 pub(crate) struct RunKind<'a> {
     pub(crate) batch: ObjectCount,
     pub(crate) route: TransferRoute,
-    /// The destination of a tree, if it is local.
+    /// The destination of a tree, if the destination is local.
     pub(crate) root: Option<&'a LocalRoot<'a>>,
-    /// Deletes the sources of a move.
+    /// Deletes the sources of a move. `None` for copies.
     pub(crate) sources: Option<&'a MovedSources<'a>>,
     pub(crate) unchanged: Unchanged,
 }
 
-/// The treatment of jobs whose destination is already complete. The jobs of a tree were compared
-/// when they were listed.
+/// What to do with jobs whose destination is already complete. The jobs of a tree were compared
+/// when they were listed, so they are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     Copied,
@@ -98,7 +101,7 @@ pub(crate) enum Unchanged {
 }
 
 impl RunKind<'_> {
-    /// A run over one object.
+    /// Returns the kind of a run that copies one object.
     pub(crate) fn of_one(route: TransferRoute) -> Self {
         Self { batch: ObjectCount::One, route, root: None, sources: None, unchanged: Unchanged::Copied }
     }
@@ -106,9 +109,9 @@ impl RunKind<'_> {
 
 pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
-    /// The store without its own retries, for requests that the request loop repeats.
+    /// The store without retries of its own, for requests that the request loop repeats.
     pub(crate) single: Store,
-    /// Ends the run's requests, those of its listings included.
+    /// Cancels all requests of the run, including those of its listings.
     cancel: &'a Cancel,
     pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
@@ -117,10 +120,10 @@ pub(crate) struct Context<'a> {
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
-    /// Device and inode of the files that a run over named objects has written: two sources can
-    /// have one destination under different names.
+    /// Device and inode of each file that a run over named objects has written. With these, a
+    /// second source that has the same destination under another name is noticed.
     written: Mutex<HashSet<(u64, u64)>>,
-    /// The reason for which the run ended early.
+    /// The reason why the run has ended early.
     ended: OnceLock<Error>,
 }
 
@@ -147,17 +150,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Ends the run early. If the run was stopped, that is the reason; `error` only follows from
-    /// it.
+    /// Ends the run early. The reason is `error`, unless the run was stopped: the error then only
+    /// follows from the stop.
     pub(crate) fn end(&self, error: Error) {
         let error = self.settings.stop.error().unwrap_or(error);
-        // The first reason stays.
+        // If a reason is already set, it stays.
         let _ = self.ended.set(error);
         self.cancel.cancel();
         self.tracker.cancel_all();
     }
 
-    /// Whether the run was ended early. A stop takes effect here.
+    /// Returns whether the run has ended early. If a stop was requested, this call ends the run.
     pub(crate) fn is_ended(&self) -> bool {
         if self.has_ended() {
             return true;
@@ -168,17 +171,18 @@ impl<'a> Context<'a> {
         ended
     }
 
-    /// As [`is_ended`](Self::is_ended), but does not check for a stop.
+    /// Returns whether the run has ended early, like [`is_ended`](Self::is_ended), but without
+    /// checking for a stop.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.get().is_some()
     }
 
-    /// The reason for which the run ended early.
+    /// Returns the reason why the run has ended early.
     pub(crate) fn into_reason(self) -> Option<Error> {
         self.ended.into_inner()
     }
 
-    /// Sleeps, but not past the end of the run.
+    /// Sleeps for `pause`, but no longer than until the run ends.
     pub(crate) fn pause(&self, mut pause: Duration) {
         while !pause.is_zero() && !self.is_ended() {
             let step = pause.min(POLL_INTERVAL);
@@ -187,7 +191,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Opens the partial file of a job's destination `path`; in a tree, beneath its root.
+    /// Opens the partial file for a job's destination `path`. If the job is part of a tree, opens
+    /// it beneath the tree's root.
     pub(crate) fn open_partial(
         &self,
         job: &CopyJob,
@@ -200,7 +205,7 @@ impl<'a> Context<'a> {
         };
         let started = Instant::now();
         loop {
-            // A killed copy may hold the lock for a moment.
+            // A copy that was just killed may still hold the lock for a moment.
             match open() {
                 Err(StoreError::Io { source, .. })
                     if source.kind() == ErrorKind::WouldBlock && started.elapsed() < SHORT_WAIT =>
@@ -212,7 +217,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Renames a complete file to its destination. A directory in its place is removed just before.
+    /// Renames a complete file to its destination. If a directory is in its place, the directory is
+    /// removed just before.
     pub(crate) fn commit(
         &self,
         partial: LocalFile,
@@ -239,14 +245,15 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Notes a file that was renamed to its destination.
-    pub(crate) fn renamed(&self, path: &Path) {
+    /// Records a file that was renamed to its destination.
+    pub(crate) fn record_renamed(&self, path: &Path) {
         if self.run_kind.batch == ObjectCount::Many {
             self.written.lock().extend(identity(path));
         }
     }
 
-    /// The durability of a small file by itself. Many files are made durable together, at the end.
+    /// Returns the durability of a small file on its own. Many files are made durable together, at
+    /// the end of the run.
     pub(crate) fn durability_of_small(&self) -> Durability {
         match (self.run_kind.batch, self.settings.durability) {
             (ObjectCount::Many | ObjectCount::Tree, Durability::Data) => Durability::None,
@@ -254,35 +261,36 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Bytes that have moved, those of writes in flight included.
+    /// Returns the number of bytes that have moved, including those of writes in flight.
     pub(crate) fn moved_so_far(&self) -> u64 {
         load(&self.meters.moved).max(load(&self.meters.sent))
     }
 
     /// Counts bytes that an earlier run has moved.
-    pub(crate) fn resumed(&self, bytes: u64) {
+    pub(crate) fn count_resumed(&self, bytes: u64) {
         add(&self.meters.resumed, bytes);
         self.observer.moved(bytes);
     }
 
-    /// Counts bytes fetched or sent a second time.
-    pub(crate) fn reread(&self, bytes: u64) {
+    /// Counts bytes that are fetched or sent a second time.
+    pub(crate) fn count_reread(&self, bytes: u64) {
         add(&self.meters.reread, bytes);
     }
 
-    /// Counts bytes that arrived.
+    /// Counts bytes that have arrived.
     pub(crate) fn moved(&self, bytes: u64) {
         add(&self.meters.moved, bytes);
         self.observer.moved(bytes);
         if load(&self.meters.first_byte) == 0 {
             let at = micros(self.started.elapsed()).max(1);
-            // If another worker was first, its time stands.
+            // If another worker has set the time first, that time stays.
             let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
 
-/// Device and inode of the entry at `path`, not of a link's target.
+/// Returns the device and inode of the entry at `path`. If the entry is a link, they are those of
+/// the link itself.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -1,27 +1,27 @@
 //! Keeps decisions that are valid only if a store's listing is in order: the deletions of a sync
-//! and the differences of a check. They wait until the listing has ended, in memory while they are
-//! few, then in an unnamed temporary file. [`sync`](crate::sync) and [`check`](crate::check) use
-//! it.
+//! and the differences of a check. The decisions are kept until the listing has ended, first in
+//! memory and then in an unnamed temporary file. Used by [`sync`](crate::sync) and
+//! [`check`](crate::check).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
 use crate::error::{Error, Result};
 
-/// Bytes of records from which on they are moved to the file.
+/// Number of bytes of records from which on they are moved from memory to the file.
 const MAX_BUFFERED: usize = 256 << 10;
 
 /// Records in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredRecords {
-    /// The last records, each after its length.
+    /// The latest records, each preceded by its length.
     waiting: Vec<u8>,
     file: Option<File>,
     count: u64,
 }
 
 impl DeferredRecords {
-    /// The number of records.
+    /// Returns the number of records.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

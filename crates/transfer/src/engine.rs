@@ -1,4 +1,5 @@
-//! The public operations, one for each kind of transfer. Each call is one run with its own workers.
+//! Offers the public operations, one for each kind of transfer. Each call is one run with workers
+//! of its own.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use crate::sources::{self, MovedSources};
 use crate::tree::TreeCopy;
 use crate::{attributes, check, named, remove, stream, sync, tree};
 
-/// Moves objects between locations. Cheap to create.
+/// The engine that moves objects between locations. It is cheap to create.
 #[derive(Clone)]
 pub struct Engine {
     store: Store,
@@ -32,7 +33,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine over `store`.
+    /// Creates an engine that works on `store`.
     #[must_use]
     pub fn new(store: Store, settings: TransferSettings) -> Self {
         let (reading, writing) = (Throttle::new(settings.limit_rate), Throttle::new(settings.limit_rate));
@@ -40,23 +41,24 @@ impl Engine {
         Self { store, settings, throttles: Throttles { reading, writing } }
     }
 
-    /// The store it works on; its requests end when the engine is stopped.
+    /// Returns the store that the engine works on. Its requests end when the engine is stopped.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The settings of all runs.
+    /// Returns the settings of all runs.
     #[must_use]
     pub fn settings(&self) -> &TransferSettings {
         &self.settings
     }
 
-    /// Copies one object, in any direction. The destination is the old one or the whole new one.
+    /// Copies one object, in any direction. The destination is always either the old object or the
+    /// complete new one.
     ///
     /// # Errors
-    /// The reason why it ended. The destination is as it was, and the bytes that arrived are kept
-    /// for the next run.
+    /// The reason why the copy failed. The destination is unchanged, and the bytes that have
+    /// arrived are kept for the next run.
     pub fn copy(
         &self,
         source: &Location,
@@ -66,7 +68,7 @@ impl Engine {
         self.copy_until_stopped(source, destination, observer).and_then(single_result)
     }
 
-    /// As [`copy`](Self::copy), but of the version of the source that `version` describes.
+    /// Copies the version of the source that `version` describes, like [`copy`](Self::copy).
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
@@ -81,8 +83,8 @@ impl Engine {
         self.copy_one(source, Some(entry), destination, observer).and_then(single_result)
     }
 
-    /// As [`copy`](Self::copy), but returns a summary also of a run that ended early: what it did,
-    /// and how much the next run resumes from.
+    /// Copies one object like [`copy`](Self::copy), but returns a summary even if the run ended
+    /// early. The summary says what the run did, and from how many bytes the next run can resume.
     ///
     /// # Errors
     /// No worker can be started.
@@ -128,22 +130,23 @@ impl Engine {
         let run_kind = RunKind::of_one(TransferRoute::of(&source, &destination));
         let job = CopyJob { source, destination, entry, over: ReplaceKind::File };
         let mut jobs = std::iter::once(Ok(job));
-        self.counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
+        self.run_counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
     }
 
-    /// Whether the settings want one object copied. They may compare it with its destination
-    /// ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit sources.
+    /// Returns whether the settings want one object to be copied. The settings may compare the
+    /// object with its destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`])
+    /// or limit sources.
     ///
     /// # Errors
-    /// One of the two cannot be looked up.
+    /// One of the two locations cannot be looked up.
     pub fn is_wanted(&self, source: &Location, destination: &Location) -> Result<bool> {
         let wanted = named::is_wanted(&self.store, &self.settings, source, destination);
         wanted.map_err(|error| self.reason(error))
     }
 
-    /// Whether the destination is a complete copy of the source as it is now, by size and time.
-    /// False if the settings compare otherwise or choose how a copy is stored, and if either end
-    /// cannot be looked up.
+    /// Returns whether the destination is a complete copy of the source as it is now, by size and
+    /// time. Returns false if the settings compare in another way or choose how a copy is stored,
+    /// or if one of the two locations cannot be looked up.
     ///
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
@@ -153,31 +156,31 @@ impl Engine {
         unchanged.map_err(|error| self.reason(error))
     }
 
-    /// Copies many objects, in constant memory. A failure does not stop the others: the summary has
-    /// it, and [`Summary::ended`] says why a run ended early.
+    /// Copies many objects, in constant memory. The failure of one object does not stop the others:
+    /// the summary lists failures, and [`Summary::ended`] says why a run has ended early.
     ///
     /// # Errors
     /// No worker can be started.
     pub fn copy_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
+        self.run_counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
     }
 
-    /// Copies objects that were each named, as [`copy_many`](Self::copy_many) does, and skips those
+    /// Copies objects that were each named, like [`copy_many`](Self::copy_many), but skips objects
     /// that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
     pub fn copy_named(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
+        self.run_counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
     }
 
-    /// Copies everything below a location, listing, reading and writing at once. Objects that are
-    /// complete and unchanged at the destination are skipped, so a repeated copy
-    /// resumes an interrupted one.
+    /// Copies everything below a location, while listing, reading and writing at the same time.
+    /// Skips objects that are complete and unchanged at the destination, so a repeated copy resumes
+    /// an interrupted one.
     ///
     /// # Errors
-    /// The listing cannot be started. The summary has the failures of single objects. A failure
-    /// that concerns all of them, such as a missing bucket, ends the run and is in
+    /// The listing cannot be started. The summary lists the failures of single objects. A failure
+    /// that concerns all objects, such as a missing bucket, ends the run and is in
     /// [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.in_order(|scope| {
@@ -192,8 +195,8 @@ impl Engine {
     }
 
     /// Copies jobs of a tree that the caller has listed, in the caller's order, even if the
-    /// destination has them. As [`copy_tree`](Self::copy_tree), it writes nothing outside a local
-    /// destination.
+    /// destination already has the objects. Like [`copy_tree`](Self::copy_tree), writes nothing
+    /// outside a local destination.
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
@@ -203,13 +206,14 @@ impl Engine {
         jobs: &mut CopyJobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
+        self.run_counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
     }
 
-    /// Brings a tree up to date: copies missing and changed objects, and deletes `extras`.
+    /// Brings a tree up to date: copies missing and changed objects, and treats objects that only
+    /// the destination has as `extras` says.
     ///
     /// # Errors
-    /// A listing cannot be started. The summary has the failures of single objects.
+    /// A listing cannot be started. The summary lists the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
         self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
@@ -218,33 +222,34 @@ impl Engine {
         })
     }
 
-    /// Moves objects that are each named. Each source is deleted once its copy is complete, if it
-    /// is still the version that was copied. The settings' durability should be [`Full`].
+    /// Moves objects that are each named. Each source is deleted when its copy is complete, if the
+    /// source is still the version that was copied. The durability in the settings should be
+    /// [`Full`].
     ///
     /// [`Full`]: firstbyte_store::Durability::Full
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.run_counted(|scope| {
             run_many(scope, Some(&MovedSources::named(&scope.store)), Unchanged::Copied, jobs, observer)
         })
     }
 
-    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects, and
-    /// removes the directories that are empty then. Nothing is skipped.
+    /// Moves everything below a location, like [`move_many`](Self::move_many), and then removes the
+    /// directories that have become empty. Skips nothing.
     ///
     /// # Errors
     /// As [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.run_counted(|scope| {
             let sources = MovedSources::below(&scope.store, &moved.tree)?;
             let copy = TreeCopy::new(&moved.tree, scope);
             let directories = AtomicBool::new(false);
             let mut jobs = moving::MoveJobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
             if summary.ended.is_none() {
-                // Only directories are left of the source.
+                // Only directories are left at the source.
                 attributes::of_tree(scope, &copy, moved.extent, observer, &mut summary)?;
             }
             if summary.ended.is_none() && moved.removes_directories(directories.load(Ordering::Relaxed)) {
@@ -254,24 +259,24 @@ impl Engine {
         })
     }
 
-    /// Renames a directory with all that is in it, or a link, if its new name is free and on the
-    /// same file system. Returns whether it did.
+    /// Renames a directory with all of its contents, or a link, if the new name does not exist and
+    /// is on the same file system. Returns whether this was possible.
     ///
     /// # Errors
-    /// One of the two cannot be reached.
+    /// One of the two locations cannot be reached.
     pub fn rename(&self, source: &Location, destination: &Location) -> Result<bool> {
         sources::rename(source, destination)
     }
 
-    /// Deletes everything below a location. Links are deleted, never followed.
+    /// Deletes everything below a location. Links are deleted and never followed.
     ///
     /// # Errors
-    /// The listing cannot be started. The summary has the failures of single names.
+    /// The listing cannot be started. The summary lists the failures of single names.
     pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| remove::remove(scope, removal, observer))
+        self.run_counted(|scope| remove::remove(scope, removal, observer))
     }
 
-    /// Compares everything below two locations. Nothing is written.
+    /// Compares everything below two locations. Writes nothing.
     ///
     /// # Errors
     /// The source does not exist, or a listing cannot be started.
@@ -282,15 +287,15 @@ impl Engine {
     /// Compares two objects.
     ///
     /// # Errors
-    /// The source does not exist, or one of them cannot be reached.
+    /// The source does not exist, or one of the two objects cannot be reached.
     pub fn check_object(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| check::check_one(scope, places, observer))
+        self.run_counted(|scope| check::check_one(scope, places, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
     ///
     /// # Errors
-    /// The reason why it ended; bytes written before stay written.
+    /// The reason why writing failed. Bytes that were written before stay written.
     pub fn cat(
         &self,
         source: &Location,
@@ -301,7 +306,7 @@ impl Engine {
         self.cat_version(source, None, range, out, observer)
     }
 
-    /// As [`cat`](Self::cat), of one version of the source.
+    /// Writes one version of the source, like [`cat`](Self::cat).
     ///
     /// # Errors
     /// As [`cat`](Self::cat).
@@ -319,7 +324,7 @@ impl Engine {
     /// Writes a stream of unknown length to `destination`, with the metadata of the settings.
     ///
     /// # Errors
-    /// The reason why it ended; the destination is as it was.
+    /// The reason why writing failed. The destination is unchanged.
     pub fn put_stream(
         &self,
         reader: &mut (dyn Read + Send),
@@ -332,7 +337,7 @@ impl Engine {
     /// Aborts and returns the multipart uploads below `location` that are older than `older_than`.
     ///
     /// # Errors
-    /// The uploads cannot be listed, or one cannot be aborted.
+    /// The uploads cannot be listed, or one of them cannot be aborted.
     pub fn abort_stale(&self, location: &Location, older_than: Duration) -> Result<Vec<StaleUpload>> {
         let now = SystemTime::now();
         let mut stale = self.store.stale_uploads(location).map_err(|error| self.reason(error.into()))?;
@@ -351,24 +356,24 @@ impl Engine {
         stream: impl FnOnce(&Context<'_>) -> Result<CompletedObject> + Send,
     ) -> Result<Summary> {
         let run_kind = RunKind::of_one(TransferRoute::Network);
-        self.counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
+        self.run_counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
     }
 
-    /// Runs a verb that needs sorted listings. If a listing turns out to be unsorted, the verb runs
-    /// again: the store has noted that, and sorts its names.
+    /// Runs a verb that needs sorted listings. If a listing turns out to be unsorted, runs the verb
+    /// again: by then the store has recorded that, and sorts the names.
     fn in_order(&self, verb: impl Fn(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
-        let first = match self.counted(&verb) {
-            Err(Error::Store(StoreError::Disordered { .. })) => return self.counted(&verb),
+        let first = match self.run_counted(&verb) {
+            Err(Error::Store(StoreError::Disordered { .. })) => return self.run_counted(&verb),
             first => first?,
         };
         match first.ended {
-            Some(Error::Store(StoreError::Disordered { .. })) => Ok(self.counted(&verb)?.after(first)),
+            Some(Error::Store(StoreError::Disordered { .. })) => Ok(self.run_counted(&verb)?.added_to(first)),
             _ => Ok(first),
         }
     }
 
-    /// Counts the requests of a verb, those of its listings included.
-    fn counted(&self, verb: impl FnOnce(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
+    /// Runs a verb and counts its requests, including those of its listings.
+    fn run_counted(&self, verb: impl FnOnce(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
         let before = self.store.counters();
         let cancel = Cancel::new();
         let store = self.store.scoped(&cancel);
@@ -382,8 +387,8 @@ impl Engine {
         Ok(summary)
     }
 
-    /// Returns the reason why a run was stopped in place of the error of a request that the stop
-    /// has cancelled.
+    /// Returns why the run was stopped, if `error` is that of a request that the stop has
+    /// cancelled. Otherwise returns `error`.
     fn reason(&self, error: Error) -> Error {
         match self.settings.stop.error() {
             Some(why) if error.ends_run() => why,
@@ -392,7 +397,7 @@ impl Engine {
     }
 }
 
-/// Returns the summary of a run over one object, or the error that made it fail.
+/// Returns the summary of a run over one object, or the error with which it failed.
 fn single_result(mut summary: Summary) -> Result<Summary> {
     match (summary.ended.take(), summary.failed.pop()) {
         (Some(error), _) => Err(error),
@@ -401,7 +406,7 @@ fn single_result(mut summary: Summary) -> Result<Summary> {
     }
 }
 
-/// Runs jobs that were each named. `sources` deletes the sources of a move.
+/// Runs jobs that were each named. If there are `sources`, deletes the sources of a move with them.
 fn run_many(
     scope: &CallScope<'_>,
     sources: Option<&MovedSources<'_>>,

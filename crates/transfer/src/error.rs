@@ -1,5 +1,5 @@
-//! Errors of transfers: those of the stores, and other reasons for which a run ends or an object
-//! fails.
+//! Defines the errors of transfers: errors of the stores, and other reasons why a run ends or an
+//! object fails.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,85 +9,87 @@ use std::time::Duration;
 use firstbyte_location::{ChecksumError, Location, Version, shown};
 use firstbyte_store::{Error as StoreError, FailureKind, Trace, difference, is_full};
 
-/// This crate's results.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason for which a transfer, or one object of it, failed.
+/// The reason why a transfer, or one object of a transfer, has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A store failed; the message names the place.
+    /// A store returned an error. Its message names the location.
     #[error(transparent)]
     Store(#[from] firstbyte_store::Error),
-    /// The run was stopped ([`Stop`](crate::Stop)). The bytes that arrived are kept, and the same
-    /// copy resumes from there.
+    /// The run was stopped ([`Stop`](crate::Stop)). The bytes that have arrived are kept, so the
+    /// same copy resumes from there.
     #[error("interrupted; run it again to resume")]
     Interrupted,
-    /// The run's deadline passed. The bytes that arrived are kept.
+    /// The run's deadline has passed. The bytes that have arrived are kept.
     #[error("not done within the deadline of {after:?}; run it again to resume")]
     Deadline {
         /// The deadline.
         after: Duration,
     },
-    /// The source has no object, so a sync would delete all of the destination.
+    /// The source has no objects, so a sync would delete everything at the destination.
     #[error("{location}: is empty; nothing was deleted")]
     EmptySource {
-        /// The source.
+        /// The location of the source.
         location: String,
     },
-    /// The source could not be listed completely, so a sync cannot determine which names are extra.
+    /// The source could not be listed completely, so a sync cannot determine which names only the
+    /// destination has.
     #[error(
         "kept {kept} of the destination's objects: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
-        /// Objects that only the destination has, by the incomplete listing.
+        /// Number of objects that were kept, though the incomplete listing of the source lacks
+        /// them.
         kept: u64,
     },
-    /// The object's version differs from the manifest's.
+    /// The version of the object is not the one in the manifest.
     #[error("{location}: changed since it was planned{}", difference(.expected, .found))]
     Replaced {
-        /// The object.
+        /// The location of the object.
         location: String,
         /// The version in the manifest.
         expected: Box<Version>,
-        /// The version found.
+        /// The version that the store has now.
         found: Box<Version>,
     },
-    /// Two locations are one place, or one lies in the other, under another name.
+    /// Two locations are the same place under different names, or one contains the other.
     #[error("{place} and {other} are the same place, or one contains the other: nothing was deleted")]
     OnePlace {
-        /// The directory with the marker.
+        /// The directory in which the marker was created.
         place: String,
-        /// The location at which it appeared.
+        /// The location at which the marker appeared.
         other: String,
     },
     /// It could not be tested whether two locations are different places.
     #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
-        /// The directory in which a marker was to be created.
+        /// The directory in which the marker was to be created.
         place: String,
-        /// The location at which it was not to appear.
+        /// The location at which the marker must not appear.
         other: String,
-        /// The error.
+        /// The reason why the test failed.
         why: String,
     },
-    /// The request makes no sense for this place.
+    /// The request cannot be carried out for this location.
     #[error("{location}: {why}")]
     Invalid {
-        /// The place.
+        /// The location.
         location: String,
-        /// The reason, and a remedy.
+        /// The reason, and advice.
         why: String,
     },
-    /// A file of this process, such as a journal, failed.
+    /// An operation on a file of this process, such as a journal, failed.
     #[error("{what}: {source}")]
     Io {
-        /// The file.
+        /// The file or the operation.
         what: String,
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// A temporary file failed.
+    /// An operation on a temporary file failed.
     #[error("a temporary file in {directory}: {source}")]
     Temporary {
         /// The directory of temporary files.
@@ -95,22 +97,22 @@ pub enum Error {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The caller's stream, from which data is read or to which it is written, failed.
+    /// The caller's stream failed, from which data is read or to which data is written.
     #[error("{end} the stream: {source}")]
     Stream {
-        /// The direction.
+        /// Whether data was read or written.
         end: StreamEnd,
-        /// The stream's error.
+        /// The error of the stream.
         source: std::io::Error,
     },
 }
 
-/// The direction of a caller's stream.
+/// The direction in which a caller's stream is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// Data is read from it.
+    /// Data is read from the stream.
     Input,
-    /// Data is written to it.
+    /// Data is written to the stream.
     Output,
 }
 
@@ -130,7 +132,7 @@ impl From<ChecksumError> for Error {
 }
 
 impl Error {
-    /// A remedy that the user can try, if one is known.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn advice(&self) -> Option<Cow<'static, str>> {
         let advice = match self {
@@ -150,7 +152,7 @@ impl Error {
         Some(advice.into())
     }
 
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -166,7 +168,7 @@ impl Error {
         }
     }
 
-    /// The request that failed, where there was one.
+    /// Returns the trace of the request that failed, if a request failed.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         match self {
@@ -175,19 +177,19 @@ impl Error {
         }
     }
 
-    /// Whether the error ends the whole run, not only one object. The end of a run cancels its
-    /// requests.
+    /// Returns whether the error ends the whole run, and not only one object. Includes the
+    /// cancellation of a request, because requests are cancelled when a run ends.
     pub(crate) fn ends_run(&self) -> bool {
         let cancelled = matches!(self, Self::Store(StoreError::Cancelled));
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
     }
 
-    /// Whether a later run may succeed where this one failed.
+    /// Returns whether a later run may succeed where this one failed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_transient())
     }
 
-    /// Whether a file system has no room left: no other object would fit either.
+    /// Returns whether a file system has no room left. If so, no other object would fit either.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Store(error) => error.is_full_disk(),
@@ -198,32 +200,34 @@ impl Error {
         }
     }
 
-    /// Whether the error concerns two places rather than one object.
+    /// Returns whether the error concerns two locations and not a single object.
     pub(crate) fn concerns_places(&self) -> bool {
         matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })
     }
 
-    /// Whether the source's stated length was false: it is then read once more, to its end.
+    /// Returns whether the length that the source stated was false. If so, the source is read once
+    /// more, to its end.
     pub(crate) fn is_false_length(&self) -> bool {
         matches!(self, Self::Store(StoreError::FalseLength { .. }))
     }
 
-    /// Adds the name of the file to an I/O error.
+    /// Returns a function that converts an I/O error and adds `what`, which names the file.
     pub(crate) fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.to_string(), source }
     }
 
-    /// Converts the error of a temporary file.
+    /// Converts the I/O error of a temporary file.
     pub(crate) fn temporary(source: std::io::Error) -> Self {
         Self::Temporary { directory: shown(&tempfile::env::temp_dir()).to_string(), source }
     }
 
-    /// Converts the error of the caller's stream.
+    /// Returns a function that converts the I/O error of the caller's stream.
     pub(crate) fn stream(end: StreamEnd) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Stream { end, source }
     }
 
-    /// Names the destination `path` in a local I/O error, unless `source` is local too.
+    /// Names the destination `path` in an I/O error of a local file, unless the source is local
+    /// too.
     pub(crate) fn at_file(self, path: &Path, source: &Location) -> Self {
         match self {
             Self::Store(StoreError::Io { source: cause, .. }) if source.as_local().is_none() => {
@@ -238,11 +242,11 @@ impl Error {
     }
 }
 
-/// One object that could not be copied or deleted.
+/// An object that could not be copied or deleted.
 #[derive(Debug)]
 pub struct Failure {
-    /// The object's location, printable.
+    /// The location of the object, printable.
     pub location: String,
-    /// The error.
+    /// The reason.
     pub error: Error,
 }

@@ -1,7 +1,8 @@
-//! Values that describe the work of a run: one object to copy ([`CopyJob`]) or everything below a
-//! location ([`Tree`]).
+//! Describes the work of a run: one object to copy ([`CopyJob`]) or everything below a location
+//! ([`Tree`]).
 //!
-//! The engine and the walks over listings make them; the scheduler passes jobs to the movers.
+//! The engine and the walks over listings create these values; the scheduler passes jobs to the
+//! movers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,23 +19,23 @@ use crate::settings::{KeptAttributes, TransferSettings};
 /// One object to copy.
 #[derive(Clone, Debug)]
 pub struct CopyJob {
-    /// The source.
+    /// The location of the source.
     pub source: Location,
-    /// The destination: a full name, never a directory.
+    /// The location of the destination. It is a complete name, never a directory.
     pub destination: Location,
-    /// The listing's entry of the source, if there is one: it saves a request.
+    /// The entry of the source in a listing. If present, it saves a request.
     pub entry: Option<Entry>,
-    /// The kinds of entries that may be replaced at the destination.
+    /// Which kinds of entries at the destination may be replaced.
     pub over: ReplaceKind,
 }
 
 impl CopyJob {
-    /// Length according to the listing, bytes.
+    /// Returns the length in the listing, bytes.
     pub(crate) fn listed_size(&self) -> Option<u64> {
         self.entry.as_ref()?.size
     }
 
-    /// Returns the version to request, if the entry has one.
+    /// Returns the version to request, if the entry contains one.
     pub(crate) fn listed_version(&self) -> Option<Version> {
         let entry = self.entry.as_ref()?;
         match &entry.version {
@@ -46,17 +47,17 @@ impl CopyJob {
         }
     }
 
-    /// Returns the version that must be copied; `None` is the newest.
+    /// Returns the version that must be copied. `None` stands for the newest version.
     pub(crate) fn wanted_version(&self) -> Option<Version> {
         self.entry.as_ref()?.version.as_deref().cloned()
     }
 
-    /// Returns the id of the version that must be copied, in a store that keeps several.
+    /// Returns the id of the version that must be copied, if the store keeps several versions.
     pub(crate) fn version_id(&self) -> Option<&str> {
         self.entry.as_ref()?.version.as_ref()?.version_id.as_deref()
     }
 
-    /// Fails if the source is found in another version than the manifest has.
+    /// Fails if the version of the source is not the one in the manifest.
     pub(crate) fn check_version(&self, found: &Version) -> Result<()> {
         match self.entry.as_ref().and_then(|entry| entry.version.as_ref()) {
             Some(expected) if !expected.agrees_with(found) => Err(StoreError::Changed {
@@ -70,7 +71,7 @@ impl CopyJob {
         }
     }
 
-    /// Turns the error of a changed object into [`Error::Replaced`] if a manifest names its
+    /// Converts the error for a changed object to [`Error::Replaced`] if a manifest names the
     /// version.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
@@ -84,10 +85,10 @@ impl CopyJob {
     }
 }
 
-/// A job, or an object that cannot be copied, such as one whose name cannot be written.
+/// A job, or an object that cannot be copied, for example because its name cannot be written.
 pub(crate) type JobResult = std::result::Result<CopyJob, Failure>;
 
-/// Jobs in the order in which they are found.
+/// Jobs, in the order in which they are found.
 pub type CopyJobs<'a> = dyn Iterator<Item = std::result::Result<CopyJob, Failure>> + Send + 'a;
 
 /// The kinds of places between which a run moves bytes.
@@ -111,21 +112,22 @@ impl TransferRoute {
     }
 }
 
-/// Whether a copy between these places keeps all attributes ([`KeptAttributes::All`]).
+/// Returns whether a copy between these places keeps all attributes ([`KeptAttributes::All`]).
 pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destination: &Location) -> bool {
     settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
 
-/// The number of objects of a run, one or many. Many objects are made durable together.
+/// How many objects a run copies. Many objects are made durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectCount {
     One,
     Many,
-    /// Many between the same two places: an error that concerns one of these places ends the run.
+    /// Many objects between the same two places. An error that concerns one of the places ends the
+    /// run.
     Tree,
 }
 
-/// The treatment of objects that only the destination has.
+/// What to do with objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extras {
     /// Keep the objects.
@@ -135,14 +137,14 @@ pub enum Extras {
     Delete(EmptySource),
 }
 
-/// The treatment of an empty source when extras are deleted. Its name may be wrong, and everything
-/// at the destination would be extra.
+/// What to do if the source is empty and objects that only the destination has are deleted. The
+/// name of the source may be wrong, and everything at the destination would be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptySource {
-    /// An empty source is an error, and nothing is deleted.
+    /// An empty source is an error; nothing is deleted.
     #[default]
     Refuse,
-    /// An empty source is allowed: everything at the destination is deleted.
+    /// An empty source is allowed, so everything at the destination is deleted.
     Allow,
 }
 
@@ -152,15 +154,16 @@ pub enum Effect {
     /// Changes are made.
     #[default]
     Apply,
-    /// Nothing is changed; [`Observer::planned`](crate::Observer::planned) is called for each
-    /// change.
+    /// Nothing is changed. [`Observer::planned`](crate::Observer::planned) is called for each
+    /// change that would be made.
     DryRun,
 }
 
-/// One worker's share of a tree: names whose stable hash falls on `index` of `count`.
+/// One worker's share of a tree: the names whose hash, modulo `count`, is `index`. The hash never
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The index of the shard, from 0.
+    /// The index of the shard, starting at 0.
     pub index: u32,
     /// The number of shards, at least 1.
     pub count: u32,
@@ -173,84 +176,86 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Whether `name` is in this shard. The hash is FNV-1a, the same on every machine and in every
-    /// release.
+    /// Returns whether `name` belongs to this shard. The hash is FNV-1a, which is the same on every
+    /// machine and in every release.
     #[must_use]
     pub fn contains(self, name: &[u8]) -> bool {
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // FNV's low bits are its weak ones.
+        // The low bits of FNV are its weak ones, so the high bits are mixed in.
         (hash ^ (hash >> 32)) % u64::from(self.count.max(1)) == u64::from(self.index)
     }
 }
 
-/// The levels of a source that are listed.
+/// How many levels of a source are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Levels {
-    /// The entries directly in it.
+    /// Only the entries directly in the source.
     One,
-    /// Everything below it.
+    /// Everything below the source.
     #[default]
     All,
 }
 
-/// The origin of a tree's names.
+/// Where the names of a tree come from.
 #[derive(Clone, Copy, Default)]
 pub enum TreeNames<'a> {
-    /// The names come from a listing of the source.
+    /// From a listing of the source.
     #[default]
     Listed,
-    /// The caller lists the source's files, in byte order, for example from a manifest.
+    /// From the caller, which lists the source's files in byte order, for example from a manifest.
     Given(&'a (dyn Fn() -> firstbyte_store::Result<Listing> + Sync)),
 }
 
 /// A tree to copy or to bring up to date.
 pub struct Tree<'a> {
-    /// The source, below which everything is copied.
+    /// The location of the source, below which everything is copied.
     pub source: Location,
-    /// The origin of the source's names.
+    /// Where the names of the source come from.
     pub names: TreeNames<'a>,
-    /// The destination, to which each name is joined.
+    /// The location of the destination, to which each name is joined.
     pub destination: Location,
-    /// The prefix of all names; the store lists no others.
+    /// The prefix of all names. The store lists no other names.
     pub beginning: String,
-    /// The levels of the source that are listed.
+    /// How many levels of the source are listed.
     pub levels: Levels,
-    /// A filter on names (relative to `source`). The caller applies includes and excludes.
+    /// A filter on names, which are relative to `source`. Callers implement includes and excludes
+    /// with it.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// The share of this worker.
+    /// The share of this worker in the tree.
     pub shard: Shard,
     /// Whether the run changes anything.
     pub effect: Effect,
 }
 
 impl Tree<'_> {
-    /// Whether the shard and the filter include a name that is not of an unfinished copy.
+    /// Returns whether the shard and the filter include a name, and the name is not that of an
+    /// unfinished copy.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         !is_unfinished(&self.source, name) && self.takes(name)
     }
 
-    /// Whether the shard and the filter include a name.
+    /// Returns whether the shard and the filter include a name.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         self.shard.contains(name) && (self.select)(name)
     }
 
-    /// Makes the failure of a listed name.
+    /// Creates the failure of a listed name.
     pub(crate) fn failure(&self, name: &[u8], error: impl Into<Error>) -> Failure {
         Failure { location: self.source.join(name).to_string(), error: error.into() }
     }
 }
 
-/// The extent of a removal.
+/// How much of a location is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
     Files,
-    /// Also local directories that are empty in the end. The root stays.
+    /// Also local directories that are empty at the end. The root stays.
     Contents,
-    /// Also the root: an empty local directory, or the object that marks a prefix. A local root
-    /// that is a link is refused.
+    /// Also the root, which is an empty local directory or the object that marks a prefix. A local
+    /// root that is a link is refused.
     Whole,
 }
 
@@ -258,28 +263,29 @@ pub enum Extent {
 pub struct Move<'a> {
     /// The tree to copy.
     pub tree: Tree<'a>,
-    /// The directories that are removed once they are empty, and the objects that mark prefixes.
+    /// Which directories are removed once they are empty, including the objects that mark prefixes.
     pub extent: Extent,
 }
 
 impl Move<'_> {
-    /// Whether empty directories are removed at the end. `found` is true if the source has any.
+    /// Returns whether empty directories are removed at the end. `found` says whether the source
+    /// has any directories.
     pub(crate) fn removes_directories(&self, found: bool) -> bool {
         let any = found || self.extent == Extent::Whole;
         self.tree.effect == Effect::Apply && self.extent != Extent::Files && any
     }
 }
 
-/// Whether a name below `place` is not content: that of a file which an unfinished copy left beside
-/// its destination, or of a move's marker. No copy leaves such a file in an object store, so a key
-/// of that name is content.
+/// Returns whether a name below `place` is not content: the name of a file that an unfinished copy
+/// has left beside its destination, or of a marker. No copy leaves such a file in an object store,
+/// so there only the names of markers are not content.
 #[must_use]
 pub fn is_unfinished(place: &Location, name: &[u8]) -> bool {
     let is_partial = !matches!(place, Location::Object(_)) && is_partial(last_component(name));
     is_partial || is_marker(last_component(name))
 }
 
-/// As [`is_unfinished`], for a name in a file system.
+/// Returns whether a name in a file system is not content, like [`is_unfinished`].
 pub(crate) fn is_unfinished_file(name: &[u8]) -> bool {
     is_partial(last_component(name)) || is_marker(last_component(name))
 }
@@ -302,7 +308,7 @@ pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// Whether a location has directories of its own, which can be empty.
+/// Returns whether a location has real directories, which can be empty.
 pub(crate) fn has_directories(location: &Location) -> bool {
     matches!(location, Location::Local(_) | Location::Sftp(_))
 }

@@ -1,15 +1,16 @@
-//! The journal of a partial file records which of its chunks are complete. It is a small file
+//! Records in a journal which chunks of a partial file are complete. The journal is a small file
 //! beside the partial file, `.NAME.firstbyte-journal`.
 //!
-//! One JSON line describes the object (source, version, length, chunk length). Then one record of
-//! fixed size follows for every finished chunk, each with its own checksum and written by one
-//! append. A chunk is recorded after all its bytes were given to the kernel. So a process killed at
-//! any instant loses no finished chunk and never claims an unfinished one; a record torn by the
-//! kill fails its check and is cut off.
+//! The first line, in JSON, describes the object (source, version, length, chunk length). A record
+//! of fixed size follows for every complete chunk. Each record has a checksum of its own and is
+//! written by one append. A chunk is recorded after all of its bytes were given to the kernel. So a
+//! process that is killed loses no complete chunk and never records an incomplete one. A record
+//! that is torn by the kill does not match its checksum and is cut off.
 //!
 //! The kernel survives a kill but not a power cut, which may lose pages of the file and keep those
-//! of the journal. So the header carries the boot id. In the same boot records are trusted; after a
-//! reboot only chunks with a recorded CRC count, and only if the bytes on the disk have that CRC.
+//! of the journal. Therefore the header contains the boot id. Records of the same boot are trusted.
+//! After a reboot, only chunks with a recorded CRC are used, and only if the bytes on the disk have
+//! that CRC.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,31 +24,30 @@ use firstbyte_store::{Algorithm, Checksum, Hasher};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// The format of the journal, incremented when the meaning of a byte changes. A download with
-/// another format starts over.
+/// The format of the journal, incremented when the meaning of any byte changes. A download with a
+/// journal of another format starts over.
 const FORMAT: u32 = 2;
-/// Bytes of a record: index (4), algorithm (1), value (8), CRC-32C of these (4).
+/// Length of a record, bytes: index (4), algorithm (1), value (8), CRC-32C of these (4).
 const RECORD_SIZE: usize = 17;
 
-/// The end of a journal's name.
+/// The end of a journal's file name.
 pub(crate) const JOURNAL_SUFFIX: &[u8] = b".firstbyte-journal";
-/// Bytes of the longest file name on Linux (`NAME_MAX`).
+/// Maximum length of a file name on Linux, bytes (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
-/// A source and the service that holds it.
+/// A source, and the service that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalSource<'a> {
     pub(crate) source: &'a str,
     pub(crate) service: &'a str,
 }
 
-/// The object that the partial file is a part of.
+/// The object of which the partial file is a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JournalHeader {
     format: u32,
     source: String,
-    /// The service that holds the source
-    /// ([`Store::service_of`](firstbyte_store::Store::service_of)).
+    /// The service that has the source ([`Store::service_of`](firstbyte_store::Store::service_of)).
     #[serde(default)]
     service: String,
     size: u64,
@@ -55,7 +55,7 @@ pub(crate) struct JournalHeader {
     etag: Option<String>,
     version_id: Option<String>,
     last_modified: Option<String>,
-    /// The words of a [`FileIdentity`].
+    /// The four fields of a [`FileIdentity`].
     file: Option<[String; 4]>,
     boot: String,
 }
@@ -76,7 +76,7 @@ impl JournalHeader {
         }
     }
 
-    /// The version that the finished chunks belong to.
+    /// Returns the version of the object to which the chunks belong.
     pub(crate) fn version(&self) -> Version {
         Version {
             size: Some(self.size),
@@ -103,17 +103,17 @@ impl JournalHeader {
         self.chunk
     }
 
-    /// Whether the journal was written since the machine's last restart.
+    /// Returns whether the journal was written since the machine last started.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot == boot_id()
     }
 }
 
-/// A finished chunk.
+/// A complete chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkRecord {
     pub(crate) index: u32,
-    /// CRC of its bytes, if one was computed.
+    /// The CRC of the chunk's bytes, if it was computed.
     pub(crate) checksum: Option<Checksum>,
 }
 
@@ -121,7 +121,7 @@ impl ChunkRecord {
     fn to_bytes(&self) -> [u8; RECORD_SIZE] {
         let mut bytes = [0; RECORD_SIZE];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());
-        // Only CRCs fit, and only they can be combined.
+        // Other checksums do not fit into a record, and cannot be combined anyway.
         if let Some(checksum) = self.checksum.as_ref().filter(|checksum| checksum.value.len() <= 8) {
             bytes[4] = tag(checksum.algorithm);
             bytes[5..5 + checksum.value.len()].copy_from_slice(&checksum.value);
@@ -151,7 +151,7 @@ fn tag(algorithm: Algorithm) -> u8 {
     }
 }
 
-/// An open journal. When dropped it stays on disk for the next run.
+/// An open journal. It stays on disk when this value is dropped, for the next run.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -160,7 +160,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The path of the journal for `destination`. If its name is too long, a CRC replaces the end.
+    /// Returns the path of the journal for `destination`. If the file name would be too long, a CRC
+    /// replaces its end.
     pub(crate) fn path_for(destination: &Path) -> PathBuf {
         let name = destination.file_name().unwrap_or_default().as_bytes();
         let mut journal = b".".to_vec();
@@ -174,7 +175,7 @@ impl Journal {
         destination.with_file_name(OsStr::from_bytes(&journal))
     }
 
-    /// Creates the journal at `path`, or empties an old one.
+    /// Creates the journal at `path`. If there is an old journal, it is emptied.
     pub(crate) fn create(
         directory: BorrowedFd<'_>,
         path: PathBuf,
@@ -188,8 +189,8 @@ impl Journal {
         Ok(Self { file, directory: directory.try_clone_to_owned()?, path })
     }
 
-    /// Opens the journal at `path` to continue it. Returns `None` if it does not exist or cannot be
-    /// parsed.
+    /// Opens the journal at `path` to continue it. Returns `None` if there is no journal or it
+    /// cannot be parsed.
     pub(crate) fn load(
         directory: BorrowedFd<'_>,
         path: PathBuf,
@@ -210,12 +211,12 @@ impl Journal {
         Ok(Some((Self { file, directory, path }, header, records)))
     }
 
-    /// Records a finished chunk, by one write that the kernel appends whole.
+    /// Records a complete chunk with a single write, which the kernel appends as a whole.
     pub(crate) fn append(&self, record: &ChunkRecord) -> io::Result<()> {
         (&self.file).write_all(&record.to_bytes())
     }
 
-    /// Removes the journal: the object is complete or starts over.
+    /// Removes the journal, because the object is complete or starts over.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Self::remove_at(self.directory.as_fd(), &self.path)
     }
@@ -231,8 +232,8 @@ impl Journal {
     }
 }
 
-/// Opens the journal in the open directory of its partial file. No link is followed, and a pipe of
-/// this name does not block.
+/// Opens the journal in the directory of its partial file, which is already open. Links are not
+/// followed, and a pipe of this name does not block.
 fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | how;
     let name = path.file_name().unwrap_or_default();
@@ -244,7 +245,7 @@ fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File>
 }
 
 fn boot_id() -> String {
-    // Without /proc every run counts as another boot: resuming is slower, but correct.
+    // Without /proc, every process counts as another boot, so resuming is slower but still correct.
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
         .unwrap_or_else(|_| format!("unknown {}", std::process::id()))

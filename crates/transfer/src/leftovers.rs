@@ -1,9 +1,9 @@
-//! Removes partial files and journals that killed copies left beside files that are complete by
-//! now.
+//! Removes the partial files and journals that killed copies have left beside files that are
+//! complete by now.
 //!
-//! Looking for the leftovers of each unchanged file would cost more than finding it unchanged. So a
-//! directory is read once, when the first file in it is skipped. A partial file that appears later
-//! belongs to a running copy.
+//! Looking for the leftovers of each unchanged file would take longer than finding it unchanged. So
+//! a directory is read only once, when the first file in it is skipped. A partial file that appears
+//! later belongs to a running copy.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::job::is_unfinished_file;
 use crate::journal::Journal;
 
-/// The leftovers in the directories seen so far.
+/// The leftovers in the directories that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     seen: Mutex<Seen>,
@@ -26,12 +26,13 @@ pub(crate) struct Leftovers {
 #[derive(Debug, Default)]
 struct Seen {
     directories: HashMap<PathBuf, HashSet<OsString>>,
-    /// The directory of the last lookup, if it has no leftovers: most lookups end here.
+    /// The directory of the last lookup, if it has no leftovers. Most lookups end with this
+    /// comparison.
     clean: Option<OsString>,
 }
 
 impl Leftovers {
-    /// Removes the leftovers of `name`, which is complete. Called for each skipped file.
+    /// Removes the leftovers of the file `name`, which is complete. Called for each skipped file.
     pub(crate) fn remove(&self, root: &Beneath, name: &Path) -> Result<()> {
         if self.exist_for(root, name)? { remove(root, name) } else { Ok(()) }
     }
@@ -43,7 +44,8 @@ impl Leftovers {
             return Ok(false);
         }
         if !directories.contains_key(directory) {
-            // An unsorted listing alternates between few directories, one for each of its workers.
+            // An unsorted listing alternates between only a few directories, one for each of its
+            // workers.
             if directories.len() >= PAGE {
                 directories.clear();
             }
@@ -61,7 +63,7 @@ impl Leftovers {
 }
 
 /// Removes the partial file of a later attempt, or the journal that a killed copy had not yet
-/// removed. A running copy keeps its own.
+/// removed. The files of a running copy stay.
 fn remove(root: &Beneath, name: &Path) -> Result<()> {
     match LocalFile::open_beneath(root, name, ReplaceKind::File, PartialPermissions::Owner) {
         Ok(partial) => {

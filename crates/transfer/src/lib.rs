@@ -1,9 +1,10 @@
-//! Plans chunks (pure) and moves them between any two locations: bounded, resumable, verified.
+//! Copies, moves, deletes and compares objects between any two locations. Transfers use bounded
+//! memory, can be resumed, and are verified.
 //!
-//! A *job* is one object to copy. A job may split into *pieces* (chunks of a download, parts of an
-//! upload), and workers take pieces of started objects before they start another. A single copy is
-//! a run of one job, a tree a run of many; both share the limit of requests, the memory ceiling,
-//! the rate limit and the watch over silent requests.
+//! A *job* is one object to copy. A job may be split into *pieces* (chunks of a download, parts of
+//! an upload), and workers take pieces of started objects before they start another object. Copying
+//! one object is a run with one job; copying a tree is a run with many. Both share the limit on
+//! requests, the memory ceiling, the rate limit, and the detection of silent requests.
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
 //! (deletions), `moving` (moves), `attributes` (the last pass of `cp -a`), `check`, `scheduler`

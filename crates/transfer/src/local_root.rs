@@ -1,5 +1,5 @@
-//! The local directory that a tree is copied into. Every name is opened, replaced and deleted
-//! beneath it, and no link below it is followed ([`Beneath`]).
+//! Represents the local directory into which a tree is copied. Every name is opened, replaced and
+//! deleted beneath this directory, and no link below it is followed ([`Beneath`]).
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use crate::job::{Tree, as_path, is_unfinished_file};
 use crate::settings::SourceLimits;
 
-/// The destination of a tree, if it is local.
+/// The destination of a tree, if the destination is local.
 pub(crate) struct LocalRoot<'a> {
     tree: &'a Tree<'a>,
     path: &'a Path,
-    /// The sizes and times of files that may be deleted.
+    /// The limits on size and time that a file must meet to be deleted.
     limits: SourceLimits,
     pub(crate) beneath: Beneath,
 }
@@ -36,19 +36,22 @@ impl<'a> LocalRoot<'a> {
         Some(LocalFile::open_beneath(beneath, name, over, privacy))
     }
 
-    /// Returns the root and the name of `path` beneath it; `None` if `path` is not beneath it.
+    /// Returns the root, and the name of `path` beneath it. `None` if `path` is not beneath the
+    /// root.
     pub(crate) fn name<'p>(&self, path: &'p Path) -> Option<(&Beneath, &'p Path)> {
         Some((&self.beneath, path.strip_prefix(self.path).ok()?))
     }
 
-    /// Makes the link `name` with the target of the source's. Returns false if it exists already.
+    /// Creates the link `name` with the same target as the source's link. Returns false if the link
+    /// already exists.
     pub(crate) fn link(&self, name: &[u8], source: &Path) -> Result<bool> {
         let path = source.join(as_path(name));
         let target = std::fs::read_link(&path).map_err(Error::io(shown(&path)))?;
         Ok(self.beneath.make_link(as_path(name), &target)?)
     }
 
-    /// Removes the directory that a complete file replaces. Returns how many files it had.
+    /// Removes the directory that a complete file replaces. Returns how many files were in the
+    /// directory.
     pub(crate) fn remove_replaced(&self, path: &Path) -> Result<u64> {
         let Some((beneath, name)) = self.name(path) else { return Ok(0) };
         let in_limits = |name: &[u8]| {

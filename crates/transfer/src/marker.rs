@@ -1,6 +1,6 @@
-//! Markers: files created in one place and looked for in another. A marker that appears there shows
-//! that both are the same directory. [`apart`](crate::apart) and [`contained`](crate::contained)
-//! create markers; copies skip their names.
+//! Creates markers: files that are created in one place and looked for in another. If a marker
+//! appears in the other place, both places are the same directory. [`apart`](crate::apart) and
+//! [`contained`](crate::contained) create markers; copies skip their names.
 
 use firstbyte_location::Location;
 use firstbyte_store::{
@@ -9,23 +9,23 @@ use firstbyte_store::{
 
 use crate::error::{Error, Result};
 
-/// The beginning of a marker's name.
+/// The start of a marker's name.
 pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 
-/// The number of times that a marker is created if other runs remove it.
-const TRIES: u32 = 5;
+/// Number of times that a marker is created if other runs remove it.
+const MAX_CREATIONS: u32 = 5;
 
-/// The most consecutive failures of a request that are retried. Few, so that their pauses do not
-/// delay a stop.
-const FAILURES: u32 = 3;
+/// Maximum number of consecutive failures after which a request is retried. It is small, so that
+/// the pauses do not delay a stop.
+const MAX_FAILURES: u32 = 3;
 
-/// A file with random content, created in a directory and looked for elsewhere. Its name is a hash
-/// of the two places, so a run overwrites and removes what a killed one has left.
+/// A file with random content that is created in one directory and looked for in another. Its name
+/// is a hash of the two places, so a run overwrites and removes what a killed run has left.
 pub(crate) struct MarkerFile<'a> {
     store: &'a Store,
     directory: &'a Location,
     name: String,
-    /// The end of the marker's name.
+    /// The end of the marker's name, taken from the name of an object.
     end: String,
     content: String,
 }
@@ -41,14 +41,14 @@ impl<'a> MarkerFile<'a> {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| Error::io("random bytes")(error.into()))?;
         let hash = Hasher::of(Algorithm::Sha256, format!("{directory}\0{other}").as_bytes()).to_hex();
-        // Servers hide the names of unfinished copies, and show this one.
+        // Servers hide the names of unfinished copies, but not this name.
         let name = format!("{MARKER}{}", &hash[..32]);
         let content =
             format!("{:032x} a running firstbyte looks for this file\n", u128::from_ne_bytes(random));
         Ok(Self { store, directory, name, end: end.into(), content })
     }
 
-    /// Fails if the marker appears in one of `places`, where its name ends in `end`.
+    /// Fails if the marker appears in one of `places`. There its name ends with `end`.
     pub(crate) fn prove_absent(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
         self.fail_if_found(first, || {
@@ -62,7 +62,7 @@ impl<'a> MarkerFile<'a> {
         })
     }
 
-    /// Fails if the marker appears anywhere below `place`, which is listed.
+    /// Lists everything below `place`, and fails if the marker appears anywhere.
     pub(crate) fn prove_absent_below(&self, place: &Location) -> Result<()> {
         let options = ListOptions { recursive: true, links: Links::Report, ..ListOptions::default() };
         let unproven = |error| self.unproven(place, error);
@@ -79,21 +79,23 @@ impl<'a> MarkerFile<'a> {
         })
     }
 
-    /// Creates the marker, calls `look` and removes the marker. Fails if `look` returns a place.
+    /// Creates the marker, calls `look`, and removes the marker. Fails if `look` returns a
+    /// location, which is where it found the marker.
     fn fail_if_found(&self, first: &Location, look: impl Fn() -> Result<Option<Location>>) -> Result<()> {
         let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
-        // This store does not end with the run: a stopped run removes its marker too.
+        // This handle of the store does not end with the run, so a stopped run still removes its
+        // marker.
         let kept = self.store.unscoped();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CREATIONS {
             let content = Payload::Bytes(self.content.as_bytes());
             let put = with_retries(|| self.store.put(&marker, content, &PutOptions::default()));
             if let Err(error) = put {
-                // The store may have created the marker all the same.
+                // The store may have created the marker in spite of the error.
                 let _ = kept.delete(&marker);
                 return Err(self.unproven(first, error));
             }
             let looked = look();
-            // A marker that still exists would have been found by `look`.
+            // If the marker still exists now, `look` would have found it.
             let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(self.directory, error));
             let removed = with_retries(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {
@@ -105,11 +107,12 @@ impl<'a> MarkerFile<'a> {
                 return Ok(());
             }
         }
-        // Another run uses the same two places, or the store does not show what was written.
+        // Another run uses the same two places and removes the marker, or the store does not show
+        // what was written.
         Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
     }
 
-    /// Whether a location has the marker's content.
+    /// Returns whether a location contains the marker's content.
     fn is_shown_at(&self, location: &Location) -> firstbyte_store::Result<bool> {
         let read = || {
             let mut body = self.store.get(location, &Get::default())?;
@@ -149,7 +152,7 @@ fn with_retries<T>(mut request: impl FnMut() -> firstbyte_store::Result<T>) -> f
             done => return done,
         };
         failures = error.failures_after(failures);
-        if failures > FAILURES {
+        if failures > MAX_FAILURES {
             return Err(error);
         }
         std::thread::sleep(error.pause_after(failures));

@@ -1,7 +1,7 @@
-//! Finds local directories that overlap although their paths do not: a part of a file system can be
-//! mounted at several places (bind mounts). [`sync`](crate::sync) asks before it deletes. Markers
-//! ([`apart`](crate::apart)) do not show this, because the directories above a mount point are not
-//! mounted with it.
+//! Finds local directories that overlap although their paths do not, because a part of a file
+//! system can be mounted at several places (bind mounts). [`sync`](crate::sync) calls this before
+//! it deletes. Markers ([`apart`](crate::apart)) do not show such overlaps, because the directories
+//! above a mount point are not mounted with it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,11 +11,12 @@ use firstbyte_location::shown;
 
 use crate::error::{Error, Result};
 
-/// A mounted part of a file system, by a line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// A mounted part of a file system, as described by a line of `/proc/self/mountinfo`
+/// (proc_pid_mountinfo(5)).
 struct Mount {
-    /// `major:minor`.
+    /// The device as `major:minor`.
     device: String,
-    /// The mounted directory, from the root of the file system.
+    /// The mounted directory, relative to the root of the file system.
     root: PathBuf,
     point: PathBuf,
 }
@@ -29,7 +30,8 @@ impl Mount {
     }
 }
 
-/// A field without its escapes: blanks, newlines and backslashes are written as `\040`.
+/// Returns a field without its escapes: blanks, newlines and backslashes are written as octal codes
+/// such as `\040`.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -42,9 +44,10 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the parts of file systems that a directory shows: its own, and those mounted below it.
+/// Returns the parts of file systems that a directory shows, each as a device and a path in its
+/// file system: the part with the directory itself, and the parts mounted below it.
 fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)> {
-    // Of two mounts at one point the later hides the earlier.
+    // If two mounts have the same mount point, the later one hides the earlier.
     let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
     let own = around.max_by_key(|mount| mount.point.as_os_str().len()).map(|mount| {
         let rest = directory.strip_prefix(&mount.point).unwrap_or(directory);
@@ -54,7 +57,7 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)
     own.into_iter().chain(below.map(|mount| (mount.device.as_str(), mount.root.clone()))).collect()
 }
 
-/// Whether two directories overlap, by the given mounts.
+/// Returns whether two directories overlap according to `mounts`.
 fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let others = shown_by(mounts, other);
     shown_by(mounts, one).iter().any(|(device, path)| {
@@ -63,15 +66,15 @@ fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     })
 }
 
-/// Reads the mounts of this process.
+/// Reads the mounts that this process sees.
 fn process_mounts() -> Vec<Mount> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
 }
 
-/// Whether the table of mounts shows every overlap of two directories. It does if both are on one
-/// file system, or on two with block devices. FUSE, NFS and overlays show files of other file
-/// systems.
+/// Returns whether the table of mounts shows every overlap of the two directories. It does if both
+/// are on one file system, or on two file systems with block devices. FUSE, NFS and overlays may
+/// show files of other file systems.
 pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
     let mounts = process_mounts();
@@ -90,8 +93,8 @@ pub(crate) fn points_below(directory: &Path) -> Vec<PathBuf> {
     points.filter(|point| point.starts_with(&directory) && *point != directory).collect()
 }
 
-/// Fails if a mount makes one of two directories the other, or a part of it. Succeeds if this
-/// cannot be determined.
+/// Fails if mounts make two directories the same, or one of them part of the other. Succeeds if
+/// this cannot be determined.
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
     let mounts = process_mounts();

@@ -1,8 +1,7 @@
-//! Moves of trees: a copy whose sources are deleted ([`sources`](crate::sources)).
+//! Moves trees: copies them and deletes the sources ([`sources`](crate::sources)).
 //!
-//! A killed run has copied some objects, and has deleted only sources of complete copies. So the
-//! same move continues it without comparing: all remaining sources are to be moved. The engine
-//! calls this.
+//! A killed run has deleted only sources whose copies are complete. So the same move can continue
+//! without comparing anything: all sources that remain have to be moved. The engine calls this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,12 +16,12 @@ use crate::sources::LINK_REFUSED;
 use crate::tree::{self, TreeCopy, with_sort_name};
 
 /// The jobs of a move, in the order in which names are found. A link is a failure: its target may
-/// lie outside, and would stay.
+/// be outside the tree, and would not be moved.
 pub(crate) struct MoveJobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
     listing: Listing,
-    /// Set once a directory, or the object that marks a prefix, was found.
+    /// Set when a directory, or an object that marks a prefix, is found.
     directories: &'a AtomicBool,
 }
 
@@ -52,7 +51,7 @@ impl<'a> MoveJobs<'a> {
         if entry.name.ends_with(b"/") || entry.name.is_empty() {
             self.directories.store(true, Ordering::Relaxed);
         }
-        match self.copy.over(&entry) {
+        match self.copy.replaceable_kinds(&entry) {
             Ok(over) => self.copy.job(entry, over, self.observer),
             Err(failure) => Some(Err(failure)),
         }

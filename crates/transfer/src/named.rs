@@ -1,5 +1,5 @@
-//! Decides whether an object that was named by itself is to be copied. There is no listing, so each
-//! end is looked up.
+//! Decides whether an object that was named by itself has to be copied. There is no listing of such
+//! objects, so both the source and the destination are looked up.
 //!
 //! The engine calls this for one object, and the workers for many.
 
@@ -10,8 +10,8 @@ use crate::compare::{self, TimeUnit};
 use crate::error::Result;
 use crate::settings::{Compare, TransferSettings};
 
-/// Whether the settings want an object copied. They may limit sources, or compare them with the
-/// state of the destination.
+/// Returns whether the settings want an object to be copied. The settings may limit sources, or
+/// compare them with the destination.
 pub(crate) fn is_wanted(
     store: &Store,
     settings: &TransferSettings,
@@ -41,11 +41,12 @@ pub(crate) fn is_wanted(
     }
 }
 
-/// Whether the destination is a complete copy of the source as it is now, by size and time. The
-/// local end is looked up first: it costs no request, and mostly saves the other's.
+/// Returns whether the destination is a complete copy of the source as it is now, by size and time.
+/// A local file is looked up first, because this needs no request and often makes the other request
+/// unnecessary.
 ///
-/// `store` does not retry: the copy that follows retries its own requests, waits for a silent
-/// server, and says more about its failure.
+/// `store` does not retry. The copy that follows retries its own requests, waits for a silent
+/// server, and describes its failure better.
 pub(crate) fn is_unchanged(
     store: &Store,
     settings: &TransferSettings,
@@ -54,7 +55,7 @@ pub(crate) fn is_unchanged(
 ) -> Result<bool> {
     let is_upload = source.as_local().is_some();
     let is_described = settings.metadata != Metadata::default() || store.describes_writes();
-    // An existing copy may be stored with other options.
+    // An existing copy may have been stored with other options.
     if settings.compare != Compare::SizeMtime
         || settings.checksum.is_some()
         || (is_described && destination.as_local().is_none())
@@ -62,7 +63,7 @@ pub(crate) fn is_unchanged(
         return Ok(false);
     }
     let look = |location| match store.stat_object(location) {
-        // A pipe or device has no length, and is read or refused by the copy.
+        // A pipe or device has no length. The copy reads or refuses it.
         Ok(stat) => Ok(Some(stat).filter(|stat| stat.kind == EntryKind::File && stat.size().is_some())),
         Err(error) if error.is_transient() => Ok(None),
         Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => Err(error),

@@ -1,4 +1,5 @@
-//! The interface between the scheduler and an object that moves in pieces. Movers implement it.
+//! Defines the interface between the scheduler and an object that moves in pieces. Movers implement
+//! it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,41 +11,43 @@ use crate::error::{Error, Result};
 use crate::report::CompletedObject;
 use crate::request::{OpenedBody, Requester};
 
-/// An object that moves in pieces. The workers that move them share it.
+/// An object that moves in pieces. All workers that move its pieces share it.
 pub(crate) trait ObjectPieces: Send + Sync {
-    /// Moves a piece until it is complete or fails.
+    /// Moves a piece until the piece is complete or has failed.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
-    /// The most neighbouring pieces that one request of at most `longest` bytes can move.
+    /// Returns the maximum number of neighbouring pieces that one request of at most `longest`
+    /// bytes can move.
     fn most_together(&self, _longest: u64) -> u32 {
         1
     }
-    /// Bytes of a piece, if pieces are parts of an upload: each is sent again whole when it is cut
-    /// off.
+    /// Returns the length of a piece in bytes, if pieces are parts of an upload. A part that is cut
+    /// off has to be sent again as a whole.
     fn part_length(&self) -> Option<u64> {
         None
     }
-    /// Called once every piece has been moved: verifies the object and puts it in place.
+    /// Verifies the object and puts it in its place. Called after every piece has been moved.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;
-    /// Bytes that a later run resumes from.
-    fn kept(&self) -> u64 {
+    /// Returns the number of bytes from which a later run can resume.
+    fn resumable_bytes(&self) -> u64 {
         0
     }
-    /// Called instead of `finish` when a piece failed for good or the run ended.
+    /// Ends the transfer of the object after a piece has failed for good or the run has ended.
+    /// Called instead of `finish`.
     fn abandon(&self, store: &Store, error: &Error);
 }
 
 /// A piece of an object that one worker moves.
 pub(crate) enum Piece {
-    /// The chunk whose answer is already open: the object was opened by requesting it.
+    /// The chunk whose response is already open, because requesting this chunk opened the object.
     FirstBody(u32, Box<OpenedBody>),
     /// Neighbouring chunks of a download, or parts of an upload.
     Chunks(Range<u32>),
-    /// The checksum of the whole, which ranged answers do not carry.
+    /// The checksum of the whole object, which the responses to ranges do not contain.
     Checksum,
 }
 
 impl Piece {
-    /// Returns the parts of an upload, which has no pieces of other kinds.
+    /// Returns the parts of an upload, which has no other kinds of pieces.
     pub(crate) fn parts(self) -> Range<u32> {
         match self {
             Self::Chunks(parts) => parts,
@@ -56,14 +59,15 @@ impl Piece {
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
 pub(crate) struct PendingPieces {
-    /// Whether the checksum of the whole is to be requested. It comes before the chunks.
+    /// Whether the checksum of the whole object has to be requested. The checksum is claimed before
+    /// the chunks.
     pub(crate) checksum: bool,
-    /// Chunks or parts.
+    /// Indexes of chunks or parts.
     pub(crate) chunks: VecDeque<u32>,
 }
 
 impl PendingPieces {
-    /// The number of pieces.
+    /// Returns the number of pieces.
     pub(crate) fn len(&self) -> usize {
         self.chunks.len() + usize::from(self.checksum)
     }
@@ -72,7 +76,7 @@ impl PendingPieces {
         self.len() == 0
     }
 
-    /// Claims the next piece: the checksum, or up to `most` neighbouring chunks.
+    /// Claims the next piece: the checksum, or at most `most` neighbouring chunks.
     pub(crate) fn claim(&mut self, most: u32) -> Option<Piece> {
         if std::mem::take(&mut self.checksum) {
             return Some(Piece::Checksum);
@@ -93,18 +97,18 @@ impl FromIterator<u32> for PendingPieces {
     }
 }
 
-/// The state of an object when all its pieces have moved.
+/// The state of an object after all of its pieces have moved.
 pub(crate) enum Finish {
     /// The object is complete.
     Done(CompletedObject),
-    /// These pieces have to be moved (again).
+    /// The given pieces have to be moved, or moved again.
     Again(PendingPieces),
 }
 
-/// The state of an object once it has been started.
+/// The state of an object after it has been started.
 pub(crate) enum Started {
-    /// The object was small and is complete.
+    /// The object was small, and is already complete.
     Done(CompletedObject),
-    /// The object moves in pieces. The worker that started it moves `first`.
+    /// The object moves in pieces. The worker that has started it moves `first`.
     Split { object: Arc<dyn ObjectPieces>, pending: PendingPieces, first: Option<Piece> },
 }

@@ -1,53 +1,56 @@
-//! Divides an object into chunks. Pure: a plan follows from the length alone, so a later run
-//! computes the same chunks.
+//! Divides an object into chunks. A plan depends only on the length, so a later run computes the
+//! same chunks.
 //!
-//! Bytes go from the socket straight to their place in a file, so the size of a chunk costs no
-//! memory. Three other things determine it: a round trip must be short compared with the body, a
-//! killed run fetches one chunk per worker again, and all workers should finish together.
+//! Bytes go from the socket directly to their place in a file, so the length of a chunk does not
+//! affect memory. Three other considerations determine the length: a round trip must be short
+//! compared with the body, a run after a kill fetches one chunk per worker again, and all workers
+//! should finish together.
 
 use std::ops::Range;
 
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::LONGEST_REQUEST;
 
-/// Bytes of the first request, which is sent before the length is known, and the length of a chunk.
-/// Objects up to this length come in one request. For larger ones a request has several chunks: at
-/// 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s. Of each
-/// request, a killed run loses the unfinished chunk and the content of the socket's buffer.
+/// Length of a chunk, and of the first request, which is sent before the object's length is known;
+/// bytes. An object up to this length needs only one request. For larger objects, a request has
+/// several chunks: at 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip
+/// of 0.03 s. A killed run loses the incomplete chunk of each request, and what is in the socket's
+/// buffer.
 pub(crate) const CHUNK_SIZE: u64 = 2 << 20;
-/// The number of chunks of a download from which on they get longer, so that journals stay short.
-const MOST_CHUNKS: u64 = 32_768;
-/// The least length of an upload's parts; each part is one request.
+/// Number of chunks of a download from which on chunks become longer, so that journals stay short.
+const CHUNKS_BEFORE_GROWTH: u64 = 32_768;
+/// Minimum length of a part of an upload, bytes. Each part is one request.
 const UPLOAD_PART_SIZE: u64 = 8 << 20;
-/// The length from which on an object is large: its bytes take the time, not its requests. A
-/// request costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up
-/// to this length are uploaded in one request.
+/// Length from which on an object is large, bytes: most of its time is spent on bytes and not on
+/// requests. A request costs a near server as much as sending some 4 MiB (MinIO), which is a
+/// quarter of this length. An object up to this length is uploaded in one request.
 pub(crate) const LARGE_OBJECT: u64 = 2 * UPLOAD_PART_SIZE;
-/// S3's limit on the parts of an upload.
+/// Maximum number of parts of an upload in S3.
 pub(crate) const MOST_PARTS: u64 = 10_000;
-/// S3's least length of a part that is not the last.
+/// Minimum length of a part in S3, bytes. The last part may be shorter.
 pub(crate) const LEAST_PART: u64 = 5 << 20;
 
-/// The longest part that S3 takes.
-const LONGEST_PART: u64 = 5 << 30;
-/// The number of a stream's parts that have the least length: together they hold 10 GiB.
+/// Maximum length of a part in S3, bytes.
+const MAX_PART_SIZE: u64 = 5 << 30;
+/// Number of a stream's parts that have the minimum length. Together these parts have 10 GiB.
 const SMALL_PARTS: u32 = 2_000;
-/// The number of a stream's parts of each greater length.
-const PARTS_OF_A_LENGTH: u32 = 200;
+/// Number of a stream's parts of each length above the minimum.
+const PARTS_PER_LENGTH: u32 = 200;
 
-/// Returns the length of part `number` (from 1) of a stream of unknown length, or `None` beyond
-/// S3's last part. Parts grow, so that together they hold 31 TiB. No growth reaches the 48.8 TiB of
-/// S3's largest object, all of whose parts have the greatest length
-/// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>, 2026-11-27).
+/// Returns the length in bytes of part `number` (from 1) of a stream of unknown length, or `None`
+/// after the last part that S3 allows. The parts grow, so that all of them together can have 31
+/// TiB. Growing parts cannot reach the 48.8 TiB of S3's largest object, all of whose parts have the
+/// maximum length (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>,
+/// 2026-11-27).
 pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
     if u64::from(number) > MOST_PARTS {
         return None;
     }
     let behind = number.saturating_sub(SMALL_PARTS);
-    Some((LEAST_PART << behind.div_ceil(PARTS_OF_A_LENGTH)).min(LONGEST_PART))
+    Some((LEAST_PART << behind.div_ceil(PARTS_PER_LENGTH)).min(MAX_PART_SIZE))
 }
 
-/// The chunks of an object of one length: all equally long, except the last.
+/// The chunks of an object. All have the same length, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkPlan {
     size: u64,
@@ -55,11 +58,12 @@ pub struct ChunkPlan {
 }
 
 impl ChunkPlan {
-    /// Plans chunks for reading `size` bytes in parallel. Their length bounds what a killed run
-    /// reads again.
+    /// Plans chunks for reading `size` bytes in parallel. Their length limits what is read again
+    /// after a kill.
     #[must_use]
     pub fn download(size: u64) -> Self {
-        let chunk = (size / MOST_CHUNKS).next_multiple_of(CHUNK_SIZE).clamp(CHUNK_SIZE, LONGEST_REQUEST);
+        let chunk =
+            (size / CHUNKS_BEFORE_GROWTH).next_multiple_of(CHUNK_SIZE).clamp(CHUNK_SIZE, LONGEST_REQUEST);
         Self { size, chunk }
     }
 
@@ -78,31 +82,31 @@ impl ChunkPlan {
         Self { size, chunk: chunk.max(1) }
     }
 
-    /// Length of the object.
+    /// Returns the length of the object, bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Length of a chunk that is not the last.
+    /// Returns the length of each chunk but the last, bytes.
     #[must_use]
     pub fn chunk(&self) -> u64 {
         self.chunk
     }
 
-    /// The number of chunks; an empty object has none.
+    /// Returns the number of chunks. An empty object has none.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.size.div_ceil(self.chunk)).unwrap_or(u32::MAX)
     }
 
-    /// The indexes of all chunks.
+    /// Returns the indexes of all chunks.
     #[must_use]
     pub fn pieces(&self) -> Range<u32> {
         0..self.count()
     }
 
-    /// The bytes of chunk `index`; empty past the last.
+    /// Returns the byte range of chunk `index`. It is empty for an index after the last chunk.
     #[must_use]
     pub fn range(&self, index: u32) -> ByteRange {
         let start = self.size.min(u64::from(index) * self.chunk);
@@ -120,14 +124,15 @@ mod tests {
         let parts: Vec<u64> = (1..).map_while(stream_part_size).collect();
         assert_eq!(parts.len() as u64, MOST_PARTS);
         assert!(parts.iter().sum::<u64>() > 31 << 40);
-        assert!(parts.iter().all(|part| (LEAST_PART..=LONGEST_PART).contains(part)));
+        assert!(parts.iter().all(|part| (LEAST_PART..=MAX_PART_SIZE).contains(part)));
         assert!(parts.windows(2).all(|two| two[0] <= two[1]) && parts[1_999] == LEAST_PART);
     }
 
     proptest! {
         #[test]
         fn chunks_cover_every_byte_once_and_in_order(size in 0_u64..(1 << 44), upload: bool) {
-            // A large size only with few chunks: each is visited.
+            // Downloads are tested up to 64 GiB only, because larger ones have too many chunks to
+            // visit each.
             let size = if upload { size } else { size % (1 << 36) };
             let plan = if upload { ChunkPlan::upload(size) } else { ChunkPlan::download(size) };
             let mut at = 0;

@@ -1,5 +1,6 @@
-//! Copies an object from one store to another. If one S3 service holds both, it copies the object
-//! itself, unless the user gave a checksum to check. Otherwise the bytes go through local memory.
+//! Copies an object from one store to another. If one S3 service holds both objects, the service
+//! copies the object itself, unless the user has given a checksum to check. Otherwise the bytes go
+//! through local memory.
 
 use std::sync::Arc;
 
@@ -16,19 +17,20 @@ use crate::request::Requester;
 use crate::spool;
 use crate::upload::parts::{self, MultipartUpload, put_options, put_over};
 
-/// Bytes of a part, which a worker holds in memory. As short as S3 allows, so that as many workers
-/// as possible fit below the memory ceiling.
+/// Length of a part that a worker holds in memory, bytes. It is the minimum of S3, so that as many
+/// workers as possible fit below the memory ceiling.
 const RELAY_PART_SIZE: u64 = LEAST_PART;
-/// S3 copies objects up to this length in one request.
+/// Maximum length of an object that S3 copies in one request, bytes.
 const SINGLE_COPY: u64 = 5 << 30;
-/// Bytes of a part that the service copies itself. Long, because the bytes do not pass here.
+/// Length of a part that the service copies itself, bytes. It is long, because the bytes do not
+/// pass through this process.
 const COPIED_PART_SIZE: u64 = 512 << 20;
 
-/// The way in which a part is copied.
+/// How a part is copied.
 enum RelayMode {
-    /// The service copies the part.
+    /// The service copies the part itself.
     Inside,
-    /// The bytes are read into memory and sent.
+    /// This process reads the part into memory and sends it.
     Through,
 }
 
@@ -40,7 +42,7 @@ struct Relay {
     mode: RelayMode,
 }
 
-/// Starts a copy between stores.
+/// Starts to copy an object between stores.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Started> {
     let context = requester.context;
     let stat = requester.stat(&job.source, job.version_id())?;
@@ -51,7 +53,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     if job.entry.is_none() {
         context.observer.expected(0, size);
     }
-    // The user's checksum can be checked only if the bytes pass through this process.
+    // A checksum from the user can be checked only if the bytes pass through this process.
     let inside = context.settings.checksum.is_none()
         && match (&job.source, &job.destination) {
             (Location::Object(from), Location::Object(to)) => context.store.is_one_service(from, to),
@@ -60,17 +62,17 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     let options = put_options(context, job, &stat);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
-            // The service refuses a condition of the copy: the bytes are read, and each answer is
-            // checked here.
+            // The service refuses the condition of the copy. So this process copies the bytes, and
+            // checks the version in each response.
             Err(StoreError::Unsupported { .. } | StoreError::OwnTagRefused { .. }) => {}
-            // A service that does not copy by itself, or not from this name, gets the bytes. After
-            // any other refusal it would refuse them too.
+            // The service cannot copy by itself, or not from this name, so this process copies the
+            // bytes. After any other refusal, the service would refuse the bytes too.
             Err(StoreError::Server { status: 400 | 501, code, .. })
                 if ["InvalidArgument", "InvalidRequest", "NotImplemented"].contains(&code.as_str()) => {}
             Err(error) => return Err(error.into()),
             Ok(written) => {
                 context.observer.moved(size);
-                // The service copies whole objects and checks them itself.
+                // The service copies whole objects and verifies them itself.
                 return Ok(Started::Done(CompletedObject {
                     bytes: size,
                     verified: Verified::Full,
@@ -111,11 +113,11 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
         while filled < bytes.len() {
             let rest = range.skip(filled as u64);
             let most = attempt.context.throttles.reading.request().unwrap_or(u64::MAX);
-            let asked = ByteRange::at(rest.start, rest.len().min(most));
+            let requested = ByteRange::at(rest.start, rest.len().min(most));
             let version = Some(stat.version.clone());
-            let get = Get { range: Some(asked), version, ..attempt.get() };
+            let get = Get { range: Some(requested), version, ..attempt.get() };
             let mut body = attempt.open(source, &get)?;
-            let end = filled + to_usize(asked.len());
+            let end = filled + to_usize(requested.len());
             while filled < end {
                 let read = body.read(&mut bytes[filled..end])?;
                 if read == 0 {
@@ -138,7 +140,7 @@ impl Relay {
         let range = self.plan.range(index);
         if let RelayMode::Through = self.mode {
             let bytes = read(requester, &self.source, &self.stat, range)?;
-            // The bytes were counted when they were read.
+            // These bytes were already counted when they were read.
             return self.parts.send(requester, index + 1, Payload::Bytes(&bytes), 0);
         }
         let context = requester.context;

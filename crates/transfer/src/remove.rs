@@ -1,7 +1,7 @@
-//! Deletes everything below a location while it is being listed: keys of a store in pages, from
-//! several threads; local names one by one beneath an open directory; names on an SFTP host
-//! directory by directory. Links are deleted, never followed. A move removes its empty directories
-//! by the same walk. The engine calls this.
+//! Deletes everything below a location while it is being listed. Keys of a store are deleted in
+//! pages, on several threads. Local names are deleted one by one beneath an open directory. Names
+//! on an SFTP host are deleted directory by directory. Links are deleted and never followed. A move
+//! removes its empty directories with the same walk. The engine calls this.
 
 use std::io::ErrorKind;
 use std::mem::take;
@@ -24,34 +24,35 @@ use crate::settings::Concurrency;
 use crate::stop::Stop;
 use crate::tree::with_sort_name;
 
-/// Concurrent deletions of 1,000 keys each, unless the settings fix the concurrency. One takes a
-/// server many times as long as a round trip.
-const DELETERS: usize = 8;
-/// The most concurrent requests of the listing. Listing a page takes a server less time than
-/// deleting its keys, and some servers start a separate listing for each range requested.
-const LISTERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+/// Number of concurrent deletions of 1,000 keys each, unless the settings fix the concurrency. One
+/// deletion keeps a server busy for many round trips.
+const CONCURRENT_DELETIONS: usize = 8;
+/// Maximum number of concurrent requests of the listing. Listing a page takes a server less time
+/// than deleting the page's keys, and some servers start a separate listing for each requested
+/// range.
+const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
-/// Names to delete below a location.
+/// The names to delete below a location.
 pub struct Removal<'a> {
     /// The location whose contents are deleted.
     pub root: Location,
-    /// The extent of the removal.
+    /// Which kinds of entries are deleted.
     pub extent: Extent,
-    /// The prefix of all names; the store lists no others.
+    /// The prefix of all names to delete. The store lists no other names.
     pub beginning: String,
-    /// Whether only the entries directly in the root are deleted, or everything below it.
+    /// Whether only the entries directly in the root are deleted, or everything below the root.
     pub levels: Levels,
-    /// A filter on names, relative to the root.
+    /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// Whether the run changes anything.
     pub effect: Effect,
 }
 
-/// The entries that a removal deletes.
+/// Which entries a removal deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemovalFilter {
     All,
-    /// Local directories without entries, and objects without content that mark prefixes.
+    /// Only empty local directories, and objects without content that mark prefixes.
     Empty,
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn remove(
     run(scope, removal, RemovalFilter::All, observer)
 }
 
-/// Removes the directories that a move has left empty. Failures are added to the move's summary.
+/// Removes the directories that a move has emptied. Adds failures to the summary of the move.
 pub(crate) fn remove_empty_directories(
     scope: &CallScope<'_>,
     moved: &Move<'_>,
@@ -79,7 +80,7 @@ pub(crate) fn remove_empty_directories(
         select: moved.tree.select,
         effect: Effect::Apply,
     };
-    // In a store, a prefix no longer exists when no key begins with it.
+    // In a store, a prefix exists only as long as a key begins with it.
     match run(scope, &removal, RemovalFilter::Empty, observer) {
         Err(Error::Store(StoreError::NotFound { .. })) => Ok(()),
         Err(error) => Err(error),
@@ -101,8 +102,8 @@ fn run(
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
         Location::Local(path) => {
-            // The directory is opened before it is listed: names are deleted in it even if its path
-            // leads elsewhere later.
+            // The directory is opened before it is listed, so names are deleted in this directory
+            // even if its path leads elsewhere later.
             let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
             let mut names = LocalNames { beneath, path, removal, filter, outcome: &outcome };
             remove_names(scope, removal, filter, &mut names, &outcome)?;
@@ -127,7 +128,7 @@ impl Removal<'_> {
             order,
             links: Links::Report,
             directories: Directories::Listed,
-            requests: Some(scope.settings.listing_requests().min(LISTERS)),
+            requests: Some(scope.settings.listing_requests().min(MAX_LISTING_REQUESTS)),
             ..ListOptions::default()
         }
     }
@@ -136,7 +137,7 @@ impl Removal<'_> {
         self.extent == Extent::Whole
     }
 
-    /// Whether a selected name is to be deleted now. A dry run only reports it.
+    /// Returns whether a selected name has to be deleted now. A dry run only reports the name.
     fn applies(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
         if self.effect == Effect::DryRun {
             outcome.observer.planned(&Action::Delete { location: self.root.join(name) });
@@ -151,7 +152,7 @@ impl RemovalFilter {
     }
 }
 
-/// The results of all threads.
+/// The results of all threads that delete.
 struct Outcome<'a> {
     summary: Mutex<Summary>,
     observer: &'a dyn Observer,
@@ -163,7 +164,8 @@ impl Outcome<'_> {
         self.summary.lock().deleted += count;
     }
 
-    /// Records a failure. If a stop has cancelled the request, the run ends instead.
+    /// Records a failure. If the failure is a request that a stop has cancelled, ends the run
+    /// instead.
     fn failed(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
         let mut summary = self.summary.lock();
@@ -176,7 +178,7 @@ impl Outcome<'_> {
         summary.fail(failure);
     }
 
-    /// Whether the run has to end now.
+    /// Returns whether the run has to end now.
     fn has_ended(&self) -> bool {
         let mut summary = self.summary.lock();
         if let (None, Some(why)) = (&summary.ended, self.stop.error()) {
@@ -199,10 +201,10 @@ fn remove_keys(
 ) -> Result<()> {
     let listing = scope.store.list(&removal.root, &removal.options(EntryOrder::Any, scope))?;
     let threads = match scope.settings.concurrency {
-        Concurrency::Auto => DELETERS,
+        Concurrency::Auto => CONCURRENT_DELETIONS,
         Concurrency::Fixed(count) => count.max(1),
     };
-    // The channel holds no pages: each waits for a free thread, so memory stays small.
+    // The channel holds no pages: each page waits for a free thread, so memory stays small.
     let (pages, waiting) = sync_channel::<Vec<Location>>(0);
     let waiting = Mutex::new(waiting);
     let mut kept = false;
@@ -211,7 +213,7 @@ fn remove_keys(
             let deleter = thread::Builder::new().stack_size(STACK);
             deleter.spawn_scoped(started, || delete_pages(scope, &waiting, outcome)).map(drop)
         };
-        // Fewer threads than wanted suffice if the system refuses more, but one is needed.
+        // If the system refuses some of the threads, fewer suffice, but one is needed.
         start(0).map_err(Error::io("starting a thread"))?;
         (1..threads).map(start).take_while(std::io::Result::is_ok).for_each(drop);
         let mut page = Vec::new();
@@ -232,7 +234,7 @@ fn remove_keys(
                 break;
             }
         }
-        // This fails only if every thread has panicked.
+        // Sending fails only if every thread has panicked.
         let _ = pages.send(page);
         drop(pages);
         Ok(())
@@ -245,8 +247,8 @@ fn remove_keys(
     Ok(())
 }
 
-/// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
-/// not counted, because a store does not say whether there was one.
+/// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. The
+/// object is not counted as deleted, because a store does not say whether the object existed.
 fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
@@ -278,18 +280,18 @@ fn delete_pages(scope: &CallScope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>,
     }
 }
 
-/// Deletes names of a tree of files.
+/// Deletes the names of a tree of files.
 trait Names {
     fn remove_file(&mut self, name: &[u8]);
 
-    /// Removes a directory if it is empty. Called after everything in it.
+    /// Removes a directory if it is empty. Called after everything in the directory was deleted.
     fn remove_directory(&mut self, name: &[u8]);
 
-    /// Removes the root. A root that is not empty is an error, unless a failure or the filter
-    /// (`kept`) left something in it.
+    /// Removes the root. It is an error if the root is not empty, unless a failure or the filter
+    /// has left something in it (`kept`).
     fn remove_root(&mut self, kept: bool);
 
-    /// Deletes the names that were collected.
+    /// Deletes the names that were collected and not deleted yet.
     fn finish(&mut self) {}
 }
 
@@ -301,7 +303,7 @@ fn remove_names(
     outcome: &Outcome<'_>,
 ) -> Result<()> {
     let leave = |names: &mut dyn Names, directories: &mut Vec<Vec<u8>>, name: &[u8]| {
-        // The directories that the listing has left for `name`.
+        // These directories do not contain `name`, so the listing has finished with them.
         while let Some(directory) = directories.pop_if(|last| !name.starts_with(last)) {
             if removal.effect == Effect::Apply && removal.extent != Extent::Files {
                 names.remove_directory(directory.strip_suffix(b"/").unwrap_or(&directory));
@@ -342,7 +344,7 @@ fn remove_names(
     Ok(())
 }
 
-/// Deletes names on an SFTP host: those of a directory together.
+/// Deletes names on an SFTP host. Names in the same directory are deleted together.
 struct RemoteNames<'a> {
     scope: &'a CallScope<'a>,
     removal: &'a Removal<'a>,
@@ -432,8 +434,8 @@ impl Names for LocalNames<'_> {
 }
 
 impl LocalNames<'_> {
-    /// Removes the files that interrupted copies left in a directory that holds nothing else; no
-    /// listing shows them. A move keeps them, because they were not moved.
+    /// Removes the files that interrupted copies have left in a directory, if it contains no other
+    /// files. No listing shows such files. A move keeps them, because they were not moved.
     fn remove_unfinished(&self, directory: &Path) {
         if self.filter == RemovalFilter::Empty {
             return;
@@ -443,7 +445,7 @@ impl LocalNames<'_> {
             return;
         }
         for name in self.beneath.names(directory, &is_unfinished_file).unwrap_or_default() {
-            // If a file stays, so does the directory.
+            // If a file cannot be removed, its directory stays too, and that is reported.
             let _ = self.beneath.remove_file(&directory.join(name));
         }
     }

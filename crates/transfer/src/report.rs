@@ -1,4 +1,5 @@
-//! The reports of a run: calls of an [`Observer`] during the run, and a [`Summary`] at its end.
+//! Defines the reports of a run: an [`Observer`] that is called during the run, and a [`Summary`]
+//! at its end.
 
 use std::fmt;
 
@@ -12,16 +13,16 @@ use crate::error::Failure;
 pub enum Action {
     /// Copy an object.
     Copy {
-        /// The source.
+        /// The location of the source.
         source: Location,
-        /// The destination.
+        /// The location of the destination.
         destination: Location,
-        /// Length in bytes, if the listing has it.
+        /// Length in bytes, if the listing contains it.
         size: Option<u64>,
     },
     /// Delete an object that the source does not have.
     Delete {
-        /// The object.
+        /// The location of the object.
         location: Location,
     },
 }
@@ -40,12 +41,12 @@ pub enum Difference {
         /// The object in the destination, and its length in bytes.
         destination: (Location, u64),
     },
-    /// The lengths are equal, and the content differs.
+    /// The lengths are equal, but the content differs.
     Content(Location, Location),
 }
 
 impl Difference {
-    /// Converts the difference to a row of JSON.
+    /// Converts the difference to a row in JSON.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::json;
@@ -67,49 +68,51 @@ impl Difference {
     }
 }
 
-/// Log target of the event for each complete object.
+/// Log target of the event that is logged for each complete object.
 pub const OBJECTS: &str = "firstbyte_transfer::objects";
 
-/// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
-/// quick. Every method does nothing unless overridden.
+/// Receives the events of a run, for progress bars, logs and tests. Worker threads call these
+/// methods, so they must return quickly. By default, every method does nothing.
 pub trait Observer: Sync {
-    /// More objects and bytes were found that are to be moved.
+    /// Called when more objects and bytes that have to be moved were found.
     fn expected(&self, _objects: u64, _bytes: u64) {}
-    /// All objects of the run have been found: no more are expected.
+    /// Called when all objects of the run have been found, so no more are expected.
     fn listed(&self) {}
-    /// A worker begins with an object. `finished`, `skipped` or `failed` follows.
+    /// Called when a worker starts with an object. A call of `finished`, `skipped` or `failed`
+    /// follows.
     fn began(&self, _source: &Location) {}
-    /// A large object is moved in pieces from now on. `bytes` is its length, or 0 if that is not
-    /// known.
+    /// Called when a large object starts to move in pieces. `bytes` is its length, or 0 if that is
+    /// not known.
     fn started(&self, _source: &Location, _bytes: u64) {}
-    /// More bytes have arrived.
+    /// Called when more bytes have arrived.
     fn moved(&self, _bytes: u64) {}
-    /// An object of `bytes` is complete; an earlier run may have moved part of it.
+    /// Called when an object of `bytes` is complete. An earlier run may have moved a part of it.
     fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
-    /// An object was found unchanged.
+    /// Called when an object was found unchanged.
     fn skipped(&self, _source: &Location) {}
-    /// A directory, or its marker in a store, was created at the destination or is not needed.
+    /// Called when a directory, or its marker in a store, was created at the destination or found
+    /// unnecessary.
     fn made_directory(&self, _source: &Location) {}
-    /// An object failed for good.
+    /// Called when an object has failed for good.
     fn failed(&self, _failure: &Failure) {}
-    /// Two places differ.
+    /// Called when two places differ.
     fn differs(&self, _difference: &Difference) {}
-    /// A dry run reports an action.
+    /// Called by a dry run for each action that it would do.
     fn planned(&self, _action: &Action) {}
 }
 
-/// Ignores all events.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// The extent to which content was checked against the source.
+/// How the content was verified against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
-    /// Length and version only: the source offers no checksum over the whole object.
+    /// By length and version only, because the source has no checksum of the whole object.
     Length,
-    /// Against a checksum over the whole object.
+    /// By a checksum of the whole object.
     Full,
 }
 
@@ -119,20 +122,20 @@ impl fmt::Display for Verified {
     }
 }
 
-/// The limit of a run's speed.
+/// What limited the speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
     /// The network: more requests brought no more bytes.
     Link,
     /// The rate that the caller allows.
     Limit,
-    /// The server's time to answer.
+    /// The server's response time.
     Server,
     /// Local reads and writes.
     Disk,
-    /// Processor time: of this process, or of all processes of this machine.
+    /// Processor time, of this process or of all processes on this machine.
     Cpu,
-    /// The memory ceiling limited the number of requests.
+    /// The memory ceiling, which limited the number of requests.
     Memory,
 }
 
@@ -155,78 +158,80 @@ pub(crate) struct CompletedObject {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
-    /// The version of the source, if `version` is that of the copy.
+    /// The version of the source, if `version` is the version of the copy.
     pub(crate) source: Option<Box<Version>>,
 }
 
 impl CompletedObject {
-    /// The version of the source that was copied.
-    pub(crate) fn copied(&self) -> Option<&Version> {
+    /// Returns the version of the source that was copied.
+    pub(crate) fn source_version(&self) -> Option<&Version> {
         self.source.as_deref().or(self.version.as_ref())
     }
 }
 
-/// The results of a run: everything a receipt prints.
+/// The results of a run. A receipt prints all of them.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Objects complete at their destination.
+    /// Number of objects that are complete at their destination.
     pub objects: u64,
-    /// Total length of these objects, bytes.
+    /// Total length of the complete objects, bytes.
     pub bytes: u64,
-    /// Objects found unchanged.
+    /// Number of objects that were found unchanged.
     pub skipped: u64,
-    /// Objects deleted at the destination.
+    /// Number of objects that were deleted: at the destination, or the sources of a move.
     pub deleted: u64,
-    /// Differences found by a check.
+    /// Number of differences that a check has found.
     pub differences: u64,
-    /// Pipes, sockets and devices, which are not copied.
+    /// Number of pipes, sockets and devices, which are not copied.
     pub special: u64,
-    /// Empty directories, which a store cannot hold.
+    /// Number of empty directories, which a store cannot hold.
     pub empty_directories: u64,
-    /// Unfinished copies at the source, which are no content.
+    /// Number of unfinished copies at the source, which are not content.
     pub unfinished: u64,
-    /// Wall time, seconds.
+    /// Wall-clock time, seconds.
     pub seconds: f64,
     /// Seconds from the start to the first byte; `None` if no byte arrived.
     pub first_byte_seconds: Option<f64>,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: u64,
-    /// Requests sent, by kind.
+    /// Number of requests sent, by kind.
     pub requests_by_kind: RequestCounts,
-    /// Bytes of bodies received from stores.
+    /// Number of body bytes received from stores.
     pub received: u64,
-    /// Bytes of bodies sent to stores.
+    /// Number of body bytes sent to stores.
     pub sent: u64,
-    /// Requests sent again after a failure.
+    /// Number of requests that were sent again after a failure.
     pub retries: u64,
-    /// Requests sent in place of one that stayed silent.
+    /// Number of requests that were sent in place of a silent one.
     pub hedged: u64,
-    /// Bytes kept from an interrupted run.
+    /// Number of bytes that an interrupted run had moved and this run could use.
     pub resumed_bytes: u64,
-    /// Bytes fetched or sent a second time.
+    /// Number of bytes fetched or sent a second time.
     pub reread_bytes: u64,
-    /// Bytes of unfinished objects that the next run resumes from.
+    /// Number of bytes of unfinished objects that the next run can use.
     pub kept_bytes: u64,
-    /// The weakest check among the objects; `None` if no object was copied.
+    /// The weakest verification among the copied objects. `None` if no object was copied.
     pub verified: Option<Verified>,
-    /// The version copied, for a run of one object.
+    /// The version that was copied, if the run has one object.
     pub version: Option<Version>,
     /// The first [`Summary::LISTED_FAILURES`] failures.
     pub failed: Vec<Failure>,
-    /// The number of failures.
+    /// Total number of failures.
     pub failures: u64,
-    /// The limit of the run's speed; `None` if the run was too short to judge.
+    /// What limited the run's speed. `None` if the run was too short to judge.
     pub bound_by: Option<Bottleneck>,
-    /// The reason for which the run ended early: an interruption, its deadline, or a failing bucket
+    /// The reason why the run has ended early: an interruption, its deadline, or a failing bucket
     /// or endpoint of a tree.
     pub ended: Option<crate::error::Error>,
 }
 
 impl Summary {
-    /// Failures kept with their text, so that millions of them do not fill memory.
+    /// Maximum number of failures that are kept with their text, so that millions of failures do
+    /// not fill the memory.
     pub const LISTED_FAILURES: usize = firstbyte_store::PAGE;
 
-    /// Counts a failure, and keeps its text while there are not too many.
+    /// Counts a failure. Keeps its text if fewer than [`LISTED_FAILURES`](Self::LISTED_FAILURES)
+    /// were kept.
     pub fn fail(&mut self, failure: Failure) {
         self.failures += 1;
         if self.failed.len() < Self::LISTED_FAILURES {
@@ -235,16 +240,16 @@ impl Summary {
     }
 
     /// Counts a complete object.
-    pub(crate) fn complete(&mut self, done: CompletedObject) {
+    pub(crate) fn add_completed(&mut self, done: CompletedObject) {
         self.objects += 1;
         self.bytes += done.bytes;
         self.verified = Some(self.verified.map_or(done.verified, |verified| verified.min(done.verified)));
         self.version = done.version.filter(|_| self.objects == 1);
     }
 
-    /// Adds the results of the run before, which this run has repeated: objects copied before were
-    /// found unchanged now, and the failures are the same.
-    pub(crate) fn after(self, before: Self) -> Self {
+    /// Adds the results of the previous run, which this run has repeated. Objects that the previous
+    /// run copied were found unchanged now, and the failures are the same.
+    pub(crate) fn added_to(self, before: Self) -> Self {
         Self {
             objects: before.objects + self.objects,
             bytes: before.bytes + self.bytes,
@@ -265,7 +270,7 @@ impl Summary {
         }
     }
 
-    /// Bytes per second, over the wall time.
+    /// Returns the bytes per second over the wall-clock time.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }

@@ -1,8 +1,8 @@
-//! Sends the requests of a worker by the request loop of `firstbyte_fetch`, with the run's meters
-//! and limits.
+//! Sends the requests of a worker, using the request loop of `firstbyte_fetch` with the meters and
+//! limits of the run.
 //!
 //! Each worker has one [`Requester`], which movers borrow. It owns the worker's slot in the request
-//! tracker and its buffer.
+//! tracker, and the worker's buffer.
 
 use std::ops::Deref;
 
@@ -15,10 +15,10 @@ use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
 use crate::job::ObjectCount;
 
-/// Bytes of a worker's buffer if many objects move, most of which are smaller.
+/// Length of a worker's buffer if many objects move, bytes. Most of these objects are smaller.
 const SMALL_BUFFER: usize = 32 << 10;
-/// Bytes of the buffer of a worker beyond the first [`START`] for one object: a TLS record. Such
-/// workers share the memory, and mostly wait.
+/// Length of a worker's buffer if one object moves and the worker is not among the first [`START`],
+/// bytes: a TLS record. There may be many of these workers, and they mostly wait.
 const RECORD_BUFFER: usize = 16 << 10;
 
 /// Sends the requests of one worker, one at a time.
@@ -28,16 +28,16 @@ pub(crate) struct Requester<'a> {
     buffer: Vec<u8>,
 }
 
-/// One attempt at a request, lent to the code that makes it.
+/// One attempt at a request, lent to the code that makes the attempt.
 pub(crate) struct TransferAttempt<'a, 't> {
     pub(crate) context: &'a Context<'a>,
     tracked: &'a mut firstbyte_fetch::Attempt<'t>,
 }
 
-/// An answer whose body is still to be read, and the handle that ends it.
+/// A response whose body has not been read yet, and a handle that cancels it.
 pub(crate) type OpenedBody = (Body, Cancel);
 
-/// Returns the size of a worker's buffer, bytes.
+/// Returns the length of a worker's buffer, bytes.
 pub(crate) fn buffer_size(batch: ObjectCount, worker: usize) -> usize {
     match batch {
         ObjectCount::One if worker < START => BUFFER,
@@ -97,19 +97,20 @@ impl<'t> Deref for TransferAttempt<'_, 't> {
 }
 
 impl TransferAttempt<'_, '_> {
-    /// Records that the head of an answer has arrived, and that a body of `body` bytes follows.
+    /// Records that the head of a response has arrived, and that a body of `body` bytes follows.
     pub(crate) fn head_arrived(&self, body: u64) {
         let took = self.tracked.head_arrived(body);
         add(&self.context.meters.head_wait, micros(took));
     }
 
-    /// Records that bytes up to the offset `end` arrived, or were accepted by the server.
+    /// Records that `bytes` more bytes, up to the offset `end`, have arrived or were accepted by
+    /// the server.
     pub(crate) fn moved(&mut self, bytes: u64, end: u64) {
         self.context.moved(bytes);
         self.tracked.reached(end);
     }
 
-    /// Returns a read of the whole of any version, for this attempt.
+    /// Returns the parameters of a read in this attempt: of the whole object, in any version.
     pub(crate) fn get(&mut self) -> Get {
         self.tracked.get(&self.context.throttles.reading)
     }
@@ -121,14 +122,15 @@ impl TransferAttempt<'_, '_> {
         Sending { cancel: self.cancel().clone(), throttle }
     }
 
-    /// Sends the request and waits for the head of its answer.
+    /// Sends the request and waits for the head of its response.
     pub(crate) fn open(&self, source: &Location, get: &Get) -> Result<Body> {
         let body = self.context.single.get(source, get)?;
         self.head_arrived(body.range().len());
         Ok(body)
     }
 
-    /// Moves a body into `sink`, from `at` up to `end`. After an error `at` is where it stopped.
+    /// Writes a body into `sink`, from offset `at` up to `end`. After an error, `at` is the offset
+    /// at which the copy stopped.
     pub(crate) fn copy_body(
         &mut self,
         body: &mut Body,
@@ -172,7 +174,7 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Opens the range and version that `get` asks for.
+    /// Opens the range and version that `get` requests.
     pub(crate) fn open(&mut self, source: &Location, get: &Get) -> Result<OpenedBody> {
         self.request(Wait::Head, None, |attempt, _| {
             let Get { cancel, throttle, .. } = attempt.get();
@@ -183,7 +185,7 @@ impl<'a> Requester<'a> {
 
     /// Repeats a request until it succeeds, fails for good, or the run ends. `once` makes one
     /// attempt and keeps its progress, so that the next attempt requests only the rest. `opened`
-    /// cancels an answer that is already open.
+    /// cancels a response that is already open.
     pub(crate) fn request<T>(
         &mut self,
         wait: Wait,
@@ -192,7 +194,7 @@ impl<'a> Requester<'a> {
     ) -> Result<T> {
         let context = self.context;
         if self.buffer.is_empty() {
-            // Zeroed by the kernel: its pages cost nothing until they are touched.
+            // The kernel provides zeroed pages, which use no memory until they are touched.
             self.buffer = vec![0; buffer_size(context.run_kind.batch, self.slot)];
         }
         let slot = TrackerSlot { tracker: &context.tracker, index: self.slot };

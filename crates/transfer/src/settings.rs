@@ -1,4 +1,4 @@
-//! Settings of transfers. The command line and the library fill them in from options. The defaults
+//! Defines the settings of transfers. The command line and the library fill them in. The defaults
 //! suit a small machine far from its data.
 
 use std::ffi::OsStr;
@@ -14,41 +14,43 @@ use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::stop::Stop;
 
-/// The number of requests in flight at once.
+/// How many requests are in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// As many as measurably help.
+    /// As many as make the transfer measurably faster.
     #[default]
     Auto,
-    /// A fixed number.
+    /// The given number of requests.
     Fixed(usize),
 }
 
-/// The rule by which a tree's copy and `sync` decide that an object is unchanged.
+/// How a copy of a tree and `sync` decide that an object is unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
-    /// By length and times: one listing of each side, and no request for an object.
+    /// By length and times. This takes one listing of each side, and hardly any request for single
+    /// objects.
     #[default]
     SizeMtime,
-    /// By length and content. The checksums of the stores are compared; a missing one is computed
-    /// from the bytes. Slow and strict.
+    /// By length and content. The checksums of the stores are compared; a missing checksum is
+    /// computed from the bytes. This is slow and strict.
     Checksum,
     /// By length alone.
     Size,
-    /// By age: an object is unchanged if the destination's is as new or newer.
+    /// By age. An object is unchanged if the one at the destination is as new or newer.
     Newer,
-    /// By existence: an object of the destination is never replaced.
+    /// By existence. An object at the destination is never replaced.
     Existence,
-    /// Not at all: everything is copied.
+    /// By nothing. Everything is copied.
     None,
 }
 
-/// Limits on the objects of a source that take part, by their listed lengths and times.
+/// Limits on the lengths and times of the source's objects. Objects outside the limits are left
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// Least length, bytes.
+    /// Minimum length, bytes.
     pub least_size: Option<u64>,
-    /// Greatest length, bytes.
+    /// Maximum length, bytes.
     pub greatest_size: Option<u64>,
     /// Earliest modification time.
     pub modified_since: Option<SystemTime>,
@@ -57,13 +59,14 @@ pub struct SourceLimits {
 }
 
 impl SourceLimits {
-    /// Whether there is any limit.
+    /// Returns whether there is any limit.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether an object is within the limits. An unknown length or time is not, if it is limited.
+    /// Returns whether an object is within the limits. If a length or time is limited but unknown,
+    /// the object is not within the limits.
     #[must_use]
     pub fn take(&self, size: Option<u64>, modified: Option<SystemTime>) -> bool {
         self.least_size.is_none_or(|least| size.is_some_and(|size| size >= least))
@@ -73,74 +76,74 @@ impl SourceLimits {
     }
 }
 
-/// The attributes of local files that a copy keeps.
+/// Which attributes of local files a copy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptAttributes {
-    /// The content, permission bits and modification times of files, and the permission bits of
+    /// Content, permission bits and modification times of files, and permission bits of
     /// directories. Links are followed.
     #[default]
     Usual,
-    /// Between local directories also links themselves, owners where this process may give them,
-    /// the bits beyond permissions, and the times of directories.
+    /// Between local directories, also links, owners where this process may set them, mode bits
+    /// beyond permissions, and times of directories.
     All,
 }
 
-/// Whether a silent request is replaced by a new one before its deadline.
+/// Whether a silent request is replaced by a new one before the request's deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
-    /// A request is replaced once it is several times slower than the others.
+    /// A request is replaced when it is several times slower than the others.
     #[default]
     On,
-    /// No request is replaced; only the store's deadlines end it.
+    /// No request is replaced. Only the store's deadlines end a request.
     Off,
 }
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
-    /// Ceiling for the resident memory of the process, bytes; limits concurrency and buffers.
+    /// Ceiling for the resident memory of the process, bytes. It limits concurrency and buffers.
     pub memory: u64,
-    /// Requests in flight at once.
+    /// How many requests are in flight at once.
     pub concurrency: Concurrency,
-    /// The state on stable storage when a copy is reported done.
+    /// What must be on stable storage when a copy is reported as complete.
     pub durability: Durability,
-    /// Bytes per second over all requests; `None` is no limit.
+    /// Maximum bytes per second over all requests. `None` means no limit.
     pub limit_rate: Option<u64>,
-    /// The checksum that the one copied object must have; not for trees.
+    /// The checksum that the object must have, for copies of one object. Not for trees.
     pub checksum: Option<Checksum>,
-    /// The rule by which trees' copies and `sync` compare objects.
+    /// How copies of trees and `sync` compare objects.
     pub compare: Compare,
-    /// The objects of trees that take part.
+    /// Limits on the objects of trees.
     pub limits: SourceLimits,
-    /// The attributes that copies between local directories keep.
+    /// Which attributes copies between local directories keep.
     pub keep: KeptAttributes,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
-    /// Directory of upload journals, in a cache; without one an upload does not resume.
+    /// Directory of upload journals, which is in a cache. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,
-    /// The number of times that a piece is tried again after transient errors.
+    /// Maximum number of times that a piece is tried again after transient errors.
     pub retries: u32,
-    /// Metadata of objects written to stores; each value replaces the source's own.
+    /// Metadata of objects that are written to stores. Each value replaces that of the source.
     pub metadata: Metadata,
-    /// The content type of uploads that have none from their source.
+    /// How the content type is chosen if the source of an upload has none.
     pub content_types: ContentTypes,
-    /// The condition of a write from a stream.
+    /// The condition on which a stream is written.
     pub precondition: Precondition,
-    /// Ends the run from another thread, or at a deadline.
+    /// Ends the run, from another thread or at a deadline.
     pub stop: Stop,
 }
 
-/// Memory of the process without its workers, bytes: program, runtime, credentials, a page of a
+/// Memory of the process without its workers, bytes: program, runtime, credentials, and a page of a
 /// listing.
 const BASE_MEMORY: u64 = 14 << 20;
-/// The maximum number of concurrent requests of a listing whose objects are transferred. With their
-/// waiting pages they take some 4 MB. More would not help: a transfer consumes entries much more
-/// slowly.
+/// Maximum number of concurrent requests of a listing whose objects are transferred. With the pages
+/// that wait they use some 4 MB. More requests would not help, because a transfer consumes entries
+/// much more slowly.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl TransferSettings {
-    /// The number of workers that fit below the memory ceiling if each needs `each` bytes, and the
-    /// first [`START`] need `more` in addition; at least one.
+    /// Returns how many workers fit below the memory ceiling, at least one. Each worker needs
+    /// `each` bytes, and each of the first [`START`] workers needs `more` bytes in addition.
     pub(crate) fn workers_of(&self, each: u64, more: u64) -> usize {
         let memory = self.memory.saturating_sub(BASE_MEMORY);
         let first = (memory / (each + more)).min(START as u64);
@@ -148,7 +151,8 @@ impl TransferSettings {
         to_usize(first + others).max(1)
     }
 
-    /// The maximum number of concurrent requests of a listing whose objects are transferred.
+    /// Returns the maximum number of concurrent requests of a listing whose objects are
+    /// transferred.
     #[must_use]
     pub fn listing_requests(&self) -> NonZeroUsize {
         match self.concurrency {
@@ -160,18 +164,19 @@ impl TransferSettings {
     }
 }
 
-/// The content type of an upload whose source has none.
+/// How the content type of an upload is chosen if its source has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentTypes {
-    /// By the extension of the source's name, else by that of the object.
+    /// By the file name extension of the source, or else of the destination.
     #[default]
     ByName,
-    /// The store's default.
+    /// The store chooses its default.
     FromStore,
 }
 
 impl ContentTypes {
-    /// Returns the type for an object that is written as `destination`, from `source` or a stream.
+    /// Returns the content type for an object that is written as `destination`, from `source` or,
+    /// with `None`, from a stream.
     pub(crate) fn of(self, source: Option<&Location>, destination: &Location) -> Option<String> {
         if self == Self::FromStore {
             return None;

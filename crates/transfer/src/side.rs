@@ -1,4 +1,4 @@
-//! One of the two listings that [`sync`](crate::sync) walks side by side.
+//! Reads one of the two listings that [`sync`](crate::sync) walks side by side.
 
 use std::iter::Peekable;
 
@@ -14,10 +14,10 @@ fn no_entries() -> Peekable<Entries> {
     nothing.peekable()
 }
 
-/// One listing. The name of a directory ends in `/`, as it sorts.
+/// One listing. The names of directories end in `/`, because they are sorted that way.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
-    /// Whether the listing had an error: names that it did not show may exist.
+    /// Whether the listing had an error. If so, names that it did not show may exist.
     pub(crate) broken: bool,
 }
 
@@ -34,7 +34,7 @@ impl Side {
         error
     }
 
-    /// Whether the listing is empty, except for an empty object that marks the prefix.
+    /// Returns whether the listing has no entries other than an empty object that marks the prefix.
     pub(crate) fn has_only_marker(&mut self) -> bool {
         let is_marker = |entry: &firstbyte_store::Result<Entry>| {
             entry.as_ref().is_ok_and(|entry| entry.name.is_empty() && entry.size == Some(0))
@@ -55,7 +55,7 @@ impl Side {
         self.entries.next()?.ok()
     }
 
-    /// Whether all names below `prefix`, which ends in `/`, have been taken.
+    /// Returns whether all names below `prefix` have been taken. `prefix` must end in `/`.
     pub(crate) fn has_passed(&mut self, prefix: &[u8]) -> bool {
         self.name().is_none_or(|name| name > prefix && !name.starts_with(prefix))
     }

@@ -1,7 +1,7 @@
-//! The sources of a move: each is deleted once its copy is complete and on stable storage, and only
-//! if it is still the version that was copied. A file whose new name is free is renamed, if both
-//! are on one file system. Nothing else is moved before source and destination are proven to be
-//! different places. The scheduler's workers call this.
+//! Handles the sources of a move. A source is deleted after its copy is complete and on stable
+//! storage, and only if it is still the version that was copied. If a file's new name does not
+//! exist and is on the same file system, the file is renamed. Everything else is moved only after
+//! source and destination were proven to be different places. The scheduler's workers call this.
 
 use std::path::{Path, PathBuf};
 
@@ -22,20 +22,21 @@ pub(crate) const LINK_REFUSED: &str =
 /// The sources of a move.
 pub(crate) struct MovedSources<'a> {
     store: &'a Store,
-    /// The local directory that they lie in, opened before it is listed.
+    /// The local directory that contains the sources, opened before it is listed.
     root: Option<(&'a Path, Beneath)>,
-    /// Source and destination of a tree.
+    /// The source and the destination of a tree. `None` if sources are each named.
     tree: Option<(&'a Location, &'a Location)>,
     apart: Apart,
 }
 
 impl<'a> MovedSources<'a> {
-    /// Sources that are each named. A local source is looked up in its directory.
+    /// Creates the sources of a move whose objects are each named. A local source is looked up in
+    /// its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
         Self { store, root: None, tree: None, apart: Apart::new(store) }
     }
 
-    /// The sources of a tree.
+    /// Creates the sources of a move of a tree.
     pub(crate) fn below(store: &'a Store, tree: &'a Tree<'_>) -> Result<Self> {
         let source = &tree.source;
         if let (Some(from), Some(to)) = (source.as_local(), tree.destination.as_local()) {
@@ -59,7 +60,7 @@ impl<'a> MovedSources<'a> {
         self.apart.prove_below(source, destination, directory)
     }
 
-    /// Deletes a source whose version `copied` is complete at its destination.
+    /// Deletes a source whose version `copied` is complete at the destination.
     pub(crate) fn delete(&self, source: &Location, copied: Option<&Version>) -> Result<()> {
         let unknown =
             || Error::invalid(source, "was copied, and stays: it has no version to tell a change by");
@@ -81,7 +82,7 @@ impl<'a> MovedSources<'a> {
         }
     }
 
-    /// Renames the source of a job. Returns `None` if it has to be copied.
+    /// Renames the source of a job. Returns `None` if the source has to be copied instead.
     pub(crate) fn rename(
         &self,
         job: &CopyJob,
@@ -103,8 +104,8 @@ impl<'a> MovedSources<'a> {
         Ok(Some(CompletedObject { bytes, verified: Verified::Full, version: None, source: None }))
     }
 
-    /// Gives the copy of a local file the file's owner, mode and times, as far as this process may:
-    /// a move to another file system keeps them.
+    /// Gives the copy of a local file the file's owner, mode and times where this process may set
+    /// them, because a move to another file system keeps these attributes.
     pub(crate) fn take_over(&self, job: &CopyJob, root: Option<&LocalRoot<'_>>) -> Result<()> {
         let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
             return Ok(());
@@ -118,8 +119,8 @@ impl<'a> MovedSources<'a> {
         })
     }
 
-    /// Fails for a link: copying its target and deleting the link would not move the target. In a
-    /// tree, the listing has refused links before.
+    /// Fails if the source is a link, because copying its target and deleting the link would not
+    /// move the target. In a tree, the listing has already refused links.
     fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<CompletedObject>> {
         if self.root.is_none() && path.is_symlink() {
             Err(Error::invalid(source, LINK_REFUSED))
@@ -128,7 +129,8 @@ impl<'a> MovedSources<'a> {
         }
     }
 
-    /// Calls `with` with the open directory above a path, and the name of the path beneath it.
+    /// Calls `with` with an open directory above a path, and the name of the path beneath that
+    /// directory.
     fn with_parent<T>(&self, path: &Path, with: impl FnOnce(&Beneath, &Path) -> Result<T>) -> Result<T> {
         if let Some((root, beneath)) = &self.root
             && let Ok(name) = path.strip_prefix(root)
@@ -140,19 +142,19 @@ impl<'a> MovedSources<'a> {
     }
 }
 
-/// Whether an object is the one that was copied. Its time counts too: a bucket may have two names,
-/// and the copy may have replaced its own source by the same content.
+/// Returns whether an object is still the one that was copied. The time is compared too: if a
+/// bucket has two names, the copy may have replaced its own source by the same content.
 fn is_untouched(found: &Version, copied: &Version) -> bool {
     found.has_etag_of(copied) && found.last_modified == copied.last_modified && found.agrees_with(copied)
 }
 
-/// Opens the directory of a path. Returns it with the name in it.
+/// Opens the directory of a path. Returns it together with the last component of the path.
 fn open_parent(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
     let name = path.file_name().ok_or_else(|| Error::invalid(location, "has no name to move"))?;
     Ok((Beneath::new(directory_of(path), None), name.into()))
 }
 
-/// Renames a whole tree or a link. Returns false if that is not possible, because the destination
+/// Renames a whole tree or a link. Returns false if this is not possible, because the destination
 /// exists or is on another file system.
 pub(crate) fn rename(source: &Location, destination: &Location) -> Result<bool> {
     let (Some(from), Some(to)) = (source.as_local(), destination.as_local()) else { return Ok(false) };

@@ -1,9 +1,10 @@
-//! Finds names that exist at a local destination in another spelling: file systems that fold letter
-//! case, Unicode forms or anything else treat two names as one.
+//! Finds names that exist at a local destination in another spelling. A file system that folds
+//! letter case or Unicode forms treats both spellings as the same name.
 //!
-//! A name that a lookup finds must be in its directory byte for byte. A directory is read once,
-//! when the first of its names is found. A name that was missing then is looked up once more before
-//! it counts as another spelling. [`tree`](crate::tree) calls this for each name that exists.
+//! If a lookup finds a name, the name must be in its directory byte for byte. A directory is read
+//! only once, when the first of its names is found. A name that is not in the directory as it was
+//! read then is looked up once more, before it counts as another spelling. [`tree`](crate::tree)
+//! calls this for each name that exists.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -13,22 +14,22 @@ use std::path::{Path, PathBuf};
 use firstbyte_store::{Beneath, PAGE, Result};
 use rustix_futex_sync::Mutex;
 
-/// The names in the directories seen so far.
+/// The names in the directories that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Spellings {
     seen: Mutex<Seen>,
     hasher: RandomState,
 }
 
-/// The parts of a name whose spelling is checked.
+/// Which parts of a name are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckedParts {
-    /// The directories above the name, which itself was free.
+    /// Only the directories above the name, because the name itself did not exist.
     Directories,
     All,
 }
 
-/// The names of a directory, by their hashes.
+/// The hashes of a directory's names.
 type Names = HashSet<u64>;
 
 #[derive(Debug, Default)]
@@ -39,7 +40,8 @@ struct Seen {
 }
 
 impl Spellings {
-    /// Returns the destination's spelling of a part of `name`, if it is another.
+    /// Returns the destination's spelling of a part of `name`. Returns `None` if every part has the
+    /// same spelling.
     pub(crate) fn find_other(
         &self,
         root: &Beneath,
@@ -69,7 +71,8 @@ impl Spellings {
             (name.parent().unwrap_or(Path::new("")), name.file_name().unwrap_or(OsStr::new("")));
         let hash = |name: &[u8]| self.hasher.hash_one(name);
         if !seen.directories.contains_key(directory) {
-            // An unsorted listing alternates between few directories, one for each of its workers.
+            // An unsorted listing alternates between only a few directories, one for each of its
+            // workers.
             if seen.directories.len() >= PAGE {
                 seen.directories.clear();
             }
@@ -101,7 +104,7 @@ mod tests {
         for name in ["a/b/Readme", "a/b/README", "A/b/x", "a", "missing/x"] {
             assert_eq!(other(name), None, "{name}");
         }
-        // Created after its directory was read.
+        // The file was created after its directory was read.
         std::fs::write(scratch.path().join("a/b/README"), "").unwrap();
         assert_eq!(other("a/b/README"), None);
     }

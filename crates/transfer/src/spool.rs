@@ -1,6 +1,6 @@
 //! Copies to a store through an unnamed temporary file. This is needed if the source has no length,
-//! a false one or no version, if the destination accepts only whole objects, or if content must be
-//! checked before it is sent.
+//! a false length or no version, if the destination accepts only whole objects, or if content must
+//! be checked before it is sent.
 
 use std::fs::File;
 
@@ -15,8 +15,8 @@ use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{done, put_options, put_over, verified};
 
-/// Creates an unnamed temporary file. If that is not possible, creates a named file and removes the
-/// name.
+/// Creates an unnamed temporary file. If the file system cannot do that, creates a named file and
+/// removes its name.
 pub(crate) fn unnamed_file() -> Result<File> {
     let named = |_| Ok(tempfile::NamedTempFile::new()?.into_file());
     tempfile::tempfile().or_else(named).map_err(Error::temporary)

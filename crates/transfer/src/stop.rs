@@ -1,7 +1,7 @@
-//! Ends a run early: on Ctrl-C, or at its deadline.
+//! Ends a run early: on Ctrl-C, or at a deadline.
 //!
-//! One handle reaches every wait: its [`Cancel`] cuts requests, and loops without a request check
-//! [`Stop::error`]. Clones share one state.
+//! One handle ends every kind of wait: its [`Cancel`] cancels requests, and loops without a request
+//! check [`Stop::error`]. Clones share one state.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -12,31 +12,32 @@ use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
-/// Ends runs cleanly: requests in flight are cut, and journals keep the bytes that arrived.
+/// A handle that ends runs cleanly: requests in flight are cancelled, and journals keep the bytes
+/// that have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     cancel: Cancel,
-    why: OnceLock<Why>,
-    /// Dropping the sender ends the thread that waits for the deadline.
+    why: OnceLock<StopReason>,
+    /// The thread that waits for the deadline ends when this sender is dropped.
     timer: Mutex<Option<Sender<()>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Why {
-    Asked,
+enum StopReason {
+    Requested,
     Deadline(Duration),
 }
 
 impl Stop {
-    /// Ends every run with this handle. It takes locks: never call it from a signal handler.
+    /// Ends every run that has this handle. Takes locks, so a signal handler must not call it.
     pub fn stop(&self) {
-        self.0.end(Why::Asked);
+        self.0.end(StopReason::Requested);
     }
 
-    /// Ends every run with this handle `deadline` from now. A later call replaces an earlier one.
+    /// Ends every run that has this handle after `deadline`. A later call replaces an earlier one.
     ///
     /// # Errors
     /// No thread can be started.
@@ -47,7 +48,7 @@ impl Stop {
             if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout)
                 && let Some(shared) = shared.upgrade()
             {
-                shared.end(Why::Deadline(deadline));
+                shared.end(StopReason::Deadline(deadline));
             }
         };
         let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
@@ -56,23 +57,23 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether the handle was stopped or its deadline has passed.
+    /// Returns whether the handle was stopped or its deadline has passed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.why.get().is_some()
     }
 
-    /// The error with which a run ends once this is stopped.
+    /// Returns the error with which runs end, if the handle was stopped or its deadline has passed.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.why.get().map(|why| match why {
-            Why::Asked => Error::Interrupted,
-            Why::Deadline(after) => Error::Deadline { after: *after },
+            StopReason::Requested => Error::Interrupted,
+            StopReason::Deadline(after) => Error::Deadline { after: *after },
         })
     }
 
-    /// A handle that is cancelled when this is stopped. A store scoped by it ends its requests
-    /// then.
+    /// Returns a handle that is cancelled when this handle is stopped. A store that is scoped by it
+    /// ends its requests then.
     #[must_use]
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel
@@ -80,8 +81,8 @@ impl Stop {
 }
 
 impl Shared {
-    fn end(&self, why: Why) {
-        // The first reason stays.
+    fn end(&self, why: StopReason) {
+        // If a reason is already set, it stays.
         let _ = self.why.set(why);
         self.cancel.cancel();
     }

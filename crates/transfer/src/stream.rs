@@ -1,4 +1,4 @@
-//! Moves streams of this process: an object to a writer, a reader to an object.
+//! Moves streams of this process: writes an object to a writer, and reads a reader into an object.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,13 +22,14 @@ use crate::settings::TransferSettings;
 use crate::spool::unnamed_file;
 use crate::upload::parts::{self, MultipartUpload};
 
-/// Bytes of the first parts of a stream of unknown length.
+/// Length of the first parts of a stream of unknown length, bytes.
 const FIRST_PART_SIZE: usize = LEAST_PART as usize;
-/// The longest part that is kept in memory until it has been sent. Longer ones, of streams from
-/// 12 GiB on, are kept in temporary files.
-const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
+/// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts,
+/// which streams have from 12 GiB on, are kept in temporary files.
+const MAX_PART_IN_MEMORY: u64 = 2 * LEAST_PART;
 
-/// The number of workers of a stream: as many as can have a part in memory below the ceiling.
+/// Returns the number of workers for a stream: as many as can have a part in memory below the
+/// ceiling.
 pub(crate) fn workers(settings: &TransferSettings) -> usize {
     settings.workers_of(LEAST_PART, 0).min(START)
 }
@@ -50,7 +51,7 @@ pub(crate) fn cat(
             output.copy(attempt, body, buffer)
         });
         match copied {
-            // The bytes written are the beginning of the object; the rest follows.
+            // The bytes that were written are the beginning of the object, and the rest can follow.
             Err(error) if error.is_false_length() && output.length == StatedLength::Checked => {
                 output.length = StatedLength::Ignored;
             }
@@ -62,21 +63,21 @@ pub(crate) fn cat(
 /// An object that is being copied to a writer.
 struct Output<'a> {
     source: &'a Location,
-    /// The version to read; `None` is the newest.
+    /// The version to read. `None` stands for the newest version.
     version: Option<&'a Version>,
     range: Option<ByteRange>,
     length: StatedLength,
     out: &'a mut dyn Write,
     written: u64,
-    /// The description in the first response.
+    /// The description of the object in the first response.
     stat: Option<Stat>,
-    /// The checksum that the object should have, if its store or the user gave one, and the hash of
-    /// the bytes so far.
+    /// The checksum that the object should have, if its store or the user has given one, and the
+    /// hash of the bytes so far.
     hasher: Option<(Checksum, Hasher)>,
 }
 
 impl Output<'_> {
-    /// Requests the bytes not yet written, of the first answer's version.
+    /// Requests the bytes that were not yet written, in the version of the first response.
     fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
         let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
@@ -102,7 +103,7 @@ impl Output<'_> {
         Ok(body)
     }
 
-    /// Takes the length and the checksum of the object from the first answer.
+    /// Takes the length and the checksum of the object from the first response.
     fn describe(&mut self, context: &Context<'_>, stat: &Stat) {
         let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
         self.hasher = expected.filter(|_| self.range.is_none()).map(|expected| {
@@ -172,7 +173,7 @@ pub(crate) fn put(
     if !context.store.has_multipart(destination) {
         let mut file = unnamed_file()?;
         let bytes = copy(context, reader, &mut file, Error::temporary)?;
-        // The bytes were counted when they were read.
+        // These bytes were already counted when they were read.
         return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);
     }
     let first = read_part(reader, FIRST_PART_SIZE)?;
@@ -190,7 +191,7 @@ pub(crate) fn put(
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<CompletedObject> {
     let TransferSettings { metadata, durability, precondition, .. } = context.settings;
-    // Missing directories, which are made for the file; the deepest first.
+    // The missing directories that are created for the file, the deepest first.
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, PartialPermissions::of(metadata))?;
@@ -203,18 +204,18 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
         Err(error) => {
             // If this fails too, the first error is returned.
             let _ = partial.discard();
-            // A directory into which another run has written stays.
+            // A directory stays if another run has written to it.
             let _ = made.into_iter().try_for_each(std::fs::remove_dir);
             Err(error)
         }
     }
 }
 
-/// The input, which the senders share: one reads while the others send.
+/// The input, which the senders share: one of them reads while the others send.
 struct Reading<'a> {
     reader: &'a mut (dyn Read + Send),
     destination: &'a Location,
-    /// The first part, which has been read already.
+    /// The first part, which has already been read.
     first: Option<Vec<u8>>,
     number: u32,
     bytes: u64,
@@ -227,7 +228,7 @@ impl Reading<'_> {
             return Ok(None);
         }
         let Some(length) = stream_part_size(self.number + 1) else {
-            // The stream may end exactly at the end of the last part.
+            // The stream may end exactly at the end of the last part that is allowed.
             self.ended = true;
             return match read_part(self.reader, 1)?.is_empty() {
                 true => Ok(None),
@@ -236,7 +237,7 @@ impl Reading<'_> {
         };
         let part = match self.first.take() {
             Some(first) => StreamPart::Memory(first),
-            None if length <= LONGEST_IN_MEMORY => {
+            None if length <= MAX_PART_IN_MEMORY => {
                 StreamPart::Memory(read_part(self.reader, to_usize(length))?)
             }
             None => StreamPart::spooled(self.reader, length)?,
@@ -259,10 +260,10 @@ impl Reading<'_> {
     }
 }
 
-/// A part of a stream, kept until it has been sent.
+/// A part of a stream that is kept until it has been sent.
 enum StreamPart {
     Memory(Vec<u8>),
-    /// An unnamed temporary file, and the bytes in it.
+    /// An unnamed temporary file, and the number of bytes in it.
     File(File, u64),
 }
 
@@ -319,7 +320,7 @@ fn send_parts(
                 Err(error) => Err(error),
             };
             if sent.is_err() {
-                // The upload has failed: the other senders stop.
+                // The upload has failed, so the other senders have to stop.
                 reading.lock().ended = true;
                 return sent;
             }
@@ -331,7 +332,7 @@ fn send_parts(
             let sender = std::thread::Builder::new().stack_size(STACK);
             sender.spawn_scoped(scope, move || send(index)).ok()
         };
-        // This thread sends too, so that a lack of threads is no failure.
+        // This thread sends too, so the upload works even if no thread can be started.
         let others: Vec<_> = (1..workers(context.settings)).map_while(start).collect();
         let own = send(0);
         let others = others
@@ -350,8 +351,8 @@ fn read_part(reader: &mut dyn Read, length: usize) -> Result<Vec<u8>> {
     Ok(part)
 }
 
-/// Copies a stream at the rate of the settings. `failed` converts an error of `out`. Returns the
-/// number of bytes.
+/// Copies a stream at the rate limit of the settings. `failed` converts an error of `out`. Returns
+/// the number of bytes.
 fn copy(
     context: &Context<'_>,
     reader: &mut dyn Read,

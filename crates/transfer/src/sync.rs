@@ -1,15 +1,17 @@
-//! Updates a destination tree: walks two listings in byte order side by side. Memory does not
-//! depend on their length, and an object that both sides list as the same costs no request.
+//! Updates a destination tree by walking two listings side by side in byte order. The memory needed
+//! does not depend on the length of the listings. An object that both sides list as the same needs
+//! no request.
 //!
-//! Names that only the destination has are deleted at once if the source is a file system. A store
-//! may list out of order, and name later what seemed to be missing, so deletions wait for the end
-//! of its listing. If a listing was out of order, the run starts again with the store's names
-//! sorted here ([`Engine::sync`](crate::Engine::sync)).
+//! If the source is a file system, names that only the destination has are deleted at once. A store
+//! may list its names out of order, so a name that seemed to be missing may come later; deletions
+//! wait for the end of the store's listing. If a listing was out of order, the run starts again and
+//! sorts the store's names itself ([`Engine::sync`](crate::Engine::sync)).
 //!
-//! The destination is listed without following links, and files are deleted beneath a local one, so
-//! nothing outside is touched. If a source file has the name of a destination directory, the
-//! decision waits until both listings have passed the directory. If everything in it is to be
-//! deleted, it is removed when the file is complete ([`Replacement`]).
+//! The destination is listed without following links, and files are deleted beneath a local
+//! destination, so nothing outside is touched. If a source file has the name of a destination
+//! directory, the decision waits until both listings have passed the directory. If everything in
+//! the directory has to be deleted, the directory is removed when the file is complete
+//! ([`Replacement`]).
 
 use std::cmp::Ordering;
 
@@ -34,7 +36,8 @@ use crate::side::Side;
 use crate::spelling::CheckedParts;
 use crate::tree::{self, TreeCopy};
 
-/// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
+/// Returns the jobs that bring the destination up to date. While the jobs are taken, extras that
+/// may be deleted are deleted.
 pub(crate) fn jobs<'a>(
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
@@ -54,7 +57,8 @@ pub(crate) fn jobs<'a>(
         partials: Partials::Hidden,
         ..options.clone()
     };
-    // The source is read while the destination is opened: a wide directory is read and sorted.
+    // The source is read ahead while the destination is opened, because opening a wide directory
+    // reads and sorts it.
     let source = open_source(scope, tree, &options, extras)?;
     let destination = tree::list(store, &tree.destination, &destination_options)?
         .map(|listing| ListingPrefetch::start(listing, scope.cancel.clone()))
@@ -86,7 +90,8 @@ pub(crate) fn jobs<'a>(
     })
 }
 
-/// The listing of the source. One without objects is an error if that would delete everything.
+/// Lists the source. A source without objects is an error if everything at the destination would be
+/// deleted.
 fn open_source(
     scope: &CallScope<'_>,
     tree: &Tree<'_>,
@@ -98,7 +103,8 @@ fn open_source(
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(EmptySource::Allow) && tree::is_prefix(&tree.source) =>
         {
-            // In a store an empty prefix and a missing one are the same, but the bucket must exist.
+            // In a store, an empty prefix and a missing one are the same, but the bucket must
+            // exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
             None
         }
@@ -111,7 +117,8 @@ fn open_source(
     Ok(source)
 }
 
-/// Whether a source has no objects. Directories do not count: a tree of files is searched for one.
+/// Returns whether a source has no objects. Directories do not count as objects, so a tree of files
+/// is searched for a file.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     if !has_directories(&tree.source) {
         return Ok(source.has_only_marker());
@@ -130,18 +137,18 @@ fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
 /// A file that replaces a directory.
 struct Replacement {
     file: Entry,
-    /// The directory's name, with its `/`.
+    /// The name of the directory, which ends in `/`.
     prefix: Vec<u8>,
-    /// Whether all names listed in it so far may be deleted.
+    /// Whether all names that were listed in the directory so far may be deleted.
     whole: bool,
 }
 
-/// Two listings side by side.
+/// The side-by-side walk of two listings.
 pub(crate) struct Join<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
-    /// Whether a local destination had any name at the start.
+    /// Whether a local destination contained any name at the start.
     has_names: bool,
     apart: Apart,
     compare: Compare,
@@ -150,23 +157,26 @@ pub(crate) struct Join<'a> {
     source: Side,
     destination: Side,
     destination_options: ListOptions,
-    /// Names passed over that only the destination has, since the last name that both have.
+    /// Number of names that only the destination has and that were passed over since the last
+    /// common name.
     passed: usize,
-    /// Extras kept because the source's listing broke.
+    /// Number of extras that were kept because the source's listing had an error.
     kept: u64,
-    /// Replacements not decided yet. Few: both listings have yet to leave their directories.
+    /// Replacements that have not been decided yet. There are few, because both listings are still
+    /// in or before their directories.
     replacements: Vec<Replacement>,
-    /// Directories that only the destination has, outermost first; removed when left.
+    /// Directories that only the destination has, the outermost first. Each is removed when the
+    /// listing leaves it.
     directories: Vec<Vec<u8>>,
-    /// Names to be deleted unless the source still names them.
+    /// Names that will be deleted unless the source still lists them.
     deferred: Option<DeferredRecords>,
-    /// Files to be deleted that may be in the place of a directory of the source.
+    /// Files that will be deleted, and that may be in the place of a directory of the source.
     obstacles: Vec<Vec<u8>>,
-    /// Names that are deleted now that the source has been listed.
+    /// Names that are now being deleted, after the source was listed completely.
     decided: Option<DeferredRecordReader>,
     deletions: Vec<Location>,
     failures: Vec<Failure>,
-    /// Whether a listing was out of order: then nothing more is done.
+    /// Whether a listing was out of order. If so, the walk ends.
     disordered: bool,
 }
 
@@ -190,9 +200,9 @@ impl Iterator for Join<'_> {
                     return Some(Err(Failure { location: place.to_string(), error: error.into() }));
                 }
             }
-            self.leave_directories();
-            self.leave_obstacles();
-            if let Some(job) = self.replace() {
+            self.remove_passed_directories();
+            self.defer_passed_obstacles();
+            if let Some(job) = self.next_replacement() {
                 return Some(job);
             }
             let order = match (self.source.name(), self.destination.name()) {
@@ -233,17 +243,18 @@ impl Join<'_> {
     fn only_source(&mut self) -> Option<JobResult> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
-        self.clear_way(&entry.name);
+        self.delete_obstacle_above(&entry.name);
         if !self.copy.selects(&entry) {
             return None;
         }
-        // A file in another spelling is noticed when the copy is complete, but it may be deleted as
-        // an extra before.
+        // A file whose name is another spelling of this one would be noticed when the copy is
+        // complete, but could be deleted as an extra before that. So it is looked for now.
         let parts = if self.extras == Extras::Keep { CheckedParts::Directories } else { CheckedParts::All };
         if self.has_names
             && let Err(failure) = self.copy.check_spelling(&entry, parts)
         {
-            // Names of the destination may be names of the source in another spelling.
+            // Names of the destination may be other spellings of names of the source, so none is
+            // deleted.
             self.source.broken |= self.extras != Extras::Keep;
             return Some(Err(failure));
         }
@@ -263,7 +274,7 @@ impl Join<'_> {
         self.copy.job(entry, over, self.observer)
     }
 
-    /// Whether extras are deleted and a directory has this name at a local destination.
+    /// Returns whether extras are deleted and a local destination has a directory of this name.
     fn is_over_directory(&self, name: &[u8]) -> bool {
         let Some(root) = self.copy.root.as_ref().filter(|_| self.extras != Extras::Keep) else {
             return false;
@@ -277,7 +288,7 @@ impl Join<'_> {
         let (source, destination) = (self.source.take()?, self.destination.take()?);
         self.passed = 0;
         self.keep_directory_of(&source.name);
-        // A directory on one side may be an empty object on the other.
+        // A directory on one side may be an empty object on the other side.
         let directories = source.kind == EntryKind::Directory || destination.kind == EntryKind::Directory;
         let has_content = source.kind == EntryKind::File && source.size != Some(0);
         if directories && !has_content || !self.copy.selects(&source) {
@@ -329,21 +340,21 @@ impl Join<'_> {
     fn handle_extra(&mut self) {
         let Some(entry) = self.destination.take() else { return };
         if self.extras == Extras::Keep {
-            return self.pass();
+            return self.pass_over_name();
         }
-        // The source may have the name after all.
+        // The source may have the name in spite of its listing.
         if self.source.broken {
             self.kept += u64::from(entry.kind != EntryKind::Directory && self.may_delete(&entry));
             return;
         }
         let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
-            // A directory is deleted with its contents.
+            // A directory is deleted together with its contents.
             over.whole &= deletable || entry.kind == EntryKind::Directory;
             return;
         }
         if !deletable {
-            // The directories above it stay.
+            // The directories above this entry have to stay.
             self.directories.retain(|directory| !entry.name.starts_with(directory));
             return;
         }
@@ -356,7 +367,7 @@ impl Join<'_> {
             return;
         }
         if entry.kind == EntryKind::Directory {
-            // A store has no directories, so it cannot show which of them are extra.
+            // A store has no directories, so it cannot show which directories are extra.
             if has_directories(&tree.source) && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
             }
@@ -368,7 +379,8 @@ impl Join<'_> {
         }
     }
 
-    /// Deletes a name that only the destination has: a local file or link at once, others in pages.
+    /// Deletes a name that only the destination has. Local files and links are deleted at once,
+    /// other names in pages.
     fn delete_extra(&mut self, name: &[u8]) {
         let tree = self.copy.tree;
         let location = tree.destination.join(name);
@@ -392,7 +404,7 @@ impl Join<'_> {
 
     /// Defers the deletion of a name.
     fn defer(&mut self, name: Vec<u8>) {
-        // Until the source has passed all names below this one, the file may be in the way of a
+        // While the source may still list names below this one, the file may be in the way of a
         // directory.
         if has_directories(&self.copy.tree.destination)
             && !self.source.has_passed(&[&name[..], b"/"].concat())
@@ -404,16 +416,16 @@ impl Join<'_> {
         }
     }
 
-    /// Defers the deletion of files that turned out not to be in the way of a directory.
-    fn leave_obstacles(&mut self) {
+    /// Defers the deletion of those files that turned out not to be in the way of a directory.
+    fn defer_passed_obstacles(&mut self) {
         let (source, obstacles) = (&mut self.source, &mut self.obstacles);
         let passed: Vec<_> =
             obstacles.extract_if(.., |name| source.has_passed(&[&name[..], b"/"].concat())).collect();
         passed.into_iter().for_each(|name| self.defer(name));
     }
 
-    /// Deletes the file that is in the place of a directory which `name` needs.
-    fn clear_way(&mut self, name: &[u8]) {
+    /// Deletes the file that is in the place of a directory above `name`.
+    fn delete_obstacle_above(&mut self, name: &[u8]) {
         let is_above =
             |file: &Vec<u8>| name.strip_prefix(&file[..]).is_some_and(|rest| rest.starts_with(b"/"));
         if let Some(at) = self.obstacles.iter().position(is_above) {
@@ -422,8 +434,8 @@ impl Join<'_> {
         }
     }
 
-    /// Deletes the next deferred name, once the source has been listed in order. Returns false if
-    /// there is none.
+    /// Deletes the next deferred name, if the source was listed completely and in order. Returns
+    /// false if there is none.
     fn delete_deferred(&mut self) -> bool {
         if let Some(deferred) = self.deferred.take() {
             if self.source.broken {
@@ -443,8 +455,9 @@ impl Join<'_> {
         true
     }
 
-    /// Fails if the source lies in the destination under another name, or the reverse: it would be
-    /// deleted as an extra. A store may keep the source's keys in the destination's directories.
+    /// Fails if the source is in the destination under another name, or the destination in the
+    /// source, because the source would be deleted as an extra. A store may keep the source's keys
+    /// in directories of the destination.
     fn prove_source_outside(&self) -> Result<()> {
         let Tree { source, destination, .. } = self.copy.tree;
         if !has_directories(destination) {
@@ -453,11 +466,11 @@ impl Join<'_> {
         self.apart.prove(source, destination, Separation::Inside)
     }
 
-    /// Whether an entry that only the destination has may be deleted.
+    /// Returns whether an entry that only the destination has may be deleted.
     fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            // If the source is a directory, it takes the place of the object that marks the prefix.
+            // If the source is a directory, it corresponds to the object that marks the prefix.
             EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
             EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
             EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
@@ -465,21 +478,22 @@ impl Join<'_> {
         }
     }
 
-    /// Skips a name that only the destination has, if such names are kept. After a page of them an
-    /// S3 destination is listed again, from the source's next name, so that copying few objects
-    /// among many costs at most a few pages for each.
-    fn pass(&mut self) {
+    /// Passes over a name that only the destination has, if such names are kept. After a page of
+    /// such names, an S3 destination is listed again from the source's next name on. So copying a
+    /// few objects among many takes at most a few pages for each object.
+    fn pass_over_name(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
         if self.passed < PAGE || !matches!(destination, Location::Object(_)) {
             return;
         }
         self.passed = 0;
-        // Without an order no names can be passed over.
+        // If the listing has no order, names cannot be passed over.
         if self.scope.store.is_unsorted(destination) {
             return;
         }
-        // A listing starts after a given name, so a shorter one is given.
+        // A listing starts after a given name, so a shorter name than the source's next one is
+        // given.
         let before = self.source.name().and_then(|name| std::str::from_utf8(name.split_last()?.1).ok());
         let start_after = before.map(str::to_owned);
         let options = ListOptions { start_after, ..self.destination_options.clone() };
@@ -497,7 +511,7 @@ impl Join<'_> {
     }
 
     /// Removes the extra directories that the destination's listing has passed, if they are empty.
-    fn leave_directories(&mut self) {
+    fn remove_passed_directories(&mut self) {
         while let Some(last) = self.directories.last() {
             if !self.destination.has_passed(last) {
                 return;
@@ -508,7 +522,7 @@ impl Join<'_> {
             let removed = match &self.copy.root {
                 Some(root) => root.beneath.remove_empty_directory(as_path(name)),
                 None => {
-                    // The files in it are deleted first.
+                    // The files in the directory have to be deleted first.
                     self.delete();
                     self.scope.store.remove_directory(&location, Unfinished::Keep)
                 }
@@ -519,15 +533,16 @@ impl Join<'_> {
         }
     }
 
-    /// Keeps the directory that a name of the source is in.
+    /// Keeps the directories that contain the source's `name`.
     fn keep_directory_of(&mut self, name: &[u8]) {
         for over in self.replacements.iter_mut().filter(|over| name.starts_with(&over.prefix)) {
             over.whole = false;
         }
     }
 
-    /// The job of the next file that replaces a directory, or the failure of one that cannot.
-    fn replace(&mut self) -> Option<JobResult> {
+    /// Returns the job of the next file that replaces a directory, or the failure of a file that
+    /// cannot replace one.
+    fn next_replacement(&mut self) -> Option<JobResult> {
         let (source, destination) = (&mut self.source, &mut self.destination);
         let decided = self
             .replacements
@@ -542,7 +557,7 @@ impl Join<'_> {
         Some(Err(self.copy.tree.failure(&over.file.name, Error::invalid(&place, why))))
     }
 
-    /// Reports once that extras were kept: the failure of one name does not say so.
+    /// Reports, once, that extras were kept. The failure of a single name does not say this.
     fn report_kept(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         if kept > 0 {

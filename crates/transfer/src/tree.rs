@@ -1,6 +1,6 @@
 //! Copies whole trees: turns a listing of the source into jobs.
 //!
-//! The engine makes a [`TreeCopy`] for each call; [`sync`](crate::sync) uses it for each name.
+//! The engine creates a [`TreeCopy`] for each call. [`sync`](crate::sync) uses it for each name.
 
 use std::sync::atomic::AtomicU64;
 
@@ -21,18 +21,18 @@ use crate::report::{Action, Observer, Summary};
 use crate::settings::{Compare, SourceLimits, TransferSettings};
 use crate::spelling::{CheckedParts, Spellings};
 
-/// Counts of a run over a tree; its jobs keep their own counts.
+/// Counts of a run over a tree. Its jobs keep counts of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     skipped: AtomicU64,
-    /// Links made.
+    /// Number of links created.
     links: AtomicU64,
     pub(crate) deleted: AtomicU64,
-    /// Pipes, sockets and devices.
+    /// Number of pipes, sockets and devices.
     special: AtomicU64,
-    /// Empty directories that a store cannot hold.
+    /// Number of empty directories, which a store cannot hold.
     empty_directories: AtomicU64,
-    /// Partial files of interrupted copies at the source.
+    /// Number of partial files that interrupted copies have left at the source.
     unfinished: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct TreeCopy<'a> {
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
     limits: SourceLimits,
-    /// Whether links are made rather than followed.
+    /// Whether links are copied as links and not followed.
     keeps_links: bool,
     leftovers: Leftovers,
     spellings: Spellings,
@@ -78,9 +78,10 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Whether a listed entry is copied. Counts unfinished copies and special files, which are not.
+    /// Returns whether a listed entry is copied. Counts unfinished copies and special files, which
+    /// are not copied.
     pub(crate) fn selects(&self, entry: &Entry) -> bool {
-        // If one level is copied, directories are left out with all that is in them.
+        // If only one level is copied, directories and their contents are left out.
         if entry.kind == EntryKind::Directory && self.tree.levels == Levels::One {
             return false;
         }
@@ -94,7 +95,8 @@ impl<'a> TreeCopy<'a> {
             add(&self.counts.special, 1);
         }
         match entry.kind {
-            // A given name of unknown length is passed on: the copy reports what is wrong with it.
+            // If the caller gave a name whose length is unknown, the name is passed on: the copy
+            // reports what is wrong with it.
             EntryKind::File if matches!(self.tree.names, TreeNames::Given(_)) && entry.size.is_none() => {
                 selected
             }
@@ -105,18 +107,18 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Whether the filters take an entry that only the destination has, as they would take it at
-    /// the source.
+    /// Returns whether the filters include an entry that only the destination has. The same filters
+    /// apply to the source.
     pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
         is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
     }
 
-    /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a
-    /// directory or link, which is made at once.
+    /// Returns the job that copies a listed entry. Returns `None` in a dry run, which only reports
+    /// the entry, and for a directory or link, which is created here.
     pub(crate) fn job(&self, entry: Entry, over: ReplaceKind, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
-        let destination = match self.place(&entry) {
+        let destination = match self.destination_of(&entry) {
             Ok(Some(destination)) => destination,
             Ok(None) => {
                 observer.made_directory(&source);
@@ -144,15 +146,15 @@ impl<'a> TreeCopy<'a> {
         Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
     }
 
-    /// Fails if a local destination has the name of an entry in another spelling: the file system
-    /// does not tell the two apart, and one would replace the other.
+    /// Fails if a local destination has the name of an entry in another spelling. The file system
+    /// treats both spellings as the same name, so the copy would replace the other file.
     pub(crate) fn check_spelling(
         &self,
         entry: &Entry,
         parts: CheckedParts,
     ) -> std::result::Result<(), Failure> {
         let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
-        // A name that no file can have is refused when its destination is made.
+        // A name that no file can have is refused when its destination is determined.
         let Some(root) = self.root.as_ref().filter(|_| DestinationName::check_path(name).is_ok()) else {
             return Ok(());
         };
@@ -163,9 +165,9 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// The kinds of entries that a file may replace, for a name that was in no listing of the
-    /// destination.
-    pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
+    /// Returns the kinds of entries that a file may replace. For a name that was in no listing of
+    /// the destination.
+    pub(crate) fn replaceable_kinds(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
         let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
         match found {
             Some(Ok(Some(_))) => self.check_spelling(entry, CheckedParts::All).map(|()| ReplaceKind::File),
@@ -173,7 +175,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Counts an object found unchanged, and removes the leftovers of a killed copy of it.
+    /// Counts an object that was found unchanged, and removes what a killed copy of it has left.
     pub(crate) fn skip(&self, entry: &Entry, observer: &dyn Observer) -> std::result::Result<(), Failure> {
         add(&self.counts.skipped, 1);
         observer.skipped(&self.tree.source.join(&entry.name));
@@ -186,8 +188,9 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// The destination of an entry. `None` for a directory, which is created or counted here.
-    fn place(&self, entry: &Entry) -> Result<Option<Location>> {
+    /// Returns the destination of an entry. Returns `None` for a directory, which is created or
+    /// counted here.
+    fn destination_of(&self, entry: &Entry) -> Result<Option<Location>> {
         let directory = match entry.kind {
             EntryKind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             // An empty object whose name ends in `/` marks a directory.
@@ -221,26 +224,26 @@ impl<'a> TreeCopy<'a> {
         match &self.root {
             _ if tree.effect == Effect::DryRun => {}
             Some(root) => root.beneath.create_directory(as_path(directory))?,
-            // A directory with files needs no request of its own: its first file creates it.
+            // A directory with files need not be created by itself: its first file creates it.
             None if self.is_empty(directory) == Some(false) => {}
             None => self.store.create_directory(&place)?,
         }
         Ok(None)
     }
 
-    /// Whether a directory of the source is empty; `None` if it is not local.
+    /// Returns whether a directory of the source is empty. `None` if the source is not local.
     fn is_empty(&self, name: &[u8]) -> Option<bool> {
         let root = self.tree.source.as_local()?;
         Some(std::fs::read_dir(root.join(as_path(name))).is_ok_and(|mut entries| entries.next().is_none()))
     }
 }
 
-/// The name of the root, if `name` is that of the object which marks the root.
+/// Returns the empty name, if `name` is the name of the object that marks the root.
 fn root_marker(name: &[u8]) -> Option<&[u8]> {
     name.is_empty().then_some(name)
 }
 
-/// An entry with the name that listings sort it by: a directory's ends in `/`.
+/// Gives an entry the name by which listings sort it. The name of a directory ends in `/`.
 pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
     if entry.kind == EntryKind::Directory && !entry.name.ends_with(b"/") {
         entry.name.push(b'/');
@@ -248,19 +251,20 @@ pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Whether a location is a prefix of a store's keys, which exists only while a key begins with it.
+/// Returns whether a location is a prefix of a store's keys. A prefix exists only as long as a key
+/// begins with it.
 pub(crate) fn is_prefix(location: &Location) -> bool {
     matches!(location, Location::Object(object) if !object.key.is_empty())
 }
 
-/// The bucket a location lies in.
+/// Returns the bucket of a location.
 pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
     let Location::Object(object) = location else { return None };
     Some(Location::Object(object.with_key("")))
 }
 
-/// The options for listing a source: links are followed unless they are kept, and local directories
-/// are reported.
+/// Returns the options for listing a source. Links are followed unless they are kept, and local
+/// directories are listed too.
 pub(crate) fn list_options(tree: &Tree<'_>, order: EntryOrder, settings: &TransferSettings) -> ListOptions {
     ListOptions {
         recursive: tree.levels == Levels::All,
@@ -279,7 +283,7 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: EntryOrder, settings: &Transf
     }
 }
 
-/// Opens the entries of a source: its listing, or the names that the caller has.
+/// Opens the entries of a source: its listing, or the names from the caller.
 pub(crate) fn source(
     store: &Store,
     tree: &Tree<'_>,
@@ -293,12 +297,12 @@ pub(crate) fn source(
         return Ok(listing);
     }
     let (store, root) = (store.clone(), tree.source.clone());
-    Ok(Listing::of(listing.map(move |entry| entry.map(|entry| measured(&store, &root, entry)))))
+    Ok(Listing::of(listing.map(move |entry| entry.map(|entry| with_looked_up_length(&store, &root, entry)))))
 }
 
-/// Looks up the length of a file that is listed as empty: it may have content of unknown length,
-/// and then nothing at a destination is equal to it.
-fn measured(store: &Store, root: &Location, mut entry: Entry) -> Entry {
+/// Looks up the length of a file that is listed as empty. Such a file may have content of unknown
+/// length; then no object at the destination counts as equal to it.
+fn with_looked_up_length(store: &Store, root: &Location, mut entry: Entry) -> Entry {
     if entry.kind == EntryKind::File && entry.size == Some(0) {
         let found = store.stat(&root.join(&entry.name));
         entry.size = found.map_or(entry.size, |found| found.size());
@@ -315,8 +319,8 @@ pub(crate) fn list(store: &Store, location: &Location, options: &ListOptions) ->
     }
 }
 
-/// The jobs that copy a tree to a local directory, in the order in which names are found. The
-/// destination is looked up name by name, which is quick.
+/// Returns the jobs that copy a tree to a local directory, in the order in which names are found.
+/// Each name is looked up at the destination, which is quick.
 pub(crate) fn jobs<'a>(
     scope: &CallScope<'_>,
     copy: &'a TreeCopy<'a>,
@@ -334,13 +338,13 @@ pub(crate) fn jobs<'a>(
     })
 }
 
-/// The jobs of a listing, some of which wait for a comparison.
+/// Iterates over the jobs of a listing. Some jobs wait for a comparison.
 struct Jobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
     listing: Listing,
     compare: Compare,
-    /// Whether the destination had any name at the start.
+    /// Whether the destination contained any name at the start.
     has_names: bool,
     comparisons: Comparisons,
 }
@@ -390,7 +394,7 @@ impl Jobs<'_> {
         }
     }
 
-    /// Whether the destination has a listed file, complete and unchanged.
+    /// Decides whether the destination has a listed file, complete and unchanged.
     fn times(
         &self,
         entry: &Entry,
@@ -406,12 +410,12 @@ impl Jobs<'_> {
                 Compare::Newer => TimeVerdict::unless_newer(self.copy.tree, entry, &found, &root.beneath),
                 _ => TimeVerdict::of_file(self.copy.tree, &self.copy.store, entry, &found, &root.beneath),
             },
-            // If the lookup fails, writing the file reports the error.
+            // If the lookup has failed, writing the file will report the error.
             _ => TimeVerdict::Changed,
         }
     }
 
-    /// Asks the store for the modification time of a listed file.
+    /// Requests the modification time of a listed file from its store.
     fn ask(&mut self, entry: Entry, ask: Ask) -> Option<JobResult> {
         let tree = self.copy.tree;
         let location = tree.source.join(&entry.name);

@@ -1,8 +1,8 @@
 //! Computes checksums of content while it is transferred.
 //!
-//! CRCs of chunks can be combined, so they are computed as the bytes pass, in any order. A
-//! sequential hash cannot be combined: a follower thread reads the finished start of the file back
-//! from the page cache while the rest is still moving.
+//! CRCs of chunks can be combined, so they are computed as the bytes arrive, in any order. A
+//! sequential hash cannot be combined. For it, a follower thread reads the complete start of the
+//! file back from the page cache while the rest is still arriving.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,9 +16,9 @@ use rustix_futex_sync::{Condvar, Mutex};
 use crate::error::{Error, Result};
 use crate::plan::ChunkPlan;
 
-/// The most fetches of the same bytes, until they have the expected checksum; without one, until
-/// two fetches agree.
-pub(crate) const FETCHES: u32 = 6;
+/// Maximum number of times that the same bytes are fetched, until they have the expected checksum
+/// or, if there is none, until two fetches agree.
+pub(crate) const MAX_FETCHES: u32 = 6;
 
 /// Computes the checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
@@ -39,8 +39,8 @@ fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
     Ok(())
 }
 
-/// Combines the checksums of all chunks, in order. Returns `None` if one is missing or cannot be
-/// combined.
+/// Combines the checksums of all chunks, in order. Returns `None` if a checksum is missing or
+/// cannot be combined.
 pub(crate) fn combine(
     plan: &ChunkPlan,
     algorithm: Algorithm,
@@ -53,14 +53,14 @@ pub(crate) fn combine(
     Some(whole)
 }
 
-/// Bytes hashed between two checks of whether the hash is still needed: a tenth of a second for the
-/// slowest algorithm.
-const HASHED_AT_ONCE: u64 = 32 << 20;
+/// Number of bytes that are hashed between two checks of whether the hash is still needed. The
+/// slowest algorithm takes a tenth of a second for them.
+const BYTES_BETWEEN_CHECKS: u64 = 32 << 20;
 
-/// Hashes a file from its start while it is filled.
+/// A thread that hashes a file from its start while the file is being filled.
 pub(crate) struct Follower {
     front: Arc<Front>,
-    /// `None` once it was joined.
+    /// `None` after the thread was joined.
     thread: Option<JoinHandle<Result<Checksum>>>,
 }
 
@@ -72,17 +72,17 @@ struct Front {
 
 #[derive(Clone, Copy, Default)]
 struct FrontState {
-    /// The end of the gapless start of the file.
+    /// The offset up to which the file has no gaps.
     end: u64,
-    filling: Filling,
+    filling: FillState,
 }
 
-/// The progress of the file that is hashed.
+/// Whether the file that is hashed will still be filled.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Filling {
+enum FillState {
     #[default]
     GoesOn,
-    /// The front is the end of the file.
+    /// The file is complete up to `end`.
     Complete,
     /// The hash is no longer needed.
     Abandoned,
@@ -100,36 +100,36 @@ impl Follower {
         Ok(Self { front, thread: Some(thread) })
     }
 
-    /// Records that the file is complete up to `end`.
+    /// Records that the file has no gaps up to `end`.
     pub(crate) fn advance(&self, end: u64) {
-        self.front.set(end, Filling::GoesOn);
+        self.front.set(end, FillState::GoesOn);
     }
 
-    /// Waits for the hash of everything up to `end`, where the file is complete.
+    /// Waits for the hash of the bytes up to `end`, which is the end of the complete file.
     pub(crate) fn finish(mut self, end: u64) -> Result<Checksum> {
-        self.front.set(end, Filling::Complete);
+        self.front.set(end, FillState::Complete);
         let Some(thread) = self.thread.take() else { return Err(Error::Interrupted) };
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Drop for Follower {
-    /// Ends the thread of a download that did not finish: its file shares the lock on the partial
-    /// file, which the next run in this process needs.
+    /// Ends the thread of a download that was not completed. The thread's file shares the lock on
+    /// the partial file, which the next run in this process needs.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.front.set(0, Filling::Abandoned);
-            // A panic of a thread without a result concerns no caller.
+            self.front.set(0, FillState::Abandoned);
+            // A panic is ignored here, because no caller needs the thread's result.
             let _ = thread.join();
         }
     }
 }
 
 impl Front {
-    fn set(&self, end: u64, filling: Filling) {
+    fn set(&self, end: u64, filling: FillState) {
         let mut state = self.state.lock();
         state.end = state.end.max(end);
-        if filling != Filling::GoesOn {
+        if filling != FillState::GoesOn {
             state.filling = filling;
         }
         self.moved.notify_one();
@@ -139,16 +139,16 @@ impl Front {
         let mut hasher = Hasher::new(algorithm);
         let mut at = 0;
         loop {
-            let waits = |state: &mut FrontState| state.end == at && state.filling == Filling::GoesOn;
+            let waits = |state: &mut FrontState| state.end == at && state.filling == FillState::GoesOn;
             let state = self.moved.wait_while(self.state.lock(), waits);
             let FrontState { end, filling } = *state;
             drop(state);
             match filling {
-                Filling::Abandoned => return Err(Error::Interrupted),
-                Filling::Complete if end == at => return Ok(hasher.finish()),
-                Filling::GoesOn | Filling::Complete => {}
+                FillState::Abandoned => return Err(Error::Interrupted),
+                FillState::Complete if end == at => return Ok(hasher.finish()),
+                FillState::GoesOn | FillState::Complete => {}
             }
-            let step = end.min(at + HASHED_AT_ONCE);
+            let step = end.min(at + BYTES_BETWEEN_CHECKS);
             feed(file, ByteRange::new(at, step), &mut hasher)?;
             at = step;
         }

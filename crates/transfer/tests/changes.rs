@@ -1,5 +1,5 @@
-//! Changes that a listing alone does not show, and copies that need no request to be found
-//! unchanged.
+//! Tests changes that a listing alone does not show, and copies that are found unchanged without a
+//! request.
 
 use crate::support::{engine, object, tree};
 
@@ -38,7 +38,7 @@ fn modified(path: &Path) -> SystemTime {
     std::fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// Uploads an object that has its file's modification time in its metadata.
+/// Uploads a file to an object that has the file's modification time in its metadata.
 fn upload(server: &QuirkStore, path: &Path, key: &str) {
     engine(server, TransferSettings::default()).copy(&here(path), &object(key), &NoObserver).unwrap();
 }
@@ -88,7 +88,7 @@ fn an_object_without_a_time_of_its_own_is_judged_by_its_date() {
     assert_eq!((summary.skipped, asked), (1, 1));
     write(&local.path().join("f"), b"one", now + HOUR);
     assert_eq!(sync(&server, here(local.path()), object("t")).0.objects, 1);
-    // The copy has the file's time, which is in the future.
+    // The copy has the time of the file, which is in the future.
     assert_eq!(sync(&server, here(local.path()), object("t")).0.skipped, 1);
 }
 
@@ -97,8 +97,8 @@ fn objects_that_are_younger_than_their_files_are_not_asked_for() {
     let server = QuirkStore::start(&[]);
     let local = scratch();
     write(&local.path().join("f"), b"one", SystemTime::now() - HOUR);
-    // The inode has changed just now. The object gets a slightly later date, as if it were uploaded
-    // then.
+    // The inode change time of the file is now. The object gets a slightly later date, as if it had
+    // been uploaded after that.
     server.insert_at("t/f", b"one", SystemTime::now() + Duration::from_secs(3));
     std::thread::sleep(Duration::from_millis(1_100));
     let (summary, asked) = sync(&server, here(local.path()), object("t"));
@@ -109,7 +109,7 @@ fn objects_that_are_younger_than_their_files_are_not_asked_for() {
 fn a_tree_that_was_copied_from_a_store_is_found_unchanged_without_a_request_for_an_object() {
     let server = QuirkStore::start(&[]);
     let (from, to) = (scratch(), scratch());
-    // One object with the time of its file, and one without.
+    // One object has the modification time of its file in its metadata, the other has none.
     write(&from.path().join("a"), b"one", SystemTime::now() - 9 * HOUR);
     upload(&server, &from.path().join("a"), "t/a");
     server.set_written("t/a", SystemTime::now() - HOUR);

@@ -1,4 +1,4 @@
-//! Downloads from a server with faults: bytes that are kept, fetched again, or accepted.
+//! Tests downloads from a server with faults: which bytes are kept, fetched again, or accepted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -9,16 +9,15 @@ use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch};
 use firstbyte_transfer::{Engine, Error, Hedging, NoObserver, Observer, Stop, TransferSettings, Verified};
 
 const SEED: u64 = 7;
-/// Length of some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a
-/// tail.
+/// Length of an object with some twenty chunks of 2 MiB and a short last one, bytes.
 const LENGTH: usize = (40 << 20) + 12_345;
 
-/// Content of the object, made once: making it for each answer would be so slow that requests are
-/// cut.
+/// Content of the object. It is created once, because creating it for each response would be so
+/// slow that requests would be cut off.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
-/// Returns the range of a request, limited to the object.
-fn asked(head: &str) -> Option<(usize, usize)> {
+/// Returns the range that a request asks for, cut at the end of the object.
+fn requested_range(head: &str) -> Option<(usize, usize)> {
     let value = head
         .lines()
         .find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned))?;
@@ -27,10 +26,10 @@ fn asked(head: &str) -> Option<(usize, usize)> {
     Some((start.parse().ok()?, end))
 }
 
-/// Makes a right answer to a request for `content`.
-fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
+/// Creates a correct response to a request for `content`.
+fn correct_reply(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     let etag = format!("etag: {etag}");
-    match asked(head) {
+    match requested_range(head) {
         Some((start, end)) => {
             let range = format!("content-range: bytes {start}-{}/{}", end - 1, content.len());
             ScriptedReply::answer("206 Partial Content", &[&range, &etag], &content[start..end])
@@ -39,7 +38,8 @@ fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     }
 }
 
-/// Damages the first byte of a body, because another request may replace the rest of a long answer.
+/// Damages the first byte of a body. A later byte would not do, because another request may replace
+/// the rest of a long response.
 fn damaged(reply: ScriptedReply) -> ScriptedReply {
     let ScriptedReply::Send(mut bytes) = reply else { return reply };
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
@@ -47,8 +47,9 @@ fn damaged(reply: ScriptedReply) -> ScriptedReply {
     ScriptedReply::Send(bytes)
 }
 
-/// Counts the bytes in any of these ranges, each once, since slow ranges may be requested twice.
-fn covered(ranges: &mut [(usize, usize)]) -> u64 {
+/// Counts the bytes that are in any of these ranges. A byte in several ranges counts once, because
+/// slow ranges may be requested twice.
+fn covered_bytes(ranges: &mut [(usize, usize)]) -> u64 {
     ranges.sort_unstable();
     let mut until = 0;
     let new = ranges.iter().map(|&(start, end)| {
@@ -72,7 +73,7 @@ fn names(directory: &std::path::Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// An observer that stops the run once a number of bytes have arrived.
+/// An observer that stops the run when a given number of bytes have arrived.
 struct StopAfter {
     stop: Stop,
     left: AtomicU64,
@@ -91,7 +92,7 @@ impl Observer for StopAfter {
 
 #[test]
 fn a_stopped_download_goes_on_with_the_chunks_it_has() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
@@ -108,9 +109,10 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     assert_eq!(std::fs::read(&path).unwrap(), *CONTENT);
     assert_eq!(names(directory.path()), ["object"]);
     assert!(summary.resumed_bytes > 0);
-    let mut again: Vec<_> = server.heads()[before..].iter().filter_map(|head| asked(head)).collect();
+    let mut again: Vec<_> =
+        server.heads()[before..].iter().filter_map(|head| requested_range(head)).collect();
     assert_eq!(
-        covered(&mut again),
+        covered_bytes(&mut again),
         LENGTH as u64 - summary.resumed_bytes,
         "only what was missing was asked for"
     );
@@ -127,7 +129,7 @@ impl Observer for StopAtTheEnd {
 
 #[test]
 fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let stop = Stop::default();
@@ -141,7 +143,7 @@ fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
 
 #[test]
 fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
@@ -171,7 +173,7 @@ fn a_changed_source_is_started_over() {
         if wanted.is_some_and(|wanted| wanted.trim() != etag) {
             return ScriptedReply::answer("412 Precondition Failed", &[], b"");
         }
-        honest(&bytes(seed, LENGTH), head, etag)
+        correct_reply(&bytes(seed, LENGTH), head, etag)
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
@@ -192,7 +194,7 @@ fn a_changed_source_is_started_over() {
 
 #[test]
 fn bodies_cut_short_are_gone_on_with_where_they_broke() {
-    let server = Scripted::start(|number, head| match honest(&CONTENT, head, "\"v\"") {
+    let server = Scripted::start(|number, head| match correct_reply(&CONTENT, head, "\"v\"") {
         ScriptedReply::Send(mut answer) if number % 3 == 1 => {
             answer.truncate(answer.len() / 2);
             ScriptedReply::SendAndClose(answer)
@@ -208,13 +210,13 @@ fn bodies_cut_short_are_gone_on_with_where_they_broke() {
 #[test]
 fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let server = Scripted::start(|number, head| {
-        let reply = honest(&CONTENT, head, "\"v\"");
+        let reply = correct_reply(&CONTENT, head, "\"v\"");
         if number == 2 { damaged(reply) } else { reply }
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &CONTENT));
-    // A hedged request would replace a damaged answer that is slow.
+    // Hedging is off, because a hedged request would replace a damaged response that is slow.
     let settings = TransferSettings { checksum, hedging: Hedging::Off, ..TransferSettings::default() };
     let summary = engine(settings).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));
@@ -225,7 +227,7 @@ fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
 #[test]
 fn a_wrong_checksum_leaves_the_destination_as_it_was() {
     for algorithm in [Algorithm::Crc64Nvme, Algorithm::Sha256] {
-        let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+        let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
         let directory = scratch();
         let path = directory.path().join("object");
         std::fs::write(&path, b"old").unwrap();
@@ -243,7 +245,7 @@ fn a_wrong_checksum_leaves_the_destination_as_it_was() {
 
 #[test]
 fn a_sequential_hash_is_verified_beside_the_transfer() {
-    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let server = Scripted::start(|_, head| correct_reply(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
@@ -257,7 +259,7 @@ fn a_sequential_hash_is_verified_beside_the_transfer() {
 fn a_silent_request_is_cut_and_asked_again() {
     let server = Scripted::start(|number, head| match number {
         2 => ScriptedReply::Silence,
-        _ => honest(&CONTENT, head, "\"v\""),
+        _ => correct_reply(&CONTENT, head, "\"v\""),
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));

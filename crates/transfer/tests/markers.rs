@@ -1,5 +1,5 @@
-//! The object `PREFIX/`, which marks the copied prefix: it arrives like every other key, or is
-//! reported as failed.
+//! Tests copies of the object `PREFIX/`, which marks the copied prefix: it arrives like every other
+//! key, or is reported as failed.
 
 use crate::support::{engine, object, tree};
 
@@ -14,8 +14,8 @@ use firstbyte_transfer::{
     Summary, TransferSettings, Tree,
 };
 
-/// Makes a store with a marker of this content and metadata at `p/`, and an object below it.
-fn marked(content: &[u8]) -> QuirkStore {
+/// Creates a store with a marker of this content and metadata at `p/`, and an object below `p/`.
+fn store_with_marker(content: &[u8]) -> QuirkStore {
     let server = QuirkStore::start(&[]);
     let file = scratch();
     let path = file.path().join("marker");
@@ -53,7 +53,7 @@ fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_del
             |engine, tree| engine.move_tree(&Move { tree, extent: Extent::Whole }, &NoObserver).unwrap(),
         ];
         for (number, verb) in verbs.into_iter().enumerate() {
-            let server = marked(content);
+            let server = store_with_marker(content);
             server.insert("q/y", b"1");
             let missing = Difference::OnlySource(object("p/"));
             assert_eq!(differences(&server, object("p"), object("q")), [missing]);
@@ -67,7 +67,7 @@ fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_del
                 _ => assert_eq!(differences(&server, object("p"), object("q")), []),
             }
         }
-        let server = marked(content);
+        let server = store_with_marker(content);
         server.insert("r/y", b"1");
         let extra = tree(object("r"), object("p"));
         let summary = engine(&server, TransferSettings::default())
@@ -81,7 +81,7 @@ fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_del
 #[test]
 fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
     for (content, failures) in [(&b"12345"[..], 1), (b"", 0)] {
-        let server = marked(content);
+        let server = store_with_marker(content);
         let to = scratch();
         let places = || tree(object("p"), Location::Local(to.path().join("new")));
         let engine = engine(&server, TransferSettings::default());
@@ -94,7 +94,7 @@ fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
             assert!(summary.failed.iter().all(|failure| failure.location == "s3://bucket/p/"));
         }
         assert_eq!(std::fs::read(to.path().join("new/y")).unwrap(), b"1");
-        // The move keeps the object that it could not copy.
+        // The move keeps the marker if it could not copy it.
         assert_eq!(server.objects().contains_key("p/"), failures == 1);
     }
 }
@@ -120,7 +120,7 @@ fn a_marker_below_the_prefix_is_named_each_time_if_it_has_content() {
 
 #[test]
 fn a_local_directory_keeps_the_marker_of_its_copy_and_a_prefix_with_a_marker_alone_is_empty() {
-    let server = marked(b"");
+    let server = store_with_marker(b"");
     let from = scratch();
     std::fs::write(from.path().join("y"), b"22").unwrap();
     let engine = engine(&server, TransferSettings::default());

@@ -1,4 +1,4 @@
-//! Stores that list out of order: syncing, comparing and deleting see all of their names.
+//! Tests stores that list out of order: syncing, comparing and deleting must see all names.
 
 use crate::support::{engine, object, tree};
 
@@ -15,7 +15,7 @@ use firstbyte_transfer::{
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// Quirks by which a listing is out of order, or does not start where requested.
+/// Quirks with which a listing is out of order, or does not start where requested.
 const ORDERS: [Quirk; 5] = [
     Quirk::UnsortedPages,
     Quirk::UnsortedListing,
@@ -24,7 +24,7 @@ const ORDERS: [Quirk; 5] = [
     Quirk::RepeatsKeys,
 ];
 
-/// Names that sort differently as keys, by directories and by their parts.
+/// Names that are sorted differently as keys, by directories, and by their components.
 const NAMES: [&str; 14] = [
     "a", "a b", "b/021", "b/022", "b-1", "b.c", "d0/0", "d1/0", "d1-a", "d1.c", "d2/0", "e/f/g", "e/f-g",
     "e-f",
@@ -38,7 +38,7 @@ fn mirror(server: &QuirkStore, source: &Location, destination: &Location) -> Sum
         .unwrap()
 }
 
-/// Returns objects under `prefix` of a store, by their names.
+/// Returns the objects under `prefix` of a store, by their names without the prefix.
 fn stored(server: &QuirkStore, prefix: &str) -> BTreeMap<String, Vec<u8>> {
     let objects = server.objects().into_iter();
     objects.filter_map(|(key, content)| Some((key.strip_prefix(prefix)?.to_owned(), content))).collect()
@@ -109,19 +109,19 @@ fn a_sync_that_deletes_loses_nothing_whatever_order_a_store_lists_in() {
             }
             let (here, there) = (Location::Local(local.path().to_owned()), object("t"));
             let wanted = files(local.path());
-            // Upload: the destination is out of order.
+            // An upload, so the destination is out of order.
             let summary = mirror(&server, &here, &there);
             assert_eq!((summary.failures, summary.deleted), (0, 3), "{what}: {:?}", summary.failed);
             assert!(summary.ended.is_none(), "{what}: {:?}", summary.ended);
             assert!(stored(&server, "t/") == wanted, "{what}: {:?}", server.objects().keys());
-            // Download: the source is out of order.
+            // A download, so the source is out of order.
             for extra in ["b/0", "d1-b", "zz"] {
                 write(local.path(), extra, b"extra");
             }
             let summary = mirror(&server, &there, &here);
             assert_eq!((summary.failures, summary.deleted), (0, 3), "{what}: {:?}", summary.failed);
             assert!(files(local.path()) == wanted, "{what}: {:?}", files(local.path()).keys());
-            // Between two prefixes: both sides are out of order.
+            // A copy between two prefixes, so both sides are out of order.
             server.insert("u/b/0", b"extra");
             server.insert("u/d1-a", b"other");
             let summary = mirror(&server, &there, &object("u"));

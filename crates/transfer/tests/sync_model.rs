@@ -1,8 +1,9 @@
-//! `sync --delete` of random trees against a model: between files and stores, with filters, edits
-//! within a second, interruptions, and stores with quirks. No name that the model keeps is ever
-//! deleted, and a run that reports success leaves the destination equal to the model.
+//! Tests `sync --delete` on random trees against a model: between files and stores, with filters,
+//! edits within a second, interruptions, and stores with quirks. No name that the model keeps may
+//! ever be deleted, and a run that reports success must leave the destination equal to the model.
 //!
-//! `FIRSTBYTE_SYNC_TREES` (10000 in the long runs) trees from `FIRSTBYTE_SEED` on.
+//! `FIRSTBYTE_SYNC_TREES` is the number of trees (10000 in the long runs), and `FIRSTBYTE_SEED` is
+//! the first seed.
 
 use crate::support;
 
@@ -19,7 +20,7 @@ use firstbyte_transfer::{
     TransferSettings, Tree, TreeNames,
 };
 
-/// Quirks that a sync must tolerate. Each may make a run fail, but must not lose a name.
+/// Quirks that a sync must tolerate. A quirk may make a run fail, but no name may be lost.
 const QUIRKS: [Quirk; 14] = [
     Quirk::UnsortedPages,
     Quirk::UnsortedListing,
@@ -37,10 +38,10 @@ const QUIRKS: [Quirk; 14] = [
     Quirk::NoChecksums,
 ];
 
-/// Components of names, which sort differently as keys and as components.
+/// Components of names. They are sorted differently as components than in whole keys.
 const PARTS: [&str; 9] = ["a", "a-", "a.b", "a b", "b", "b0", "B", "ü", "z~"];
 
-/// Random numbers from a seed.
+/// A generator of pseudo-random numbers.
 struct Draws {
     seed: u64,
     at: u64,
@@ -61,7 +62,7 @@ impl Draws {
         items[self.below(items.len())]
     }
 
-    /// Draws names. No name is a directory of another, so that a file system can hold all of them.
+    /// Draws names. No name is a directory of another, so a file system can hold all of them.
     fn names(&mut self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         for _ in 0..self.below(14) {
@@ -76,7 +77,7 @@ impl Draws {
     }
 }
 
-/// A side of a sync: a directory, or a prefix of the store.
+/// One side of a sync: a directory, or a prefix of the store.
 struct Side<'a> {
     server: &'a QuirkStore,
     root: Option<PathBuf>,
@@ -93,7 +94,7 @@ impl Side<'_> {
         }
     }
 
-    /// Writes a file, or uploads one with its time in the object's metadata.
+    /// Writes a file, or uploads a file whose time is then in the object's metadata.
     fn write(&self, name: &str, content: &[u8], age: Option<Duration>) {
         let path = match &self.root {
             Some(root) => root.join(name),
@@ -203,7 +204,7 @@ fn sync(
     engine.sync(&tree, Extras::Delete(EmptySource::Allow), observer).unwrap()
 }
 
-/// Computes the destination after a sync, from the rules alone.
+/// Computes the expected destination after a sync from the rules alone.
 fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, Vec<u8>> {
     let (source, before) = (from.state(), to.state());
     let takes = |name: &str, size: u64, modified: Option<SystemTime>| {
@@ -223,12 +224,12 @@ fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, V
     after
 }
 
-/// Draws an age. Half of the files are older than a filter by age allows.
+/// Draws an age for a file. Half of the files are older than the filter by age allows.
 fn age(draws: &mut Draws) -> Option<Duration> {
     draws.one_in(2).then(|| Duration::from_secs(9 * 3_600))
 }
 
-/// Edits both sides, mostly without a change of length and within a second.
+/// Edits both sides. Most edits do not change the length, and all of them happen within a second.
 fn edit(seed: u64, draws: &mut Draws, from: &Side<'_>, to: &Side<'_>) {
     for (name, (content, ..)) in from.state() {
         match draws.below(6) {

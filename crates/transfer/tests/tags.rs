@@ -1,4 +1,4 @@
-//! Stores that write an object's tag in a listing differently from a response.
+//! Tests stores that write an object's ETag in a listing in another form than in a response.
 
 use crate::support::{engine, object, tree};
 

@@ -1,4 +1,4 @@
-//! Trees between local directories: copies, skips and deletions.
+//! Tests copies, skips and deletions of trees between local directories.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +30,8 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     }
 }
 
-/// Makes two files that sort differently as names and as paths, and one in a directory between
-/// them.
+/// Creates two files that are sorted differently as names and as paths, and a third in a directory
+/// between them.
 fn fill(root: &Path) {
     std::fs::create_dir_all(root.join("a")).unwrap();
     for (index, name) in ["a.txt", "a/x", "b"].iter().enumerate() {
@@ -101,14 +101,14 @@ fn comparing_content_sees_what_times_do_not_tell() {
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
 }
 
-/// A barrier: a server holds requests back until enough have arrived. `false` if they did not come.
+/// A barrier in a server that holds requests back until enough have arrived.
 #[derive(Default)]
-struct Gathering {
+struct RequestBarrier {
     there: Mutex<usize>,
     changed: Condvar,
 }
 
-impl Gathering {
+impl RequestBarrier {
     fn join(&self, wanted: usize) -> bool {
         let mut there = self.there.lock().unwrap();
         *there += 1;
@@ -121,7 +121,7 @@ impl Gathering {
 #[test]
 fn several_objects_are_compared_at_once() {
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    let gathering = Gathering::default();
+    let gathering = RequestBarrier::default();
     let server = Scripted::start(move |_, head| {
         if head.starts_with("GET / ") {
             let lines = NAMES.map(|name| format!("{{\"name\":\"{name}\",\"kind\":\"file\",\"size\":1}}\n"));
@@ -150,15 +150,16 @@ fn several_objects_are_compared_at_once() {
 
 #[test]
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
-    // So many objects that one write among them may be repeated.
+    // There are so many objects because one write among them may be repeated.
     const SMALL: usize = 120;
-    let (small, large) = (Gathering::default(), Arc::new(AtomicUsize::new(0)));
+    let (small, large) = (RequestBarrier::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);
     let server = Scripted::start(move |_, head| {
         if head.starts_with("PUT /large ") {
             counted.fetch_add(1, Ordering::Relaxed);
             small.join(SMALL + 1);
-            // The delay is longer than all other requests together, because the test is about time.
+            // The delay is longer than all other requests take together, because the test is about
+            // time.
             std::thread::sleep(Duration::from_secs(2));
         } else if head.starts_with("PUT ") {
             small.join(0);

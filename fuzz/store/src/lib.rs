@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 
 /// A short wait.
-pub const BRIEFLY: Duration = Duration::from_millis(5);
+pub const SHORT_WAIT: Duration = Duration::from_millis(5);
 
 /// Empties a file.
 pub fn empty(file: &File) -> io::Result<()> {

@@ -1,9 +1,9 @@
-//! Computes the bill of traffic with a service: a measurement, a copy, a mount. The bill of storing
-//! is not included.
+//! Computes what the traffic with a service costs: of a measurement, a copy, or a mount. The cost
+//! of storage is not included.
 //!
-//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
-//! an unknown price is missing, and never free. Called by `bench` for its estimates, and by the
-//! verbs for the prices that their store counts with.
+//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model. So
+//! an unknown price is reported as missing, and never counts as free. Called by `bench` for its
+//! estimates, and by the verbs for the prices with which their store counts.
 
 mod own_prices;
 mod service;
@@ -19,18 +19,18 @@ pub use service::{
     Billing, BillingFacts, Declared, MissingFact, is_loopback, is_of_the_machine, service_of_bucket,
 };
 
-/// Requests and bytes of a job.
+/// The requests and bytes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobTraffic {
-    /// Requests for data and metadata.
+    /// Number of requests for data and metadata.
     pub gets: f64,
-    /// Requests for pages of names.
+    /// Number of requests for pages of names.
     pub lists: f64,
-    /// Requests that write.
+    /// Number of requests that write.
     pub puts: f64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub bytes: f64,
-    /// Bytes sent.
+    /// Number of bytes sent.
     pub sent: f64,
 }
 
@@ -47,7 +47,7 @@ impl JobTraffic {
         }
     }
 
-    /// Adds both.
+    /// Adds the counts of two jobs.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl JobTraffic {
     }
 }
 
-/// The network path from the service to the reader, which decides what its bytes cost.
+/// The network path from the service to the reader, which determines what the bytes cost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transfer {
     /// Within one region, at no cost.
@@ -73,10 +73,10 @@ pub enum Transfer {
     Internet,
 }
 
-/// Parses a sum of money, in dollars: `5USD`.
+/// Parses an amount of money in dollars, such as `5USD`.
 ///
 /// # Errors
-/// The text is no sum of money; the reason, as a sentence.
+/// The reason why the text is not an amount of money, as a sentence.
 pub fn parse_money(text: &str) -> Result<f64, String> {
     units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
 }
@@ -85,7 +85,7 @@ impl Transfer {
     /// Parses the name of a network path.
     ///
     /// # Errors
-    /// The name is unknown; the known ones, as a sentence.
+    /// The name is unknown. The error lists the known names in a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self::None),
@@ -96,7 +96,7 @@ impl Transfer {
         }
     }
 
-    /// Key of the path's price; `None` if it costs nothing.
+    /// Returns the key of the path's price. `None` if the path costs nothing.
     fn price(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -107,8 +107,8 @@ impl Transfer {
     }
 }
 
-/// List prices of `service` in `region` on `day`, for a reader at `transfer`. A store adds them up
-/// while requests are sent.
+/// Returns the list prices of `service` in `region` on `day`, for a reader at the network path
+/// `transfer`. A store adds them up while it sends requests.
 ///
 /// # Errors
 /// The first price that is not known, as a sentence.
@@ -130,16 +130,16 @@ pub fn list_prices(
     let none = JobTraffic::default();
     Ok(Prices {
         get: one(JobTraffic { gets: 1.0, ..none })?,
-        // Listings cost as much as writes.
+        // A listing costs as much as a write, so its price needs no field.
         put: one(JobTraffic { puts: 1.0, ..none })?,
         received: one(JobTraffic { bytes: GIB, ..none })? / GIB,
         sent: one(JobTraffic { sent: GIB, ..none })? / GIB,
     })
 }
 
-/// Computes the billed part of `traffic` with `service`. If `transfer` is `None`, the cost of the
-/// network path is left out, and the caller has to say so. Bytes sent to a service cost nothing on
-/// their way.
+/// Computes which of the `traffic` with `service` is billed. If `transfer` is `None`, the cost of
+/// the network path is left out, and the caller has to say so. Bytes that are sent to a service
+/// cost nothing on their way.
 #[must_use]
 pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Transfer>) -> OptionUsage {
     let gib = traffic.bytes / GIB;
@@ -154,13 +154,13 @@ pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Tran
             }
             BilledQuantity::Requests | BilledQuantity::DirectRequests => {
                 items.push(UsageItem::per_job(&bill.price, traffic.gets, Unit::Requests));
-                // Names are listed at the price of a PUT.
+                // A listing has the price of a PUT.
                 if let (ServiceKind::Object, Some(name)) = (service.kind, bill.price.strip_suffix("/get")) {
                     let puts = traffic.lists + traffic.puts;
                     items.push(UsageItem::per_job(&format!("{name}/put"), puts, Unit::Requests));
                 }
             }
-            // Billed whether or not anything is read.
+            // These are billed whether anything is read or not.
             BilledQuantity::Stored
             | BilledQuantity::StoredPerClient
             | BilledQuantity::StoredDuringJob

@@ -1,5 +1,5 @@
-//! The price catalogue of this user, and the current day for its prices. Called by the verbs and by
-//! [`BillingFacts`](super::BillingFacts).
+//! Reads the user's price catalogue, and the day for which prices are looked up. Called by the
+//! verbs and by [`BillingFacts`](super::BillingFacts).
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use firstbyte_store::Error as StoreError;
 use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 
-/// Reads the user's prices, which override the embedded ones.
+/// Reads the user's prices. They override the embedded prices.
 ///
 /// # Errors
 /// The user's catalogue cannot be read or is not valid.
@@ -25,7 +25,7 @@ pub fn price_catalogue(lookup: VariableLookup<'_>) -> Result<PriceCatalogue> {
     Ok(all)
 }
 
-/// Reads the catalogue in a file. Returns `None` if there is no file.
+/// Reads the price catalogue in a file. Returns `None` if there is no file.
 ///
 /// # Errors
 /// The file cannot be read or is not valid.
@@ -39,7 +39,7 @@ pub fn read_prices(path: &Path) -> Result<Option<PriceCatalogue>> {
     parsed.map(Some).map_err(|error| Error::Prices { why: error.to_string() })
 }
 
-/// Returns the current day (UTC).
+/// Returns the current day in UTC.
 ///
 /// # Errors
 /// The clock shows no valid day.

@@ -1,5 +1,5 @@
-//! Finds the service that bills a location, and its prices. Nothing is guessed: an unknown fact is
-//! reported with the option that gives it. Called by the verbs that count dollars.
+//! Determines which service bills a location, and its prices. Nothing is guessed: if a fact is not
+//! known, the error names the option that gives it. Called by the verbs that count dollars.
 
 use std::fmt;
 
@@ -12,45 +12,47 @@ use super::{Transfer, list_prices};
 use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 
-/// File systems on disks of the machine, or in its memory.
+/// Types of file systems on disks of the machine or in its memory.
 const OF_THE_MACHINE: [&str; 15] = [
     "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs",
     "squashfs", "vfat", "exfat", "iso9660",
 ];
 
-/// True for file systems on disks of a machine, or in its memory, which bill nothing.
+/// Returns true for types of file systems on disks of the machine or in its memory, which cost
+/// nothing.
 #[must_use]
 pub fn is_of_the_machine(file_system: &str) -> bool {
     OF_THE_MACHINE.contains(&file_system)
 }
 
-/// Returns the service that bills an AWS bucket. Names in S3 Express One Zone end in `--x-s3`.
+/// Returns the service that bills an AWS bucket. The names of buckets in S3 Express One Zone end in
+/// `--x-s3`.
 #[must_use]
 pub fn service_of_bucket(name: &str) -> &'static str {
     if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
 }
 
-/// True for the address of a server on this machine.
+/// Returns true for the address of a server on this machine.
 #[must_use]
 pub fn is_loopback(url: &str) -> bool {
     let host = url.split_once("://").map_or(url, |(_, rest)| rest);
     ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
 }
 
-/// The user's statement about paths and endpoints whose service is not known.
+/// What the user has said about paths and endpoints whose service is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Declared {
     /// Nothing is billed.
     Nothing,
-    /// A service, by the name of its model.
+    /// The service with this model name bills them.
     Service(String),
 }
 
 impl Declared {
-    /// Reads `none` or the name of a model.
+    /// Parses `none` or the name of a model.
     ///
     /// # Errors
-    /// The known names, in a sentence.
+    /// The name is unknown. The error lists the known names in a sentence.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         if text == "none" {
             return Ok(Self::Nothing);
@@ -64,23 +66,23 @@ impl Declared {
     }
 }
 
-/// A fact that a bill needs, and that is not known.
+/// A fact that is needed for prices, and that is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MissingFact {
-    /// The service that bills a place.
+    /// The service that bills the given place.
     Service(String),
-    /// The region.
+    /// The region of the service.
     Region,
-    /// A price.
+    /// The given price.
     Price(String),
-    /// One price list for requests that are counted together.
+    /// A single price list for all requests that are counted together.
     OneList,
     /// The network path of the bytes.
     Way,
 }
 
 impl MissingFact {
-    /// The option that gives the fact.
+    /// Returns the option with which the user can give the fact.
     #[must_use]
     pub fn option(&self) -> Option<&'static str> {
         match self {
@@ -106,33 +108,33 @@ impl fmt::Display for MissingFact {
     }
 }
 
-/// Billing of a location.
+/// How a location is billed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
     /// Nothing is billed.
     Free,
-    /// Requests and bytes of this service, by these prices.
+    /// Requests and bytes are billed by this service, at these prices.
     Priced(String, Prices),
-    /// A fact is not known.
+    /// A fact that is needed is not known.
     Unknown(MissingFact),
 }
 
-/// The user's knowledge of bills.
+/// What the user has said about billing.
 #[derive(Clone, Debug, Default)]
 pub struct BillingFacts {
-    /// Network path between the services and this machine.
+    /// The network path between the services and this machine.
     pub transfer: Option<Transfer>,
-    /// Service of paths and endpoints outside AWS.
+    /// The service of paths and endpoints outside AWS.
     pub declared: Option<Declared>,
-    /// Region of the services.
+    /// The region of the services.
     pub region: Option<String>,
 }
 
 impl BillingFacts {
-    /// Finds the billing of `location`, with the network path `transfer`.
+    /// Determines how `location` is billed, with the network path `transfer`.
     ///
     /// # Errors
-    /// The user's price catalogue cannot be used; the region does not exist.
+    /// The user's price catalogue cannot be used, or the region does not exist.
     pub fn billing(
         &self,
         location: &Location,
@@ -151,7 +153,7 @@ impl BillingFacts {
         }
     }
 
-    /// Finds the billing by a model in the region of `location`.
+    /// Determines how `location` is billed in its region, by a given model.
     ///
     /// # Errors
     /// As [`billing`](Self::billing).
@@ -181,7 +183,7 @@ impl BillingFacts {
         })
     }
 
-    /// Finds the service that bills a location; `None` if nothing is billed.
+    /// Returns the service that bills a location, or `None` if nothing is billed.
     fn service(
         &self,
         location: &Location,

@@ -1,25 +1,27 @@
-//! Assigns objects to shards so that the shards have equal bytes, in bounded memory. Pure.
+//! Assigns objects to shards so that all shards have nearly the same number of bytes. The memory is
+//! bounded, and there is no I/O.
 //!
-//! [`ObjectSizes`] sees every object once and keeps the largest. [`Balancer`] gives those out
-//! first, the largest to the emptiest shard. Each other object goes, in order, to the shard that is
-//! then emptiest. So no shard is ahead of another by more than the largest object that was not
-//! kept, or by one object that exceeds a shard's share.
+//! [`ObjectSizes`] sees every object once and keeps the largest sizes. [`Balancer`] first assigns
+//! these objects, beginning with the largest, each to the shard that is then the emptiest. Every
+//! other object goes, in order, to the shard that is then the emptiest. So the difference between
+//! two shards is at most the largest object that was not kept, or a single object that exceeds a
+//! shard's share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Number of large objects that are given out first. They take 1 MiB.
+/// Maximum number of large objects that are assigned first. Their sizes take 1 MiB.
 const MAX_KEPT_SIZES: usize = 1 << 16;
-/// Every object counts as this part of the mean in addition to its bytes, so that very many small
-/// and empty objects do not all fill up one shard.
+/// Divisor of the mean size of the objects. Every object counts as this share of the mean in
+/// addition to its bytes, so that very many small and empty objects do not all go to one shard.
 const OVERHEAD: u64 = 64;
 
-/// Sizes of the objects, collected before the assignment.
+/// The sizes of all objects, collected before the objects are assigned.
 #[derive(Debug, Default)]
 pub(super) struct ObjectSizes {
     objects: u64,
     bytes: u64,
-    /// Size and number of the largest objects, the smallest of them on top.
+    /// The sizes and indexes of the largest objects, with the smallest of them on top.
     largest: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
@@ -38,25 +40,26 @@ impl ObjectSizes {
         }
     }
 
-    /// Number of objects seen.
+    /// Returns the number of objects counted.
     pub(super) fn objects(&self) -> u64 {
         self.objects
     }
 }
 
-/// Assigns the objects, in the order in which they were counted.
+/// Assigns each object to a shard. The caller must pass the objects in the order in which
+/// [`ObjectSizes`] has counted them.
 #[derive(Debug)]
 pub(super) struct Balancer {
-    /// Load and number of each shard, the emptiest on top.
+    /// The load and the index of each shard, with the emptiest shard on top.
     shards: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The shards of the large objects, by their number.
+    /// The shards of the large objects, by the objects' indexes.
     large: HashMap<u64, u32>,
     overhead: u64,
     next: u64,
 }
 
 impl Balancer {
-    /// Makes a balancer over `shards` shards, at least one.
+    /// Creates a balancer for `shards` shards, at least one.
     pub(super) fn new(shards: u32, sizes: ObjectSizes) -> Self {
         let overhead = sizes.bytes / sizes.objects.max(1) / OVERHEAD + 1;
         let shards = (0..shards.max(1)).map(|shard| Reverse((0, shard))).collect();
@@ -94,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes and objects of each shard.
+    /// Returns the bytes and the number of objects of each shard.
     fn balanced(shards: u32, sizes: &[u64]) -> Vec<(u64, u64)> {
         let mut seen = ObjectSizes::default();
         sizes.iter().for_each(|size| seen.add(*size));
@@ -107,7 +110,7 @@ mod tests {
         loads
     }
 
-    /// Log-normal sizes with a median of `median` bytes, by the method of Box and Muller.
+    /// Draws log-normal sizes with a median of `median` bytes, by the method of Box and Muller.
     fn log_normal(seed: u64, count: usize, median: f64, sigma: f64) -> Vec<u64> {
         let mut state = seed | 1;
         let mut uniform = || {
@@ -132,7 +135,7 @@ mod tests {
             let loads = balanced(shards, &sizes);
             let mean = sizes.iter().sum::<u64>() as f64 / f64::from(shards);
             let largest = *sizes.iter().max().unwrap() as f64;
-            // One object cannot be split, and sizes of a few bytes cannot be even.
+            // A single object cannot be split, and sizes of a few bytes cannot be balanced.
             prop_assume!(largest < mean && mean > 1_000.0);
             for (bytes, _) in loads {
                 prop_assert!((bytes as f64 / mean - 1.0).abs() <= 0.05, "{bytes} of {mean}");

@@ -1,4 +1,5 @@
-//! `--shard`: the shard of this worker, as the user or the scheduler of an array job gives it.
+//! Determines the shard of this worker (`--shard`), which the user or the scheduler of an array job
+//! gives.
 
 use std::str::FromStr;
 
@@ -8,14 +9,14 @@ use super::{MOST_SHARDS, Manifest};
 use crate::environment::{ARRAY_VARIABLES, VariableLookup, array_task};
 use crate::error::{Error, Result};
 
-/// The choice of a shard.
+/// How the shard is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardChoice {
-    /// `I/N`.
+    /// Given as `I/N`.
     Given(Shard),
-    /// `auto` or `auto/N`: given by the environment of an array job.
+    /// Given as `auto` or `auto/N`: the environment of an array job chooses the shard.
     Auto {
-        /// The number of shards, if given.
+        /// The number of shards, if it was given.
         count: Option<u32>,
     },
 }
@@ -42,19 +43,19 @@ impl FromStr for ShardChoice {
 }
 
 impl ShardChoice {
-    /// Finds the shard if names are divided without a manifest.
+    /// Determines the shard if names are divided without a manifest.
     ///
     /// # Errors
-    /// `auto` outside an array job, or if the number of tasks is not known.
+    /// `auto` is used outside an array job, or the number of tasks is not known.
     pub fn resolve(self, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(None, lookup)
     }
 
-    /// Finds the shard of a manifest. The option, the array job and the manifest must have the same
-    /// number of shards. Otherwise workers would leave objects out or copy them twice.
+    /// Determines the shard of a manifest. The option, the array job and the manifest must have the
+    /// same number of shards, because otherwise workers would leave objects out or copy them twice.
     ///
     /// # Errors
-    /// The errors of [`resolve`](Self::resolve), and a number of shards other than the manifest's.
+    /// The errors of [`resolve`](Self::resolve), and a number of shards that is not the manifest's.
     pub fn of_manifest(self, manifest: &Manifest, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(Some(manifest.count()), lookup)
     }

@@ -1,4 +1,5 @@
-//! The operations of [`Client`](crate::Client) on a shard of a manifest: copy it, hydrate it.
+//! Adds the operations on a shard of a manifest to [`Client`](crate::Client): copy it, or hydrate
+//! it.
 
 use std::ffi::OsStr;
 
@@ -12,11 +13,11 @@ use crate::copy::Copy;
 use crate::error::Result;
 
 impl Client {
-    /// Copies a shard of a manifest. Returns the summary of each source; `run` knows which objects
-    /// are done.
+    /// Copies a shard of a manifest. Returns the summary of each source. `run` records which
+    /// objects are done.
     ///
     /// # Errors
-    /// The error that ended the run. Failures of single objects are in the summaries.
+    /// The error that ended the run. The failures of single objects are in the summaries.
     pub fn cp_shard(
         &self,
         run: &ShardRun,
@@ -42,11 +43,10 @@ impl Client {
         }
     }
 
-    /// Fetches the objects of a shard of a manifest into the cache, as [`hydrate`](Self::hydrate)
-    /// does.
+    /// Fetches the objects of a manifest's shard into the cache, like [`hydrate`](Self::hydrate).
     ///
     /// # Errors
-    /// A client without a cache; no thread can be started; the manifest cannot be read.
+    /// The client has no cache, no thread can be started, or the manifest cannot be read.
     pub fn hydrate_shard(
         &self,
         run: &ShardRun,

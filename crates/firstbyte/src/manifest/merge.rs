@@ -1,5 +1,5 @@
-//! Compares the receipts of workers with their manifest: done, missing, doubled and changed
-//! objects.
+//! Compares the receipts of workers with their manifest: which objects are done, missing or
+//! changed, and which shards were run twice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,68 +14,70 @@ use crate::receipt::{FailedItem, Receipt};
 use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 use crate::size::human;
 
-/// Largest number of objects and failures that are named. The counts include all.
+/// Maximum number of objects, and of failures, that are listed by name. The counts include all of
+/// them.
 pub const MOST_NAMED: usize = 1_000;
-/// Largest number of missing objects in the lines for people.
-const MOST_SHOWN: usize = 20;
+/// Maximum number of missing objects in the lines for people.
+const MAX_SHOWN: usize = 20;
 
 /// The merged receipts of one manifest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MergedReceipts {
     /// The id of the manifest.
     pub manifest: String,
-    /// Number of the manifest's shards.
+    /// Number of shards of the manifest.
     pub shards: u32,
-    /// Totals of the manifest's objects.
+    /// Totals of all objects of the manifest.
     pub planned: ObjectTotals,
     /// Totals of the objects that are done.
     pub done: ObjectTotals,
     /// Totals of the objects that are missing.
     pub missing: ObjectTotals,
-    /// The first missing objects.
+    /// The locations of the first missing objects.
     pub missing_objects: Vec<String>,
-    /// Shards without a receipt.
+    /// The indexes of shards without a receipt.
     pub lost_shards: Vec<u32>,
-    /// Shards with several receipts.
+    /// The shards with several receipts.
     pub doubled: Vec<Doubled>,
-    /// Objects found in another version than planned, and not done by another run of their shard.
+    /// Objects that were found in another version than planned, and that no other run of their
+    /// shard has done.
     pub changed: Vec<Changed>,
-    /// Other failures, and those that ended a run.
+    /// Other failures of objects, and failures that ended a run.
     pub failed: Vec<FailedItem>,
-    /// Bytes that the workers moved.
+    /// Number of bytes that the workers have moved.
     pub bytes: u64,
-    /// Objects that the workers found unchanged.
+    /// Number of objects that the workers have found unchanged.
     pub skipped: u64,
-    /// Requests that the workers sent.
+    /// Number of requests that the workers have sent.
     pub requests: u64,
-    /// Wall time of all workers together.
+    /// Total wall-clock time of all workers, seconds.
     pub seconds: f64,
-    /// Wall time of the slowest worker.
+    /// Wall-clock time of the slowest worker, seconds.
     pub longest_seconds: f64,
-    /// The versions of the workers' firstbyte.
+    /// The workers, by their version of firstbyte.
     pub workers: Vec<Workers>,
 }
 
 /// A shard that was run several times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Doubled {
-    /// Number of the shard.
+    /// The index of the shard.
     pub shard: u32,
-    /// Number of its receipts.
+    /// The number of receipts of the shard.
     pub receipts: u32,
 }
 
-/// The workers of one version.
+/// The workers that have the same version of firstbyte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Workers {
-    /// The version.
+    /// The version of firstbyte.
     pub firstbyte: String,
-    /// The shards of these workers.
+    /// The indexes of the shards of these workers.
     pub shards: Vec<u32>,
 }
 
 /// The merged receipts of one shard.
-struct Known {
+struct KnownShard {
     done: DoneObjects,
     receipts: u32,
 }
@@ -83,7 +85,7 @@ struct Known {
 /// Merges the receipts of a manifest.
 ///
 /// # Errors
-/// [`Error::Manifest`] if a file is no receipt of a shard, or is one of another manifest.
+/// [`Error::Manifest`] if a file is not the receipt of a shard, or belongs to another manifest.
 pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts> {
     let mut merged = MergedReceipts {
         manifest: manifest.header().id.clone(),
@@ -91,14 +93,14 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
         planned: manifest.all(),
         ..MergedReceipts::default()
     };
-    let mut shards: BTreeMap<u32, Known> = BTreeMap::new();
+    let mut shards: BTreeMap<u32, KnownShard> = BTreeMap::new();
     let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     let mut changed = Vec::new();
     for path in receipts {
-        let (mut receipt, shard, done) = read(manifest, path)?;
+        let (mut receipt, shard, done) = read_receipt(manifest, path)?;
         let known = shards
             .entry(shard.index)
-            .or_insert_with(|| Known { done: DoneObjects::none(shard.objects), receipts: 0 });
+            .or_insert_with(|| KnownShard { done: DoneObjects::none(shard.objects), receipts: 0 });
         known.done.add(&done);
         known.receipts += 1;
         workers.entry(shard.firstbyte).or_default().push(shard.index);
@@ -128,8 +130,8 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
     Ok(merged)
 }
 
-/// Reads a receipt. Returns it with its part about a shard and the objects that are done.
-fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
+/// Reads a receipt. Also returns its part about the shard, and the objects that are done.
+fn read_receipt(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
     let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
     let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";
@@ -152,14 +154,15 @@ fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done
 }
 
 impl MergedReceipts {
-    /// True if every object is done.
+    /// Returns true if every object is done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.objects == 0
     }
 
-    /// Counts the done and the missing objects. Reads rows only of shards that are not complete.
-    fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, Known>) -> Result<()> {
+    /// Counts the objects that are done and missing. Reads only the rows of shards that are not
+    /// complete.
+    fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, KnownShard>) -> Result<()> {
         self.done = self.planned;
         for shard in 0..manifest.count() {
             let known = shards.get(&shard);
@@ -182,8 +185,8 @@ impl MergedReceipts {
         Ok(())
     }
 
-    /// Drops failures that no longer matter: all if every object is done, else those of changed
-    /// objects that another run of their shard has done.
+    /// Drops failures that no longer matter. If every object is done, drops all failures;
+    /// otherwise, drops those of changed objects that another run of their shard has done.
     fn settle(&mut self, mut changed: Vec<Changed>) {
         if self.is_complete() {
             changed.clear();
@@ -207,8 +210,7 @@ impl MergedReceipts {
         let mut lines = vec![format!("done: {} of {}", objects(self.done), objects(self.planned))];
         if !self.is_complete() {
             lines.push(format!("missing: {}", objects(self.missing)));
-            lines
-                .extend(self.missing_objects.iter().take(MOST_SHOWN).map(|location| format!("  {location}")));
+            lines.extend(self.missing_objects.iter().take(MAX_SHOWN).map(|location| format!("  {location}")));
         }
         if !self.lost_shards.is_empty() {
             lines.push(format!("no receipt of shards: {}", list(&self.lost_shards)));

@@ -1,10 +1,11 @@
-//! A manifest: the objects of a large copy, each pinned to a version and assigned to one of N
-//! shards. [`plan`] writes it once. Each of N workers, wherever it runs, copies or hydrates its
-//! shard ([`ShardRun`]). [`merge`] compares their receipts with the manifest.
+//! Divides a large copy among workers. A manifest lists the objects of the copy, each pinned to a
+//! version and assigned to one of N shards. [`plan`] writes the manifest once. Each of N workers,
+//! on any machine, copies or hydrates its shard ([`ShardRun`]). [`merge`] compares the workers'
+//! receipts with the manifest.
 //!
-//! There is no coordinator: a worker needs the manifest and its number. A shard may be run again at
-//! any time: objects that are at the destination are skipped, and an object in another version than
-//! the manifest's fails.
+//! There is no coordinator: a worker needs only the manifest and the index of its shard. A shard
+//! may be run again at any time, because objects that are at the destination are skipped. An object
+//! whose version is not the one in the manifest fails.
 
 mod balance;
 mod choice;
@@ -34,25 +35,25 @@ pub use run::{ShardRun, ShardTarget};
 
 use table::{ManifestReader, Rows};
 
-/// The version of the format that this release reads and writes. A change that older readers
-/// would get wrong raises it.
+/// The version of the manifest format that this release reads and writes. It is increased by a
+/// change that older readers would misunderstand.
 pub const FORMAT: u64 = 1;
-/// Shards that a manifest can have: more than the tasks that array jobs of AWS Batch and Slurm
-/// usually may.
+/// Maximum number of shards of a manifest. It is more than the usual limit on tasks of an array job
+/// in AWS Batch and Slurm.
 pub const MOST_SHARDS: u32 = 100_000;
 
-/// The header of a manifest, JSON in the metadata of the Parquet file.
+/// The header of a manifest, as JSON in the metadata of the Parquet file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ManifestHeader {
-    /// Format version ([`FORMAT`]).
+    /// The version of the format ([`FORMAT`]).
     pub version: u64,
-    /// Random identifier, by which receipts name the manifest.
+    /// A random identifier, with which receipts refer to the manifest.
     pub id: String,
-    /// Time of creation (RFC 3339).
+    /// The time of creation (RFC 3339).
     pub created: String,
-    /// Version of firstbyte that wrote the manifest.
+    /// The version of firstbyte that has written the manifest.
     pub firstbyte: String,
-    /// The planned sources. Rows refer to them by index.
+    /// The planned sources. Rows refer to them by their index.
     pub sources: Vec<PlannedSource>,
     /// The totals of each shard.
     pub shards: Vec<ObjectTotals>,
@@ -61,35 +62,36 @@ pub struct ManifestHeader {
 /// A source of a manifest.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlannedSource {
-    /// Root location: the names of the source's objects are relative to it.
+    /// The root location. The names of the source's objects are relative to it.
     pub root: String,
-    /// True if `DST/` takes the source under its own name, as `cp -r SRC DST/` does.
+    /// Whether a destination `DST/` takes the source under the source's own name, as in `cp -r SRC
+    /// DST/`.
     pub named: bool,
-    /// Kind of the source.
+    /// The kind of the source.
     pub kind: SourceKind,
 }
 
-/// Kind of a manifest's source.
+/// The kind of a source of a manifest.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// Everything below a location.
     Tree,
-    /// Single objects, or those that match a pattern.
+    /// Single objects, or objects that match a pattern.
     Names,
 }
 
-/// Totals of objects.
+/// The number and the bytes of some objects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct ObjectTotals {
     /// Number of objects.
     pub objects: u64,
-    /// Length of all objects, in bytes.
+    /// Total length of the objects, bytes.
     pub bytes: u64,
 }
 
 impl ObjectTotals {
-    /// Adds other totals.
+    /// Adds the totals of other objects.
     pub fn add(&mut self, other: Self) {
         self.objects += other.objects;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -107,7 +109,7 @@ impl Manifest {
     /// Reads the header of a manifest.
     ///
     /// # Errors
-    /// [`Error::Manifest`]: the file cannot be read, is no manifest, or is of a newer format.
+    /// [`Error::Manifest`]: the file cannot be read, is not a manifest, or has a newer format.
     pub fn open(path: &Path) -> Result<Self> {
         let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
         let file = File::open(path).map_err(|error| fails(error.to_string()))?;
@@ -138,26 +140,26 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), header })
     }
 
-    /// The header.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &ManifestHeader {
         &self.header
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     #[must_use]
     pub fn count(&self) -> u32 {
-        // The number was checked when the manifest was opened.
+        // The number of shards was checked when the manifest was opened, so it fits.
         self.header.shards.len() as u32
     }
 
-    /// The totals of one shard; zero for a shard that does not exist.
+    /// Returns the totals of one shard. They are zero for a shard that does not exist.
     #[must_use]
     pub fn totals(&self, shard: u32) -> ObjectTotals {
         self.header.shards.get(shard as usize).copied().unwrap_or_default()
     }
 
-    /// The totals of all shards.
+    /// Returns the totals of all shards together.
     #[must_use]
     pub fn all(&self) -> ObjectTotals {
         let mut all = ObjectTotals::default();
@@ -168,14 +170,15 @@ impl Manifest {
     /// Parses the destination of a copy of all sources.
     ///
     /// # Errors
-    /// Text that is not a location; single objects or several sources, and no directory.
+    /// The text is not a location. Also an error if the destination is not a directory although
+    /// there are several sources or the source is a list of objects.
     pub fn destination(&self, text: &OsStr) -> Result<Destination> {
         let sources = &self.header.sources;
         let several = sources.len() > 1 || sources.iter().any(|source| source.kind == SourceKind::Names);
         Destination::of(text, several)
     }
 
-    /// Reads the rows of one shard, or all of them.
+    /// Reads the rows of one shard, or of all shards.
     fn rows(&self, shard: Option<u32>) -> Result<Rows> {
         let opened = File::open(&self.path).and_then(ManifestReader::new);
         Ok(opened.map_err(|error| self.error(&error.to_string()))?.rows(shard))
@@ -187,12 +190,12 @@ impl Manifest {
 }
 
 impl PlannedSource {
-    /// The root location: the names of the source's objects are relative to it.
+    /// Returns the root location. The names of the source's objects are relative to it.
     fn location(&self) -> Result<Location> {
         Ok(Location::parse(OsStr::new(&self.root))?)
     }
 
-    /// Returns the location to which the names of objects are joined in a copy, as in `cp -r`.
+    /// Returns the location of the copy, as with `cp -r`. The names of objects are joined to it.
     fn target(&self, destination: &Destination) -> Result<Location> {
         let root = self.location()?;
         match self.kind {

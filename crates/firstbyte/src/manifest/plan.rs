@@ -1,7 +1,8 @@
-//! Writes a manifest: lists the sources, pins each object, and balances the shards.
+//! Writes a manifest: lists the sources, pins each object to a version, and balances the shards.
 //!
-//! There are two passes, in bounded memory. The first writes the listed objects to an unnamed file
-//! and collects their sizes. The second reads that file and writes the manifest with the shards.
+//! There are two passes, in bounded memory. The first pass writes the listed objects to an unnamed
+//! file and collects their sizes. The second pass reads that file and writes the manifest, with a
+//! shard for each object.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -26,45 +27,46 @@ use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::operand::{Glob, OperandKind};
 
-/// Sources and shards to plan.
+/// The sources and the number of shards to plan.
 pub struct ManifestPlan<'a> {
-    /// Objects, trees and patterns, as the user wrote them. Everything below a tree is planned.
+    /// Objects, trees and patterns as the user has written them. Everything below a tree is
+    /// planned.
     pub sources: &'a [OsString],
-    /// Whether sources may hold patterns.
+    /// Whether sources may contain patterns.
     pub wildcards: Wildcards,
-    /// Filter for the names of trees and patterns.
+    /// A filter on the names of trees and patterns.
     pub filter: &'a Filter,
     /// The number of shards.
     pub shards: u32,
 }
 
-/// Result of a plan.
+/// The result of planning.
 #[derive(Clone, Debug)]
 pub struct PlannedManifest {
     /// The header of the manifest.
     pub header: ManifestHeader,
-    /// Totals of all objects.
+    /// The totals of all objects.
     pub totals: ObjectTotals,
-    /// Entries of the sources that are no objects to copy.
+    /// The number of entries that were left out because they are not objects to copy.
     pub left_out: UnplannedEntries,
 }
 
-/// Entries that no copy takes.
+/// The number of entries that no copy includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnplannedEntries {
-    /// Pipes, sockets and devices.
+    /// Number of pipes, sockets and devices.
     pub special: u64,
-    /// Partial files of interrupted copies.
+    /// Number of partial files of interrupted copies.
     pub unfinished: u64,
 }
 
-/// Writes the manifest `out`, which appears when it is complete.
+/// Writes the manifest `out`, which appears only when it is complete.
 ///
 /// # Errors
-/// Sources that cannot be listed or planned, or hold no object; `out` cannot be written.
+/// The sources cannot be listed or planned, or contain no object; or `out` cannot be written.
 pub fn plan(store: &Store, plan: ManifestPlan<'_>, out: &Path) -> Result<PlannedManifest> {
     match plan_once(store, &plan, out) {
-        // The store knows now that it has to sort the listing.
+        // The store has recorded that it has to sort this listing, so a second attempt succeeds.
         Err(Error::Store(StoreError::Disordered { .. })) => plan_once(store, &plan, out),
         planned => planned,
     }
@@ -84,12 +86,12 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
         let writer = ManifestWriter::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
         let (sizes, totals, left_out) = Default::default();
-        let mut first = Listed { store, writer, sizes, totals, left_out, at: out };
+        let mut first = FirstPass { store, writer, sizes, totals, left_out, at: out };
         sources
             .iter()
             .enumerate()
             .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
-        let Listed { writer, sizes, totals, left_out, .. } = first;
+        let FirstPass { writer, sizes, totals, left_out, .. } = first;
         if sizes.objects() == 0 {
             return Err(nothing_to_plan(plan.sources));
         }
@@ -104,7 +106,7 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
             Ok(planned)
         }
         Err(error) => {
-            // The first error is the cause.
+            // The first error is returned, because it is the cause.
             let _ = partial.discard();
             Err(error)
         }
@@ -147,7 +149,7 @@ fn nothing_to_plan(sources: &[OsString]) -> Error {
     Error::Operand { operand: named.join(" "), why: "holds no object to plan".into() }
 }
 
-/// A source as it is listed.
+/// A source while it is being listed.
 struct ListedSource {
     planned: PlannedSource,
     root: Location,
@@ -155,14 +157,14 @@ struct ListedSource {
 }
 
 enum Names {
-    /// All listed names below the root, or those that match the pattern.
+    /// All listed names below the root or, with a pattern, those that match it.
     Below(Option<Glob>),
-    /// Only these names.
+    /// Only the given names.
     Single(BTreeSet<Vec<u8>>),
 }
 
-/// Parses the sources. Objects of one directory that are named one after the other become one
-/// source.
+/// Parses the sources. If objects of the same directory are named one after the other, they become
+/// one source.
 fn parse_sources(store: &Store, plan: &ManifestPlan<'_>) -> Result<Vec<ListedSource>> {
     let mut found: Vec<ListedSource> = Vec::new();
     for text in plan.sources {
@@ -209,7 +211,7 @@ fn unplannable(text: &OsStr, why: &str) -> Error {
     Error::Operand { operand: shown(text).to_string(), why: why.into() }
 }
 
-/// Makes a local location absolute, so that it is valid in any working directory.
+/// Makes a local location absolute, so that it is valid in every working directory.
 fn absolute(location: Location) -> Result<Location> {
     match location {
         Location::Local(path) => {
@@ -221,8 +223,8 @@ fn absolute(location: Location) -> Result<Location> {
     }
 }
 
-/// State of the first pass.
-struct Listed<'a> {
+/// The state of the first pass.
+struct FirstPass<'a> {
     store: &'a Store,
     writer: ManifestWriter,
     sizes: ObjectSizes,
@@ -231,7 +233,7 @@ struct Listed<'a> {
     at: &'a Path,
 }
 
-impl Listed<'_> {
+impl FirstPass<'_> {
     fn add_all(&mut self, place: u32, source: &ListedSource, filter: &Filter) -> Result<()> {
         let glob = match &source.names {
             Names::Single(names) => {
@@ -267,7 +269,7 @@ impl Listed<'_> {
         Ok(())
     }
 
-    /// Adds an object. An object that is gone since it was listed is left out.
+    /// Adds an object. If the object no longer exists, it is left out.
     fn add(&mut self, source: u32, root: &Location, name: &[u8], entry: Option<&Entry>) -> Result<()> {
         let location = root.join(name);
         let fails = |why: &str| Error::Operand { operand: location.to_string(), why: why.into() };
@@ -302,7 +304,7 @@ impl Listed<'_> {
     }
 }
 
-/// Converts a time to microseconds since 1970, clamped.
+/// Converts a time to microseconds since 1970. A time that is out of range becomes the nearest one.
 fn microseconds(time: std::time::SystemTime) -> i64 {
     let micros = OffsetDateTime::from(time).unix_timestamp_nanos().div_euclid(1_000);
     i64::try_from(micros).unwrap_or(i64::MAX)

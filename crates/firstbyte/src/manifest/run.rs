@@ -1,8 +1,8 @@
-//! One worker's run over its shard: hands the shard's objects to the transfer engine or to
-//! hydration, and records which of them are done.
+//! Runs one worker on its shard: passes the shard's objects to the transfer engine or to hydration,
+//! and records which of them are done.
 //!
-//! Each source of the manifest is a run of its own, over a tree with the shard's names. Few objects
-//! are in flight, whatever the size of the shard, and each done object is one bit.
+//! Each source of the manifest is a run of its own, on a tree with the shard's names. Only a few
+//! objects are in flight, whatever the size of the shard, and each done object takes one bit.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -28,57 +28,58 @@ use crate::environment::VariableLookup;
 use crate::error::Result;
 use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 
-/// A shard of a manifest, and its progress.
+/// A shard of a manifest, and how much of it is done.
 pub struct ShardRun {
     manifest: Manifest,
     shard: Shard,
-    marks: Arc<Mutex<Marks>>,
+    marks: Arc<Mutex<ObjectMarks>>,
 }
 
-/// The destination of a shard's copy.
+/// Where a shard is copied.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardTarget<'a> {
-    /// Each source goes where `cp -r SRC DST` copies it.
+    /// To where `cp -r SRC DST` would copy each source.
     Copy(&'a OsStr),
-    /// The contents of each source go there, as in `sync SRC DST`.
+    /// To the given location, which takes the contents of each source, as with `sync SRC DST`.
     Contents(&'a Location),
 }
 
 impl ShardRun {
-    /// Opens the shard of the manifest at `path`.
+    /// Opens the shard `choice` of the manifest at `path`.
     ///
     /// # Errors
-    /// [`Error::Manifest`](crate::Error::Manifest); a shard that the manifest does not have.
+    /// [`Error::Manifest`](crate::Error::Manifest), and a shard that the manifest does not have.
     pub fn open(path: &Path, choice: ShardChoice, lookup: VariableLookup<'_>) -> Result<Self> {
         let manifest = Manifest::open(path)?;
         let shard = choice.of_manifest(&manifest, lookup)?;
-        let marks = Marks::of(manifest.totals(shard.index).objects);
+        let marks = ObjectMarks::of(manifest.totals(shard.index).objects);
         Ok(Self { manifest, shard, marks: Arc::new(Mutex::new(marks)) })
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The shard.
+    /// Returns the shard.
     #[must_use]
     pub fn shard(&self) -> Shard {
         self.shard
     }
 
-    /// The sources, as a receipt names them.
+    /// Returns the sources, in the form in which a receipt names them.
     #[must_use]
     pub fn sources(&self) -> String {
         let roots = self.manifest.header.sources.iter().map(|source| source.root.as_str());
         roots.collect::<Vec<_>>().join(" ")
     }
 
-    /// Copies the shard. `report` gets the outcome of each source, and returns whether to continue.
+    /// Copies the shard. Calls `report` with the outcome of each source; `report` returns whether
+    /// to continue.
     ///
     /// # Errors
-    /// A destination that cannot be used; the manifest cannot be read.
+    /// The destination cannot be used, or the manifest cannot be read.
     pub fn copy(
         &self,
         engine: &Engine,
@@ -101,7 +102,7 @@ impl ShardRun {
             trees.push((source.location()?, to));
         }
         let feed = Arc::new(Mutex::new(self.feed()?));
-        let observer = Marking { inner: observer, marks: &self.marks };
+        let observer = MarkingObserver { inner: observer, marks: &self.marks };
         for (place, (root, destination)) in trees.into_iter().enumerate() {
             let entries = SourceEntries {
                 feed: Arc::clone(&feed),
@@ -134,7 +135,7 @@ impl ShardRun {
         Ok(())
     }
 
-    /// Lists the objects of the shard for a hydration.
+    /// Lists the objects of the shard for hydration.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -154,8 +155,9 @@ impl ShardRun {
         })))
     }
 
-    /// Records the end of a hydration: all objects that did not fail are done. Not to be called for
-    /// a stopped hydration, which finds its cached blocks when it is run again.
+    /// Records the end of a hydration: all objects that have not failed are done. Must not be
+    /// called after a hydration that was stopped. When that is run again, it finds the blocks that
+    /// were cached.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -176,7 +178,7 @@ impl ShardRun {
         Ok(())
     }
 
-    /// Makes the receipt of the shard so far.
+    /// Creates the receipt of the shard as far as it is done.
     #[must_use]
     pub fn receipt(&self) -> ShardReceipt {
         let marks = self.marks.lock();
@@ -196,15 +198,15 @@ impl ShardRun {
     }
 }
 
-/// States of a shard's objects.
-struct Marks {
+/// The states of a shard's objects.
+struct ObjectMarks {
     done: DoneObjects,
-    /// Objects handed out and not finished, with their positions in the shard.
+    /// Objects that were passed on and are not finished, with their positions in the shard.
     in_flight: HashMap<Location, u64>,
     changed: Vec<Changed>,
 }
 
-impl Marks {
+impl ObjectMarks {
     fn of(objects: u64) -> Self {
         Self { done: DoneObjects::none(objects), in_flight: HashMap::new(), changed: Vec::new() }
     }
@@ -222,13 +224,14 @@ impl Marks {
     }
 }
 
-/// Marks finished and failed objects, and passes all events on.
-struct Marking<'a> {
+/// An observer that records which objects are done or have failed, and passes all events on to
+/// another observer.
+struct MarkingObserver<'a> {
     inner: &'a dyn Observer,
-    marks: &'a Mutex<Marks>,
+    marks: &'a Mutex<ObjectMarks>,
 }
 
-impl Observer for Marking<'_> {
+impl Observer for MarkingObserver<'_> {
     fn expected(&self, objects: u64, bytes: u64) {
         self.inner.expected(objects, bytes);
     }
@@ -282,7 +285,7 @@ impl Observer for Marking<'_> {
     }
 }
 
-/// Reads the rows of a shard with their positions in it.
+/// Reads the rows of a shard, and counts their positions.
 struct Feed {
     rows: Peekable<Rows>,
     place: u64,
@@ -299,16 +302,16 @@ impl Iterator for Feed {
     }
 }
 
-/// The entries of one source. Sources are read one after the other from the same feed.
+/// The entries of one source. All sources are read from the same feed, one after the other.
 struct SourceEntries {
     feed: Arc<Mutex<Feed>>,
     source: u32,
     root: Location,
-    marks: Arc<Mutex<Marks>>,
+    marks: Arc<Mutex<ObjectMarks>>,
 }
 
 impl SourceEntries {
-    /// Returns the next row of this source. Skips the rows that an earlier source left.
+    /// Returns the next row of this source. Skips rows that an earlier source has left.
     fn next_row(&self) -> Option<io::Result<(u64, ManifestRow)>> {
         let mut feed = self.feed.lock();
         loop {
@@ -326,7 +329,7 @@ impl SourceEntries {
             match feed.rows.peek() {
                 Some(Ok(row)) if row.source < self.source => drop(feed.next()),
                 Some(Ok(row)) => return row.source == self.source,
-                // The run reports the error.
+                // The run that reads the row reports the error.
                 Some(Err(_)) => return true,
                 None => return false,
             }
@@ -353,7 +356,7 @@ impl Manifest {
     /// The entries have no names.
     ///
     /// # Errors
-    /// The manifest cannot be read; an item is an error if its row is damaged.
+    /// The manifest cannot be read. If a row is damaged, its item is an error.
     pub fn objects(&self) -> io::Result<impl Iterator<Item = io::Result<(Location, Entry)>> + Send + use<>> {
         let rows = self.rows(None).map_err(io::Error::other)?;
         Ok(rows.map(|row| {
@@ -364,7 +367,7 @@ impl Manifest {
     }
 }
 
-/// Converts a row to an entry of a listing of `root`.
+/// Converts a row to an entry, as a listing of `root` would contain it.
 fn entry(row: &ManifestRow, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
     let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;

@@ -1,7 +1,8 @@
-//! Reads and writes the rows of a manifest as Parquet. A row group holds rows of one shard, so a
-//! worker reads no others; [`ManifestWriter`] and [`Rows`] keep a bounded number of rows in memory.
+//! Reads and writes the rows of a manifest as Parquet. A row group contains rows of only one shard,
+//! so a worker reads no other rows. [`ManifestWriter`] and [`Rows`] keep a bounded number of rows
+//! in memory.
 //!
-//! The `parquet` crate is used without its Arrow half, as for listings.
+//! The `parquet` crate is used without Arrow, as for listings.
 
 use std::fs::File;
 use std::io;
@@ -21,46 +22,47 @@ use parquet::schema::types::Type;
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ManifestRow {
-    /// The text that `Location::parse` reads.
+    /// The location, as text for `Location::parse`.
     pub(super) location: String,
     pub(super) size: u64,
-    /// The text of [`version`](super::version).
+    /// The version, as text of the module [`version`](super::version).
     pub(super) version: String,
-    /// Microseconds since 1970.
+    /// The modification time in microseconds since 1970.
     pub(super) modified: Option<i64>,
-    /// Index of the source in the manifest.
+    /// The index of the source in the manifest.
     pub(super) source: u32,
     pub(super) shard: u32,
 }
 
-/// Bytes of the rows of a group, some 15,000 rows of usual length. Large groups are read faster,
-/// but a group that is written is in memory a few times.
-const GROUP: usize = 2 << 20;
-/// Most bytes of rows that wait for their groups to be full, over all shards.
-const WAITING: usize = 8 << 20;
-/// The key of the header in the file's metadata.
-const KEY: &str = "firstbyte.manifest";
+/// Length of the rows in a row group, bytes: some 15,000 rows of usual length. Large groups are
+/// read faster, but while a group is written, it is in memory several times.
+const GROUP_BYTES: usize = 2 << 20;
+/// Maximum length of the rows of all shards that wait for their groups to be full, bytes.
+const MAX_WAITING_BYTES: usize = 8 << 20;
+/// The key of the header in the metadata of the file.
+const HEADER_KEY: &str = "firstbyte.manifest";
 /// Index of the column `shard`, and the number of columns.
-const SHARD: usize = 3;
-const COLUMNS: usize = 6;
+const SHARD_COLUMN: usize = 3;
+const COLUMN_COUNT: usize = 6;
 
 /// Writes a manifest.
 pub(super) struct ManifestWriter {
     file: SerializedFileWriter<File>,
-    /// The waiting rows of each shard, with their bytes.
+    /// The waiting rows of each shard, with their length in bytes.
     waiting: Vec<(Vec<ManifestRow>, usize)>,
     bytes: usize,
 }
 
 impl ManifestWriter {
-    /// Begins a file with rows of `shards` shards.
+    /// Starts a file for rows of `shards` shards.
     pub(super) fn new(file: File, shards: u32) -> io::Result<Self> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // Bounds of groups are enough to find a shard. Bounds of pages would fill memory.
+            // The bounds of groups are enough to find a shard, and the bounds of pages would fill
+            // the memory.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
-            // Locations differ, so a dictionary would not help.
+            // All locations are different, so a dictionary would not help.
             .set_column_dictionary_enabled("location".into(), false)
             .build();
         let file = SerializedFileWriter::new(file, Arc::new(schema()?), Arc::new(properties));
@@ -68,7 +70,7 @@ impl ManifestWriter {
         Ok(Self { file: file.map_err(io_error)?, waiting, bytes: 0 })
     }
 
-    /// Adds a row. The rows of a shard stay in order.
+    /// Adds a row. Within a shard, rows stay in order.
     pub(super) fn add(&mut self, row: ManifestRow) -> io::Result<()> {
         let shard = row.shard as usize;
         let Some((rows, bytes)) = self.waiting.get_mut(shard) else {
@@ -78,22 +80,22 @@ impl ManifestWriter {
         rows.push(row);
         *bytes += taken;
         self.bytes += taken;
-        if *bytes >= GROUP {
+        if *bytes >= GROUP_BYTES {
             return self.write_group(shard);
         }
-        if self.bytes >= WAITING {
+        if self.bytes >= MAX_WAITING_BYTES {
             let fullest = (0..self.waiting.len()).max_by_key(|shard| self.waiting[*shard].1);
             return self.write_group(fullest.unwrap_or(shard));
         }
         Ok(())
     }
 
-    /// Writes the waiting rows, and the end of the file with `header` in it.
+    /// Writes the waiting rows and the end of the file, which contains `header`.
     pub(super) fn finish(mut self, header: String) -> io::Result<()> {
         for shard in 0..self.waiting.len() {
             self.write_group(shard)?;
         }
-        self.file.append_key_value_metadata(KeyValue::new(KEY.to_owned(), header));
+        self.file.append_key_value_metadata(KeyValue::new(HEADER_KEY.to_owned(), header));
         self.file.close().map(drop).map_err(io_error)
     }
 
@@ -169,19 +171,19 @@ impl ManifestReader {
         Ok(Self { file: SerializedFileReader::new(file).map_err(io_error)? })
     }
 
-    /// The header; `None` if the file is no manifest.
+    /// Returns the header. `None` if the file is not a manifest.
     pub(super) fn header(&self) -> Option<&str> {
         let values = self.file.metadata().file_metadata().key_value_metadata()?;
-        values.iter().find(|value| value.key == KEY)?.value.as_deref()
+        values.iter().find(|value| value.key == HEADER_KEY)?.value.as_deref()
     }
 
-    /// Reads the rows of one shard, or of all, in the file's order.
+    /// Reads the rows of one shard, or of all shards, in the order of the file.
     pub(super) fn rows(self, shard: Option<u32>) -> Rows {
         Rows { reader: self, shard, next: 0, rows: Vec::new().into_iter() }
     }
 }
 
-/// Iterates over rows, a group at a time.
+/// Iterates over rows. Reads one group at a time.
 pub(super) struct Rows {
     reader: ManifestReader,
     shard: Option<u32>,
@@ -221,10 +223,10 @@ impl Iterator for Rows {
     }
 }
 
-/// True if a group may have rows of a shard.
+/// Returns true if a group may contain rows of a shard.
 fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
     let shard = shard.cast_signed();
-    match group.columns().get(SHARD).and_then(|column| column.statistics()) {
+    match group.columns().get(SHARD_COLUMN).and_then(|column| column.statistics()) {
         Some(Statistics::Int32(bounds)) => {
             bounds.min_opt().is_none_or(|least| *least <= shard)
                 && bounds.max_opt().is_none_or(|most| *most >= shard)
@@ -234,13 +236,13 @@ fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
 }
 
 fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetError> {
-    if group.num_columns() < COLUMNS {
+    if group.num_columns() < COLUMN_COUNT {
         return Err(ParquetError::General("columns are missing".into()));
     }
     let (locations, _) = values::<ByteArrayType>(group, 0)?;
     let (sizes, _) = values::<Int64Type>(group, 1)?;
     let (versions, _) = values::<ByteArrayType>(group, 2)?;
-    let (shards, _) = values::<Int32Type>(group, SHARD)?;
+    let (shards, _) = values::<Int32Type>(group, SHARD_COLUMN)?;
     let (modified, levels) = values::<Int64Type>(group, 4)?;
     let (sources, _) = values::<Int32Type>(group, 5)?;
     let mut modified = modified.into_iter();
@@ -262,7 +264,7 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetErr
         .collect()
 }
 
-/// Reads the values of a column. For an optional column also returns which rows have one.
+/// Reads the values of a column. For an optional column, also returns which rows have a value.
 fn values<T: DataType>(
     group: &dyn RowGroupReader,
     index: usize,
@@ -285,7 +287,7 @@ fn values<T: DataType>(
     Ok((values, levels))
 }
 
-/// Converts an error, and keeps the operating system's error if there is one.
+/// Converts an error. If the operating system's error is inside, returns that.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -303,8 +305,8 @@ mod tests {
     #[test]
     fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
         const SHARDS: u32 = 300;
-        // More rows than may wait together.
-        let rows = (WAITING / size_of::<ManifestRow>()) as u32 + 5_000;
+        // More rows than may wait at the same time.
+        let rows = (MAX_WAITING_BYTES / size_of::<ManifestRow>()) as u32 + 5_000;
         let file = tempfile::tempfile().unwrap();
         let mut writer = ManifestWriter::new(file.try_clone().unwrap(), SHARDS).unwrap();
         let row = |number: u32| ManifestRow {
@@ -313,12 +315,12 @@ mod tests {
             version: if number.is_multiple_of(3) { String::new() } else { format!("etag:{number}") },
             modified: (!number.is_multiple_of(5)).then_some(-i64::from(number)),
             source: number % 2,
-            // Every other row is of the first shard.
+            // Every other row belongs to the first shard.
             shard: if number.is_multiple_of(2) { 0 } else { number % SHARDS },
         };
         for number in 0..rows {
             writer.add(row(number)).unwrap();
-            assert!(writer.bytes < WAITING);
+            assert!(writer.bytes < MAX_WAITING_BYTES);
         }
         writer.finish("header".into()).unwrap();
         let reader = || ManifestReader::new(file.try_clone().unwrap()).unwrap();

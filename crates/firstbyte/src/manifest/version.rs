@@ -1,10 +1,11 @@
-//! Versions as the text of a manifest's column: `etag:"..."`, `version-id:ID`,
-//! `file:INODE:MODIFIED:CHANGED`, `modified:DATE`; empty if the source has none. The length has its
-//! own column. Devices are left out, because each machine numbers them differently.
+//! Converts versions to and from the text in a manifest's column: `etag:"..."`, `version-id:ID`,
+//! `file:INODE:MODIFIED:CHANGED` or `modified:DATE`. The text is empty if the source has no
+//! version. The length has a column of its own. The device of a file is left out, because each
+//! machine numbers its devices differently.
 
 use firstbyte_location::{FileIdentity, Version};
 
-/// Formats the strongest part of a version.
+/// Formats the strongest identifier of a version.
 pub(super) fn to_text(version: &Version) -> String {
     if let Some(id) = &version.version_id {
         return format!("version-id:{id}");
@@ -18,7 +19,7 @@ pub(super) fn to_text(version: &Version) -> String {
     version.last_modified.as_ref().map_or_else(String::new, |time| format!("modified:{time}"))
 }
 
-/// Parses the version of an object of `size` bytes. `None` if the text is not a version.
+/// Parses the version of an object of `size` bytes. Returns `None` if the text is not a version.
 pub(super) fn parse(text: &str, size: u64) -> Option<Version> {
     let version = Version { size: Some(size), ..Version::default() };
     let Some((kind, value)) = text.split_once(':') else { return text.is_empty().then_some(version) };

@@ -1,5 +1,6 @@
-//! The thread of a job. It opens the wanted files in order, makes room for each in the cache,
-//! submits its fetches as fast as the workers start them, and checks the fetched content.
+//! Runs a hydration job on its thread: opens the wanted files in order, makes room for each file in
+//! the cache, submits its fetches as fast as the workers start them, and verifies the fetched
+//! content.
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
@@ -19,25 +20,28 @@ use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
 use super::disk_writer::DiskWriter;
 
-/// The size from which on the checksum of the whole object is requested early, so that blocks are
-/// hashed as they arrive. Reading back a smaller object takes a few milliseconds.
+/// Size of the smallest object whose whole checksum is requested early, so that its blocks are
+/// hashed as they arrive. A smaller object is read back to be hashed, which takes a few
+/// milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
-/// The most files found ahead of their turn, some hundred bytes each.
-const MOST_AHEAD: usize = 10_000;
-/// Bytes of a file after which the disk begins to write them.
-const WRITE_AFTER: u64 = 16 << 20;
-/// The polling interval: blocks fetched for readers notify no job.
-const POLL: Duration = firstbyte_store::POLL_INTERVAL;
+/// Maximum number of files that are found ahead of their turn. Each takes some hundred bytes.
+const MAX_FILES_AHEAD: usize = 10_000;
+/// Number of newly fetched bytes of a file after which the disk starts to write them.
+const WRITE_AFTER_BYTES: u64 = 16 << 20;
+/// Polling interval. A job has to poll, because it is not notified of blocks that are fetched for
+/// readers.
+const POLL_INTERVAL: Duration = firstbyte_store::POLL_INTERVAL;
 
-/// A hydration that is running or over. Clones are the same job; dropping them does not end it.
+/// A hydration that is running or over. Clones refer to the same job; dropping them does not end
+/// the job.
 #[derive(Clone)]
 pub struct HydrationJob {
     state: Arc<JobState>,
 }
 
 impl HydrationJob {
-    /// Starts a thread that fetches the `wanted` files, at most `rate` bytes per second; without a
-    /// limit, at the `pace` while readers fetch.
+    /// Starts a thread that fetches the `wanted` files at no more than `rate` bytes per second.
+    /// Without a rate, `pace` sets how fast the job fetches while readers fetch.
     pub(crate) fn start(
         engine: &Arc<HydrationContext>,
         wanted: HydrationList,
@@ -55,18 +59,18 @@ impl HydrationJob {
         Ok(job)
     }
 
-    /// The progress so far.
+    /// Returns the progress so far.
     #[must_use]
     pub fn progress(&self) -> HydrationProgress {
         self.state.snapshot()
     }
 
-    /// Ends the job soon. Cached blocks stay.
+    /// Cancels the job, which ends after its running fetches. Cached blocks stay.
     pub fn cancel(&self) {
         self.state.cancel();
     }
 
-    /// Waits until the job is over, at most `timeout`. Returns its progress.
+    /// Waits until the job is over or `timeout` has passed. Returns the progress.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> HydrationProgress {
         let until = Instant::now() + timeout;
@@ -82,8 +86,9 @@ impl HydrationJob {
         self.progress()
     }
 
-    /// Waits until a fetch of the job has ended, or the job is over, at most `timeout`. Returns its
-    /// progress. A fetch that ended just before the call is missed, so use a short timeout.
+    /// Waits until one fetch of the job has ended, the job is over, or `timeout` has passed.
+    /// Returns the progress. A fetch that ended just before the call is missed, so use a short
+    /// timeout.
     #[must_use]
     pub fn wait_for_more(&self, timeout: Duration) -> HydrationProgress {
         let progress = self.state.lock();
@@ -94,8 +99,8 @@ impl HydrationJob {
     }
 }
 
-/// The wanted files, counted as they are found: ahead of their turn while a limit on the rate
-/// leaves time for it, so that the totals are known early.
+/// The wanted files, counted as they are found. While a rate limit leaves the thread idle, files
+/// are found ahead of their turn, so that the totals are known early.
 struct WantedFiles {
     list: HydrationList,
     /// Files found ahead of their turn.
@@ -113,9 +118,10 @@ impl WantedFiles {
         self.ahead.pop_front().or_else(|| self.find(job))
     }
 
-    /// Finds one more file ahead. Returns false if enough are known.
+    /// Finds one more file ahead of its turn. Returns false if there is no other, or enough are
+    /// known.
     fn look_ahead(&mut self, job: &JobState) -> bool {
-        if self.is_ended || self.ahead.len() >= MOST_AHEAD {
+        if self.is_ended || self.ahead.len() >= MAX_FILES_AHEAD {
             return false;
         }
         let found = self.find(job);
@@ -137,22 +143,22 @@ impl WantedFiles {
     }
 }
 
-/// Runs a job, on its thread.
+/// Runs a job on the job's thread.
 fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationList) {
     let mut wanted = WantedFiles::new(wanted);
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
-    let mut held: Option<Candidate> = None;
+    let mut waiting_file: Option<Candidate> = None;
     let mut exhausted = false;
     let mut least_refused = u64::MAX;
     let disk_writer: LazyCell<Option<DiskWriter>> = LazyCell::new(DiskWriter::start);
     while !job.is_cancelled() {
         let mut busy = active.iter_mut().any(|file| file.submit(engine));
-        // The next file starts when the fetches of all others are submitted, so that files come in
-        // order.
+        // The next file starts only when all fetches of the active files are submitted, so files
+        // are fetched in order.
         let has_room = engine.queue.has_room_in_background() && job.has_room();
-        if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
+        if waiting_file.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
             match wanted.next(job) {
-                Some(Ok(wanted)) => held = open(engine, job, wanted),
+                Some(Ok(wanted)) => waiting_file = open(engine, job, wanted),
                 Some(Err(failure)) => job.fail(failure),
                 None => exhausted = true,
             }
@@ -161,36 +167,36 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
         if !busy && !job.throttle.is_unlimited() {
             busy = wanted.look_ahead(job);
         }
-        // A file that found no room waits until no other is active.
-        let waits = held.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
-        if !waits && let Some(candidate) = held.take() {
+        // A file that found no room waits until no other file is active.
+        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
+        if !waits && let Some(candidate) = waiting_file.take() {
             let promised = active.iter().map(ActiveFile::promised).sum();
             match candidate.admit(job, promised, &mut least_refused) {
                 Admission::Started(file) => active.push_back(file),
-                Admission::Later(candidate) => held = Some(candidate),
+                Admission::Later(candidate) => waiting_file = Some(candidate),
                 Admission::Refused => {}
             }
         }
         active.iter_mut().for_each(|file| file.begin_writing(&disk_writer));
         active.retain_mut(|file| !file.finish(job));
-        if exhausted && held.is_none() && active.is_empty() {
+        if exhausted && waiting_file.is_none() && active.is_empty() {
             break;
         }
         if !busy {
-            drop(job.wait(job.lock(), POLL));
+            drop(job.wait(job.lock(), POLL_INTERVAL));
         }
     }
-    // The running fetches of a cancelled job end with their next block.
+    // The running fetches of a cancelled job end with their next block; wait for them.
     let mut progress = job.lock();
     while active.iter().any(|file| !file.shared.is_idle()) {
-        progress = job.wait(progress, POLL);
+        progress = job.wait(progress, POLL_INTERVAL);
     }
     job.end(progress);
 }
 
-/// Opens a wanted file.
+/// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
 fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -> Option<Candidate> {
-    // Its bytes count again when it starts, in whole blocks.
+    // The listed bytes are subtracted here; `start` adds the file again, in whole blocks.
     job.lock().bytes -= wanted.listed_bytes();
     let location = wanted.location;
     let opened = match wanted.version {
@@ -204,7 +210,8 @@ fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -
             return None;
         }
     };
-    // The content of such a version stays only as long as a reader has it open.
+    // Content whose version is not identified for sure stays in the cache only while a reader has
+    // it open.
     if version.table.version.strength() != Strength::Strong && Arc::strong_count(&version.table) == 1 {
         job.fail(HydrationFailure { error: Error::NotKept { location: location.to_string() }, location });
         return None;
@@ -222,22 +229,23 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether it waits for room that it did not find before.
+    /// Whether the file found no room before, and waits until no other file is active.
     waits: bool,
 }
 
-/// The decision about a file, given the room in the cache.
+/// The decision whether a file may start, given the room in the cache.
 enum Admission {
     Started(ActiveFile),
-    /// Try again when the active files have ended: their bytes may have been counted twice, as
-    /// promised and as cached.
+    /// No room now. The job tries again when the active files have ended, because their bytes may
+    /// have been counted twice: as promised and as cached.
     Later(Candidate),
     Refused,
 }
 
 impl Candidate {
-    /// Makes room for the file in addition to the `promised` bytes of others, so that no fetched
-    /// block is discarded. From `least_refused` bytes on, it evicts nothing.
+    /// Makes room for the file in addition to the `promised` bytes of other files, so that no
+    /// fetched block is discarded. If the total is `least_refused` bytes or more, no version is
+    /// evicted.
     fn admit(mut self, job: &Arc<JobState>, promised: u64, least_refused: &mut u64) -> Admission {
         let blocks = &self.version.table.blocks;
         match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
@@ -281,20 +289,20 @@ struct ActiveFile {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Blocks before this one have been examined in this round.
+    /// The first block that has not been examined in this round.
     next: u64,
     round: u32,
     /// Bytes of disk that the file's uncached blocks needed at the start.
     cost: u64,
     /// Bytes cached at the start.
     cached: u64,
-    /// Fetched bytes that the disk has been asked to write.
+    /// Number of fetched bytes when the disk was last asked to write.
     written: u64,
     shared: Arc<JobFile>,
 }
 
 impl ActiveFile {
-    /// Submits fetches while there is room for them. Returns whether there was any.
+    /// Submits fetches while the queue has room. Returns whether the queue had room for any.
     fn submit(&mut self, engine: &HydrationContext) -> bool {
         let mut busy = false;
         while !self.is_submitted() && engine.queue.has_room_in_background() && self.shared.has_room() {
@@ -309,25 +317,27 @@ impl ActiveFile {
         busy
     }
 
-    /// Whether all fetches of this round have been submitted.
+    /// Returns whether all fetches of this round have been submitted.
     fn is_submitted(&self) -> bool {
         self.next >= self.blocks.end || self.shared.has_failed()
     }
 
-    /// Bytes of disk that the file will still use.
+    /// Returns the bytes of disk that the file has yet to use.
     fn promised(&self) -> u64 {
         self.cost.saturating_sub(self.fetched())
     }
 
-    /// Bytes fetched, including blocks fetched more than once.
+    /// Returns the number of bytes fetched. Blocks that were fetched several times count several
+    /// times.
     fn fetched(&self) -> u64 {
         self.shared.counted() - self.cached
     }
 
-    /// Starts writing the fetched bytes to the disk if they are many.
+    /// Starts writing the fetched bytes to the disk if there are at least [`WRITE_AFTER_BYTES`] new
+    /// ones.
     fn begin_writing(&mut self, writer: &LazyCell<Option<DiskWriter>>) {
         let fetched = self.fetched();
-        if fetched.saturating_sub(self.written) < WRITE_AFTER {
+        if fetched.saturating_sub(self.written) < WRITE_AFTER_BYTES {
             return;
         }
         self.written = fetched;
@@ -338,15 +348,15 @@ impl ActiveFile {
         }
     }
 
-    /// Whether the missing blocks were fetched before and evicted by others: then they are not
-    /// fetched over and over.
+    /// Returns whether the missing blocks were fetched before and then evicted by other processes
+    /// or threads. If so, the job gives up instead of fetching the same blocks again and again.
     fn is_evicted_by_others(&self) -> bool {
         let missing = self.blocks.clone().filter(|block| !self.version.table.blocks.is_cached(*block));
         self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)
     }
 
-    /// Returns true if the file is over, with or without success. If blocks are missing, because
-    /// another fetch failed to bring them or they were evicted meanwhile, begins another round.
+    /// Returns true if the file is over, with or without success. Begins another round if blocks
+    /// are missing, because another fetch failed to bring them or because they were evicted.
     fn finish(&mut self, job: &JobState) -> bool {
         if !self.is_submitted() || !self.shared.is_idle() {
             return false;
@@ -355,7 +365,7 @@ impl ActiveFile {
         let error = self.shared.error().or_else(|| self.version.table.blocks.checksum_error());
         let has_room = self.version.table.blocks.has_room(&self.blocks);
         if matches!(error, Some(Error::NoRoom { .. })) && has_room && self.round < ATTEMPTS {
-            // A block was released or evicted just when it was to be stored.
+            // A block was released or evicted just when it was about to be stored.
             self.shared.forget_error();
             self.round += 1;
             self.next = self.blocks.start;
@@ -377,12 +387,13 @@ impl ActiveFile {
             None => {
                 let mut progress = job.lock();
                 progress.files_done += 1;
-                // Corrects for blocks fetched by readers, and blocks fetched more than once.
+                // Corrects the count for blocks that readers fetched and for blocks that were
+                // fetched twice.
                 progress.bytes_here += self.bytes.len();
                 progress.bytes_here -= self.shared.counted();
                 true
             }
-            // Another fetch brings the block.
+            // Another fetch brings the missing block; wait for it.
             Some(block) if self.version.table.is_in_flight(block) => false,
             Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
                 let (location_text, capacity) = (location.to_string(), self.version.table.blocks.capacity());
@@ -390,7 +401,7 @@ impl ActiveFile {
                     true => Error::Released { location: location_text },
                     false => Error::NoRoom { location: location_text, capacity },
                 };
-                let error = self.version.table.gone().unwrap_or_else(lost);
+                let error = self.version.table.final_error().unwrap_or_else(lost);
                 job.fail(HydrationFailure { location, error });
                 true
             }

@@ -1,4 +1,5 @@
-//! One version in the cache, in either of the two forms in which the cache keeps it.
+//! Hides the two forms in which the cache stores a version: in files of its own, or as one record
+//! in a pack.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,13 +15,13 @@ use crate::error::Error;
 
 /// A version in the cache.
 pub(crate) enum CacheEntry {
-    /// A version in files of its own, block by block.
+    /// A version in files of its own, which can hold any of its blocks.
     Sparse(CachedVersion),
-    /// A version in one record, completely or not at all.
+    /// A version in one record of a pack, which holds all of the object.
     Packed(Box<Packed>),
 }
 
-/// The right to fetch, among the processes that share the cache.
+/// The right to fetch blocks, which only one of the processes sharing the cache can have.
 #[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) enum BlockLease {
     Sparse(FetchLease),
@@ -52,7 +53,8 @@ impl CacheEntry {
         }
     }
 
-    /// Copies the contiguous bytes that are cached from `offset`. Returns their number.
+    /// Copies the contiguous bytes that are cached from `offset` on. Returns the number of bytes
+    /// copied.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         match self {
             Self::Sparse(cached) => cached.read_at(buffer, offset),
@@ -60,7 +62,7 @@ impl CacheEntry {
         }
     }
 
-    /// Pins the bytes of `range` in their file, if they are in a file of the version's own.
+    /// Pins the blocks of `range`. `None` if the version is packed, or if blocks are absent.
     pub(super) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         match self {
             Self::Sparse(cached) => cached.pin_blocks(range),
@@ -75,7 +77,7 @@ impl CacheEntry {
         }
     }
 
-    /// The first present block from `from`.
+    /// Returns the first present block at or after `from`.
     pub(super) fn next_present(&self, from: u64) -> Option<u64> {
         match self {
             Self::Sparse(cached) => cached.next_present(from),
@@ -111,7 +113,8 @@ impl CacheEntry {
         }
     }
 
-    /// Fills a block by calling `transfer`. `None` if no file can receive it.
+    /// Fills a block by calling `transfer`, which writes into the cached file. `None` if no file
+    /// can receive the block directly.
     pub(super) fn receive(
         &self,
         block: u64,
@@ -146,7 +149,7 @@ impl CacheEntry {
         }
     }
 
-    /// Bytes of disk that the absent blocks among `blocks` need.
+    /// Returns the bytes of disk that the absent blocks among `blocks` need.
     pub(super) fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
         match self {
             Self::Sparse(cached) => cached.cost_of_missing(blocks),

@@ -1,7 +1,7 @@
-//! Keeps blocks in memory if there is no cache or no room in it. Memory is bounded: blocks that
-//! were read to their end are removed first, then the least recently used. The memory of a removed
-//! block is reused for the next one: if each thread freed and allocated blocks, the allocator would
-//! keep about twice as much.
+//! Keeps blocks in memory if there is no cache, or no room in the cache. The memory is bounded:
+//! blocks that were read to their end are removed first, then the least recently used. The memory
+//! of a removed block is reused for the next block: if each thread freed and allocated blocks, the
+//! allocator would keep about twice as much.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use rustix_futex_sync::Mutex;
 
 use crate::block::BLOCK;
 
-/// The number of blocks for which there is always room: the one that is read, and the next.
+/// Minimum number of blocks for which there is room: the block that is being read, and the next
+/// one.
 const MIN_BLOCKS: usize = 2;
 
-/// The id of a version in this process, and a block.
+/// The id of a version in this process, and the index of a block.
 type Key = (u64, u64);
-/// The order of removal: whether the block has unread bytes, then the time of use.
+/// The order of removal: first whether the block has unread bytes, then the time of the last use.
 type Rank = (bool, u64);
 
 pub(crate) struct MemoryBlocks {
     most: usize,
-    /// The number of open handles that read ahead. They share the memory.
+    /// Number of open handles that read ahead and share the memory.
     pub(crate) sequential: AtomicU64,
     table: Mutex<Table>,
 }
 
-/// The bytes of a block. Readers copy from it after they have released the table.
+/// The bytes of a block. Readers copy them after they have released the lock on the table.
 type Bytes = Arc<Vec<u8>>;
 
 #[derive(Default)]
@@ -38,13 +39,14 @@ struct Table {
 }
 
 impl MemoryBlocks {
-    /// Makes a memory for at most `bytes`, but at least a block for a window.
+    /// Creates a memory for `bytes`, but for at least [`MIN_BLOCKS`] blocks.
     pub(crate) fn new(bytes: u64) -> Self {
         let most = to_usize(bytes / BLOCK).max(MIN_BLOCKS);
         Self { most, sequential: AtomicU64::new(0), table: Mutex::default() }
     }
 
-    /// The share of one sequential reader, bytes.
+    /// Returns the read-ahead window of one sequential reader, bytes: its share of three quarters
+    /// of the memory.
     pub(super) fn window(&self) -> u64 {
         self.most as u64 * BLOCK / 4 * 3 / self.sequential.load(Relaxed).max(1)
     }
@@ -56,12 +58,13 @@ impl MemoryBlocks {
                 held.clear();
                 held.extend_from_slice(bytes);
             }
-            // A reader copies from the removed block.
+            // A reader still copies from the removed block, so the new block gets memory of its
+            // own.
             None => held = Arc::new(bytes.to_vec()),
         }
         let mut table = self.table.lock();
         table.remove((file, block));
-        // Another thread may have used the room meanwhile.
+        // Another thread may have stored a block since room was made.
         table.make_room(self.most);
         table.insert((file, block), true, held);
     }
@@ -95,7 +98,7 @@ impl MemoryBlocks {
 }
 
 impl Table {
-    /// Makes room for one block within `most`. Returns the memory of a removed block.
+    /// Makes room for one block within `most` blocks. Returns the memory of a removed block.
     fn make_room(&mut self, most: usize) -> Option<Bytes> {
         let mut removed = None;
         while self.blocks.len() >= most

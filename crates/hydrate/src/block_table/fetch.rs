@@ -1,4 +1,4 @@
-//! The requests that the table hands to the queue.
+//! Defines the requests that the table returns for the fetch queue.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -12,19 +12,19 @@ use crate::block::BLOCK;
 use crate::cache::Exempt;
 use crate::job_state::JobFile;
 
-/// Requests to the queue that follow from a change of the table.
+/// Requests to the queue that result from a change of the table.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// New fetches.
     pub(crate) fetches: Vec<Fetch>,
-    /// Queued fetches that a reader waits for now.
+    /// Queued fetches for which a reader now waits.
     pub(crate) promoted: Vec<FetchId>,
-    /// Reads of callbacks, which fail at their deadlines.
+    /// Reads with a callback, which the queue ends with an error at their deadlines.
     pub(crate) watched: Vec<Arc<PendingRead>>,
 }
 
 impl Requests {
-    /// Adds the requests of another change.
+    /// Adds the requests that result from another change.
     pub(super) fn add(&mut self, other: Self) {
         self.fetches.extend(other.fetches);
         self.promoted.extend(other.promoted);
@@ -37,27 +37,28 @@ impl Requests {
 pub(crate) struct AheadRange {
     pub(crate) range: Range<u64>,
     pub(crate) segment: u64,
-    /// The reader's position.
+    /// Offset of the reader in the object.
     pub(crate) reader: u64,
 }
 
-/// Blocks to fetch.
+/// A run of blocks to fetch.
 pub(crate) struct Fetch {
     pub(crate) table: Arc<BlockTable>,
     pub(crate) id: FetchId,
     pub(crate) priority: Priority,
     pub(crate) blocks: Range<u64>,
-    /// The bytes of the blocks that are requested, if not all. A block that arrives only in part is
-    /// not kept.
+    /// The bytes to request, if not the whole blocks. A block of which only a part arrives is not
+    /// stored.
     pub(crate) only: Option<ByteRange>,
-    /// Whether some blocks belonged to another fetch of this process, which holds the right to
+    /// Whether some of the blocks belonged to another fetch of this process that has the right to
     /// fetch them.
     pub(crate) took_over: bool,
-    /// Distance from the reader, MiB.
+    /// Distance from the reader, in MiB.
     pub(crate) distance: u64,
-    /// The handle of the expected reader. The fetch is not wanted after it is dropped.
+    /// The handle of the expected reader. When the handle is dropped, the fetch is no longer
+    /// wanted.
     pub(crate) handle: Option<Weak<()>>,
-    /// The job that requested it.
+    /// The job that requested the fetch.
     pub(crate) job: Option<Arc<JobFile>>,
 }
 
@@ -72,7 +73,7 @@ impl Fetch {
         Self { table, id, priority, blocks, took_over, only: None, distance: 0, handle: None, job: None }
     }
 
-    /// Records the reader that the fetch is for.
+    /// Records the position of the reader that the fetch is for, and the reader's handle.
     pub(super) fn place(&mut self, reader: u64, handle: Option<&Weak<()>>) {
         self.distance = (self.blocks.start * BLOCK).saturating_sub(reader) >> 20;
         self.handle = handle.cloned();
@@ -82,23 +83,23 @@ impl Fetch {
         (self.blocks.end - self.blocks.start) * BLOCK
     }
 
-    /// Bytes of the buffer that the fetch needs: those of its longest block.
+    /// Returns the size of the buffer that the fetch needs, bytes: that of its longest block.
     pub(crate) fn buffer(&self) -> u64 {
         self.table.size().min(BLOCK)
     }
 
-    /// The bytes that the fetch requests of `blocks`.
+    /// Returns the bytes of `blocks` that the fetch requests.
     pub(crate) fn requested(&self, blocks: &Range<u64>) -> ByteRange {
         let all = self.table.blocks.bytes(blocks);
         self.only.map_or(all, |only| all.intersect(only))
     }
 
-    /// The versions that are exempt from eviction when room is made for the blocks.
+    /// Returns the versions that are not evicted to make room for the blocks.
     pub(crate) fn exempt(&self) -> Exempt {
         self.job.as_ref().map_or(Exempt::Pinned, |job| job.exempt())
     }
 
-    /// Whether a reader or a job still wants the bytes.
+    /// Returns whether a reader or a job still wants the bytes.
     pub(crate) fn is_wanted(&self) -> bool {
         let has_handle = self.handle.as_ref().is_none_or(|handle| handle.strong_count() > 0);
         let has_job = self.job.as_ref().is_none_or(|job| !job.is_cancelled());

@@ -1,11 +1,11 @@
-//! Records which blocks of a version are being fetched, and by which fetch. Pure.
+//! Records which blocks of a version are being fetched, and by which fetch. Does no I/O.
 //!
 //! Each block has at most one owner: the fetch that brings it. A reader that needs the block waits
-//! for that fetch. In two cases the reader starts another fetch for the block alone, which becomes
-//! the owner, and the old fetch skips the block: if the old fetch would take long to reach it, and
-//! if the old fetch yields, as background fetches do while others read. A background fetch no
-//! longer yields once a sequential reader comes near, and never yields if its job fetches for an
-//! expected reader. Called by [`BlockTable`](super::BlockTable).
+//! for that fetch, with two exceptions: the fetch would take long to reach the block, or the fetch
+//! yields, as background fetches do while others read. In both cases the reader starts a new fetch
+//! for the block alone. The new fetch becomes the owner, and the old fetch skips the block. A
+//! background fetch stops yielding when a sequential reader comes near, and never yields if its job
+//! fetches for an expected reader. Called by [`BlockTable`](super::BlockTable).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use firstbyte_pacing::FAR;
 use crate::block::{BLOCK, SEGMENT, runs};
 use crate::job_state::FetchPace;
 
-/// The priority of a fetch. A fetch waits for those of the priorities before its own.
+/// The priority of a fetch. Fetches of an earlier variant start first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
     /// For a reader that waits.
@@ -30,33 +30,34 @@ pub(crate) enum Priority {
 /// Identifies a fetch within the process.
 pub(crate) type FetchId = u64;
 
-/// The distance in blocks ahead of a fetch beyond which a request of its own serves a reader
-/// sooner.
+/// Largest distance, in blocks, at which a reader waits for a running fetch. A block further ahead
+/// arrives sooner by a separate request.
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
-/// The action of a reader for an absent block.
+/// What a reader has to do to get an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// Wait for this fetch.
+    /// Wait for the given fetch.
     Join(FetchId),
-    /// Wait for this fetch, which must start now.
+    /// Wait for the given fetch, which must start now.
     Promote(FetchId),
-    /// Start a fetch.
+    /// Start a new fetch.
     Fetch,
 }
 
 #[derive(Debug)]
 struct Tracked {
     priority: Priority,
-    /// The time at which a thread started the fetch.
+    /// The time at which a thread started the fetch. `None` while the fetch is queued.
     started: Option<Instant>,
     /// Whether the fetch brings only the bytes of one read, so that no other reader can wait for
     /// it.
     is_exact: bool,
-    /// Whether the fetch holds the right to fetch, among the processes that share the cache.
+    /// Whether the fetch has the right to fetch, which only one of the processes sharing the cache
+    /// can have.
     has_lease: bool,
     pace: FetchPace,
-    /// The block that arrives next.
+    /// The block that the fetch brings next.
     next: u64,
     blocks: Range<u64>,
     /// Number of blocks that the fetch still owns.
@@ -64,10 +65,11 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Whether a block arrives soon enough to wait for it: it is near, or the fetch, at its rate so
-    /// far, brings it before a far server would answer another request. With a near server waiting
-    /// is right too, because another request would cost it as much: MinIO 2 ms of processor time,
-    /// in which it sends 4 MiB.
+    /// Returns whether the fetch brings a block soon enough for a reader to wait: the block is
+    /// near, or at its rate so far the fetch brings the block before a far server would answer a
+    /// new request. Waiting is also right with a near server, because a new request costs the
+    /// server as much: MinIO needs 2 ms of processor time for a request, in which it could send 4
+    /// MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
@@ -86,14 +88,14 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// The parts of `blocks` that are neither present nor being fetched.
+    /// Returns the runs of `blocks` that are neither present nor being fetched.
     pub(crate) fn free(&self, blocks: Range<u64>, mut present: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
-    /// The parts of `blocks` that need a fetch ahead of a sequential reader, which comes to them
-    /// soon. Background fetches that have started bring their parts without pauses from now on;
-    /// those that wait, or have a limited rate, lose theirs.
+    /// Returns the runs of `blocks` that need a fetch ahead of a sequential reader, which reaches
+    /// them soon. Background fetches of these blocks that have started bring them without pauses
+    /// from now on. Background fetches that are queued, or have a limited rate, lose these blocks.
     pub(crate) fn ahead(
         &mut self,
         blocks: Range<u64>,
@@ -112,8 +114,8 @@ impl InFlight {
         runs(blocks.filter(|block| is_free(block) && !present(*block)))
     }
 
-    /// Adds a fetch, which takes over blocks owned by others. Returns whether one of those others
-    /// holds the right to fetch them.
+    /// Adds a fetch, which takes over blocks owned by other fetches. Returns whether one of those
+    /// fetches has the right to fetch the blocks.
     pub(crate) fn begin(&mut self, id: FetchId, priority: Priority, blocks: Range<u64>) -> bool {
         let mut took_over = false;
         for block in blocks.clone() {
@@ -140,7 +142,8 @@ impl InFlight {
         took_over
     }
 
-    /// The action for a reader of `block` that also waits for another block of fetch `joined`.
+    /// Returns what a reader of `block` has to do. `joined` is a fetch for which the reader already
+    /// waits.
     pub(crate) fn want(&self, block: u64, joined: Option<FetchId>, now: Instant) -> Want {
         let Some((id, fetch)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
@@ -163,7 +166,7 @@ impl InFlight {
         }
     }
 
-    /// Whether a fetch has demand priority by now.
+    /// Returns whether a fetch has demand priority now.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
     }
@@ -175,7 +178,7 @@ impl InFlight {
         }
     }
 
-    /// Whether the fetch pauses while readers fetch.
+    /// Returns whether the fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.pace != FetchPace::Steady)
     }
@@ -187,15 +190,15 @@ impl InFlight {
         }
     }
 
-    /// Records that the fetch brings only the bytes of the read that begins it. A later reader of
-    /// its blocks takes them over.
+    /// Records that the fetch brings only the bytes of the read that began the fetch. A later
+    /// reader of the same blocks starts a new fetch for them.
     pub(crate) fn set_exact(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.is_exact = true;
         }
     }
 
-    /// Records that the fetch holds the right to fetch its blocks.
+    /// Records that the fetch has the right to fetch its blocks.
     pub(crate) fn set_lease(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.has_lease = true;
@@ -210,7 +213,8 @@ impl InFlight {
         self.present(id, block);
     }
 
-    /// Records that a block of fetch `id` is present, brought by any process.
+    /// Records that a block of fetch `id` is present, whether this process or another one brought
+    /// it.
     pub(crate) fn present(&mut self, id: FetchId, block: u64) {
         if self.owners.get(&block) == Some(&id)
             && let Some(fetch) = self.fetches.get_mut(&id)
@@ -220,35 +224,35 @@ impl InFlight {
         }
     }
 
-    /// The smallest range that contains all blocks a fetch still owns.
+    /// Returns the smallest range that contains all blocks that a fetch still owns.
     pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
         let mut owned = self.owned(id);
         let Some(first) = owned.next() else { return 0..0 };
         first..owned.last().unwrap_or(first) + 1
     }
 
-    /// The blocks a fetch still owns.
+    /// Returns the blocks that a fetch still owns.
     pub(crate) fn owned(&self, id: FetchId) -> impl Iterator<Item = u64> + '_ {
         let blocks = self.fetches.get(&id).map_or(0..0, |fetch| fetch.blocks.clone());
         blocks.filter(move |block| self.owners.get(block) == Some(&id))
     }
 
-    /// Whether fetch `id` owns a block.
+    /// Returns whether fetch `id` owns a block.
     pub(crate) fn is_owned_by(&self, block: u64, id: FetchId) -> bool {
         self.owners.get(&block) == Some(&id)
     }
 
-    /// Whether a block is being fetched.
+    /// Returns whether a block is being fetched.
     pub(crate) fn is_owned(&self, block: u64) -> bool {
         self.owners.contains_key(&block)
     }
 
-    /// Whether a fetch still owns blocks.
+    /// Returns whether a fetch still owns blocks.
     pub(crate) fn is_needed(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.owned > 0)
     }
 
-    /// Removes a fetch. Returns the blocks it still owned.
+    /// Removes a fetch. Returns the blocks that the fetch still owned.
     pub(crate) fn end(&mut self, id: FetchId) -> Vec<u64> {
         let left: Vec<u64> = self.owned(id).collect();
         self.fetches.remove(&id);
@@ -308,7 +312,8 @@ mod tests {
         table.begin(1, Priority::Ahead, 0..200);
         table.start(1, began);
         (0..10).for_each(|block| table.arrived(1, block));
-        // At a block a millisecond, the reader waits for the next 10. JOIN_DISTANCE is less.
+        // At one block per millisecond, the reader waits for any of the next 10 blocks, which is
+        // more than `JOIN_DISTANCE`.
         let now = began + Duration::from_millis(10);
         assert_eq!(table.want(20, None, now), Want::Join(1));
         assert_eq!(table.want(21, None, now), Want::Fetch);
@@ -338,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model that maps each block to its owner.
+        /// Compares the table with a model that maps each block to its owner.
         #[test]
         fn every_block_has_one_owner(steps in proptest::collection::vec((0..4_u8, 0..40_u64, 1..10_u64), 1..200)) {
             let mut table = InFlight::default();
@@ -363,7 +368,7 @@ mod tests {
                         prop_assert_eq!(rest.is_empty(), own.is_empty());
                         let Some(first) = own.first() else { continue };
                         prop_assert_eq!(rest, *first..own.last().unwrap() + 1);
-                        // The block arrives in order, or was brought by another process.
+                        // The block arrives in order, or another process has brought it.
                         let came = if len % 2 == 0 { first } else { own.last().unwrap() };
                         if len % 2 == 0 { table.arrived(fetch, *came) } else { table.present(fetch, *came) }
                         model.remove(came);

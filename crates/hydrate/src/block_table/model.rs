@@ -1,10 +1,12 @@
-//! An exhaustive model of the table of fetches: every order, up to a number of steps, in which
-//! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
+//! Model-checks the table of fetches: tries every order, up to a number of steps, in which reads
+//! begin or are abandoned, and fetches start, bring blocks, fail, are given up, or receive the
+//! whole object.
 //!
-//! The table changes under one lock, so that the steps of threads are those between two locks.
-//! Each order is run from the start, on the real table, whose requests are kept and start only by a
-//! step. After it, the fetches left are brought to their end. Then no read is open, no block is
-//! claimed, no read is waiting in the table, and memory of an abandoned read is as it was.
+//! The table changes only under one lock, so a step of a thread is what happens between two locks.
+//! Each order runs from the beginning on a real table. The table's requests are not queued; a fetch
+//! starts only by a step. After the last step, the remaining fetches are brought to their end. Then
+//! no read may be open, no block may have an owner, no read may wait in the table, and the memory
+//! of an abandoned read must be unchanged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +23,10 @@ use crate::block_store::{BlockStore, CacheOutcome, MemoryBlocks};
 use crate::cache::Exempt;
 use crate::error::{Error, Result};
 
-/// Blocks of the object, of which the last is short.
+/// Number of blocks of the object. The last block is short.
 const BLOCKS: u64 = 3;
 const SIZE: u64 = (BLOCKS - 1) * BLOCK + 100;
-/// Steps of an order, before the rest is brought to its end.
+/// Number of steps of an order, before the remaining fetches are brought to their end.
 const STEPS: usize = 5;
 /// The byte that all blocks consist of.
 const CONTENT: u8 = 7;
@@ -32,31 +34,31 @@ const CONTENT: u8 = 7;
 /// A step of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A thread reads all blocks into its memory.
+    /// A thread reads all blocks into memory of its own.
     ReadAll,
-    /// A callback reads the last block.
+    /// A callback gets the last block.
     ReadLast,
-    /// A random reader reads bytes of two blocks.
+    /// A random reader reads bytes that span two blocks.
     ReadBytes,
     /// Blocks are fetched ahead of a reader.
     FetchAhead,
-    /// The thread's caller gives up, and takes its memory back.
+    /// The caller of a reading thread gives up, and takes its memory back.
     Abandon,
-    /// The server ignores ranges.
+    /// The server ignores ranges and sends the whole object.
     ComeWhole,
-    /// A thread starts the fetch at this place in the queue.
+    /// A thread starts the fetch with this index.
     Start(usize),
     /// A fetch brings its next block.
     Bring(usize),
-    /// A fetch brings a block that another one has taken over meanwhile.
+    /// A fetch brings a block that another fetch has taken over since.
     BringTaken(usize),
     /// A fetch fails.
     Fail(usize),
-    /// A fetch is cut, and no read waits for it any more.
+    /// A fetch is cut off, and no read waits for it any more.
     GiveUp(usize),
 }
 
-/// State that all runs share, each of which opens a version of its own.
+/// State shared by all runs. Each run opens a version of its own.
 struct World {
     tables: Arc<OpenTables>,
     memory: Arc<MemoryBlocks>,
@@ -77,20 +79,20 @@ impl World {
     }
 }
 
-/// The buffer of a read that was given up, and its copy from before.
-type Lent = (Box<[u8]>, Box<[u8]>);
+/// The buffer of an abandoned read, and a copy of the buffer made when the read was abandoned.
+type LentBuffer = (Box<[u8]>, Box<[u8]>);
 
-/// One run of an order.
+/// One order of steps, as it is run.
 struct Run {
     table: Arc<BlockTable>,
-    /// Fetches in progress; `None` once ended.
+    /// The fetches by index; `None` once a fetch has ended.
     fetches: Vec<Option<Fetch>>,
     handle: Arc<()>,
     reads: Vec<Arc<PendingRead>>,
     done: Vec<Step>,
-    /// Lent to reads; boxed, so that they stay where they are.
+    /// Open reads, and the memory lent to them. The memory is boxed, so that it does not move.
     memory: Vec<(Arc<PendingRead>, Box<[u8]>)>,
-    abandoned: Vec<Lent>,
+    abandoned: Vec<LentBuffer>,
 }
 
 impl Run {
@@ -101,8 +103,9 @@ impl Run {
         Self { table, fetches, handle, reads, done, memory, abandoned }
     }
 
-    /// The steps that are possible now. Those of reads happen once each.
-    fn possible(&self) -> Vec<Step> {
+    /// Returns the steps that are possible now. A step that begins a read or a fetch happens only
+    /// once.
+    fn possible_steps(&self) -> Vec<Step> {
         let once = [Step::ReadAll, Step::ReadLast, Step::ReadBytes, Step::FetchAhead, Step::ComeWhole];
         let mut steps: Vec<Step> = once.into_iter().filter(|step| !self.done.contains(step)).collect();
         if self.memory.iter().any(|(read, _)| read.is_open()) {
@@ -112,7 +115,7 @@ impl Run {
             if let Some(fetch) = fetch {
                 steps.extend([Step::Start(place), Step::Bring(place), Step::Fail(place)]);
                 steps.push(Step::GiveUp(place));
-                steps.extend(self.taken(fetch).map(|_| Step::BringTaken(place)));
+                steps.extend(self.first_taken_over(fetch).map(|_| Step::BringTaken(place)));
             }
         }
         steps.retain(|step| !matches!(step, Step::Start(_)) || !self.done.contains(step));
@@ -133,9 +136,9 @@ impl Run {
             }
             Step::FetchAhead => {
                 let ahead = AheadRange { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
-                self.keep(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
+                self.record_requests(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
             }
-            Step::ComeWhole => self.keep(self.table.request_whole()),
+            Step::ComeWhole => self.record_requests(self.table.request_whole()),
             Step::Abandon => {
                 for (read, memory) in std::mem::take(&mut self.memory) {
                     read.abandon();
@@ -149,7 +152,7 @@ impl Run {
             }
             Step::Bring(place) => self.bring(place),
             Step::BringTaken(place) => {
-                let block = self.fetches[place].as_ref().and_then(|fetch| self.taken(fetch));
+                let block = self.fetches[place].as_ref().and_then(|fetch| self.first_taken_over(fetch));
                 self.bring_block(place, block.unwrap());
             }
             Step::Fail(place) => {
@@ -169,8 +172,8 @@ impl Run {
         }
     }
 
-    /// Keeps the requests that would be queued.
-    fn keep(&mut self, requests: Requests) {
+    /// Records the requests, which are not queued.
+    fn record_requests(&mut self, requests: Requests) {
         self.fetches.extend(requests.fetches.into_iter().map(Some));
     }
 
@@ -178,24 +181,26 @@ impl Run {
         self.fetches[place].as_ref().unwrap().id
     }
 
-    /// Lends memory to a read of `range`.
+    /// Begins a read of `range` into new memory.
     fn lend(&mut self, range: ByteRange, rounding: Rounding) {
         let mut memory = vec![0; to_usize(range.len())].into_boxed_slice();
-        // SAFETY: the memory is boxed, and kept until the run is dropped, or its read is abandoned.
+        // SAFETY: the memory is boxed, and is kept until the run is dropped or the read is
+        // abandoned.
         let part = unsafe { ObjectPart::new(range.start, &mut memory) };
         let read = self.read(Receiver::Thread(vec![part]), rounding);
         self.memory.push((read, memory));
     }
 
     fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
-        let read = self.table.pending(Instant::now() + Duration::from_secs(600), receiver);
+        let read = self.table.new_pending_read(Instant::now() + Duration::from_secs(600), receiver);
         let reader = BlockReader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
-        self.keep(self.table.request(&read, &reader));
+        self.record_requests(self.table.request(&read, &reader));
         self.reads.push(Arc::clone(&read));
         read
     }
 
-    /// The next block of a fetch arrives, as `fetch` receives it. Without one it ends.
+    /// Lets the next block of a fetch arrive, as the module `fetch` receives it. Ends the fetch if
+    /// it owns no other block.
     fn bring(&mut self, place: usize) {
         let fetch = self.fetches[place].as_ref().unwrap();
         let (id, blocks) = (fetch.id, self.table.remaining(fetch.id));
@@ -207,8 +212,8 @@ impl Run {
         self.bring_block(place, blocks.start);
     }
 
-    /// The first block of a fetch that another fetch has taken over.
-    fn taken(&self, fetch: &Fetch) -> Option<u64> {
+    /// Returns the first block of a fetch that another fetch has taken over.
+    fn first_taken_over(&self, fetch: &Fetch) -> Option<u64> {
         let is_taken =
             |block: &u64| self.table.is_in_flight(*block) && !self.table.is_owned_by(fetch.id, *block);
         fetch.blocks.clone().find(is_taken)
@@ -220,10 +225,10 @@ impl Run {
         let bytes = fetch.requested(&(block..block + 1));
         let content = vec![CONTENT; to_usize(bytes.len())];
         if bytes.len() < self.table.blocks.bytes(&(block..block + 1)).len() {
-            self.keep(self.table.arrived_in_part(id, block, bytes.start, &content));
+            self.record_requests(self.table.arrived_in_part(id, block, bytes.start, &content));
         } else {
             self.table.store(block, &content, CacheOutcome::NotTried, Exempt::Pinned);
-            self.keep(self.table.arrived(id, block, &content));
+            self.record_requests(self.table.arrived(id, block, &content));
         }
     }
 
@@ -247,7 +252,7 @@ impl Run {
 fn explore(order: &mut Vec<Step>, world: &mut World) {
     let mut run = Run::new(world);
     order.iter().for_each(|step| run.take(*step));
-    let possible = run.possible();
+    let possible = run.possible_steps();
     run.finish();
     if order.len() == STEPS {
         return;
@@ -261,7 +266,7 @@ fn explore(order: &mut Vec<Step>, world: &mut World) {
 
 #[test]
 fn in_every_order_each_read_ends_and_no_block_stays_claimed() {
-    // With memory that keeps what arrives, and without.
+    // With memory that keeps the arriving blocks, and with none.
     for memory in [64 << 20, 0] {
         let mut world = World::new(memory);
         explore(&mut Vec::new(), &mut world);

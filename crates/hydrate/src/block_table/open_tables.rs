@@ -1,5 +1,5 @@
-//! The tables of the versions that are open in this process, so that all files on a version find
-//! the same one.
+//! Finds the table of each version that is open in this process, so that all files on a version
+//! share one table.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ pub(crate) struct OpenTables {
 }
 
 impl OpenTables {
-    /// Returns the table of a version. If it is new, `store` opens its blocks under an id.
+    /// Returns the table of a version. If there is none, creates it with the blocks that `store`
+    /// opens under a new id.
     pub(crate) fn open(
         self: &Arc<Self>,
         location: &Location,
@@ -28,10 +29,10 @@ impl OpenTables {
     ) -> Arc<BlockTable> {
         let mut tables = self.tables.lock();
         let weak = tables.entry(location.clone()).or_default();
-        // Held until the lock is released, because dropping the last reference to a table takes the
+        // Kept until the lock is released: dropping the last reference to a table takes the same
         // lock.
         let open: Vec<Arc<BlockTable>> = weak.iter().filter_map(Weak::upgrade).collect();
-        // Two equal versions that identify nothing may have different content.
+        // Two versions that identify no content may be equal and still have different content.
         let same =
             |table: &&Arc<BlockTable>| table.version == version && version.strength() != Strength::None;
         let table = open.iter().find(same).cloned().unwrap_or_else(|| {

@@ -1,9 +1,9 @@
-//! Parts of callers' buffers that other threads fill, and the grouping of a read's parts into
-//! requests.
+//! Describes the parts of a caller's buffers that other threads fill, and groups the parts of a
+//! read into requests.
 //!
 //! A caller lends its buffers for one read and waits. The parts are written only under the lock of
 //! the [`PendingRead`](super::PendingRead) that holds them, and the caller does not return before
-//! every such read has ended. Used by [`BlockTable`](super::BlockTable) and blocking reads.
+//! every such read has ended. Used by [`BlockTable`](super::BlockTable) and by blocking reads.
 
 use std::iter::Peekable;
 
@@ -19,20 +19,20 @@ pub(crate) struct ObjectPart {
     start: *mut u8,
 }
 
-// SAFETY: the memory belongs to the part alone as long as that exists; see `ObjectPart::new`.
+// SAFETY: only this part uses the memory while the part exists; see `ObjectPart::new`.
 unsafe impl Send for ObjectPart {}
 
 impl ObjectPart {
-    /// Makes the part for the bytes from `offset` on that fill `buffer`.
+    /// Creates the part that starts at `offset` in the object and fills `buffer`.
     ///
     /// # Safety
-    /// `buffer` stays where it is, and nothing else uses it, as long as the part exists.
+    /// While the part exists, `buffer` must stay where it is, and nothing else may use it.
     pub(crate) unsafe fn new(offset: u64, buffer: &mut [u8]) -> Self {
         Self { range: ByteRange::at(offset, buffer.len() as u64), start: buffer.as_mut_ptr() }
     }
 
-    /// Returns the offset of the bytes of `range` that belong to this part, and the memory for
-    /// them.
+    /// Returns the bytes that `range` and this part have in common: their offset, and the memory
+    /// for them.
     pub(crate) fn overlap(&mut self, range: ByteRange) -> (u64, &mut [u8]) {
         let common = self.range.intersect(range);
         if common.is_empty() {
@@ -45,12 +45,12 @@ impl ObjectPart {
         (common.start, memory)
     }
 
-    /// All memory of the part.
+    /// Returns the memory of the whole part.
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.overlap(self.range).1
     }
 
-    /// Splits the part at `offset`, which is within it.
+    /// Splits the part at `offset`, which must be within the part.
     fn split(self, offset: u64) -> (Self, Self) {
         let (first, second) =
             (ByteRange::new(self.range.start, offset), ByteRange::new(offset, self.range.end));
@@ -60,11 +60,10 @@ impl ObjectPart {
     }
 }
 
-/// Groups the parts of a read: each group is fetched by one request, if none of its blocks is
-/// present.
+/// The parts of a read in groups. One request fetches a group if none of its blocks is present.
 pub(crate) struct Groups {
     parts: Peekable<std::vec::IntoIter<ObjectPart>>,
-    /// The ends of parts that earlier groups have cut off, in any order.
+    /// The ends of parts that were cut off behind the previous group, in any order.
     rest: Vec<ObjectPart>,
 }
 
@@ -75,8 +74,8 @@ impl Groups {
         Self { parts: parts.into_iter().peekable(), rest: Vec::new() }
     }
 
-    /// Returns the next parts, in order of their starts. They lie within `sizes.request` bytes of
-    /// the object, and leave no gap of more than `sizes.gap`.
+    /// Returns the next parts, in order of their starts. They span at most `sizes.request` bytes of
+    /// the object, with no gap of more than `sizes.gap` bytes between them.
     pub(crate) fn next(&mut self, sizes: ReadSizes) -> Option<Vec<ObjectPart>> {
         let carried = std::mem::take(&mut self.rest);
         let begin = carried.first().or(self.parts.peek())?.range.start / BLOCK * BLOCK;
@@ -136,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every requested byte is in exactly one group, for each range that has it.
+        /// Every requested byte is in exactly one group for each range that contains the byte.
         #[test]
         fn nothing_is_lost_or_doubled(ranges in proptest::collection::vec((0..60 * BLOCK, 0..9 * BLOCK), 0..20)) {
             let bytes = |ranges: &mut dyn Iterator<Item = (u64, u64)>| {

@@ -1,10 +1,11 @@
-//! A read that waits for blocks. Either a thread sleeps until they have arrived, or a callback gets
-//! the bytes.
+//! Represents a read that waits for blocks. Either a thread sleeps until the blocks have arrived,
+//! or a callback gets the bytes.
 //!
-//! A thread lends its memory, and each block is copied into it as it arrives. For a callback, the
-//! read holds no bytes if arriving blocks are cached: when the last block has arrived, they are
-//! read from the cache. If blocks are not cached (no cache, or no room in it), each is copied as it
-//! arrives, into one buffer that is allocated with the first.
+//! A thread lends its memory, and each block is copied into that memory as it arrives. For a
+//! callback, the read holds no bytes while arriving blocks are cached: after the last block has
+//! arrived, the bytes are read from the cache. If blocks are not cached, because there is no cache
+//! or no room in it, each block is copied as it arrives into one buffer, which is allocated with
+//! the first block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -17,10 +18,10 @@ use crate::block::{BLOCK, SEGMENT, block_range, blocks_of};
 use crate::block_store::BlockStore;
 use crate::error::{Error, Result};
 
-/// Called once with the bytes of a read, or its error.
+/// Callback that is called once, with the bytes of a read or with an error.
 pub type ReadCallback = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// The place of the bytes for a callback until all have arrived.
+/// Where the bytes for a callback are until all of them have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// The bytes stay in the cache.
@@ -29,9 +30,10 @@ pub(crate) enum Delivery {
     Copied,
 }
 
-/// The receiver of the bytes.
+/// The receiver of the bytes of a read.
 pub(crate) enum Receiver {
-    /// A thread that owns this memory, in order of the offsets. It calls [`PendingRead::wait`].
+    /// A thread that owns the memory of these parts, which are sorted by offset. The thread calls
+    /// [`PendingRead::wait`].
     Thread(Vec<ObjectPart>),
     Callback(ByteRange, Delivery, ReadCallback),
 }
@@ -45,9 +47,9 @@ pub(crate) struct PendingRead {
 
 struct Progress {
     deadline: Instant,
-    /// Blocks that have not arrived.
+    /// Number of blocks that have not arrived.
     left: usize,
-    /// The bytes for a callback, if they are copied.
+    /// The bytes for a callback with [`Delivery::Copied`].
     bytes: Vec<u8>,
     /// `None` once the read has ended.
     receiver: Option<Receiver>,
@@ -68,7 +70,7 @@ impl PendingRead {
         Self { location, progress: Mutex::new(progress), ended: Condvar::new() }
     }
 
-    /// The blocks that the read needs, in order.
+    /// Returns the blocks that the read needs, in ascending order.
     pub(crate) fn blocks(&self) -> Vec<u64> {
         match &self.progress.lock().receiver {
             None => Vec::new(),
@@ -85,8 +87,8 @@ impl PendingRead {
         }
     }
 
-    /// Whether a block is present, so that the read need not wait for it. Copies the block if the
-    /// read holds its own bytes.
+    /// Returns whether a block is present, so that the read need not wait for it. Copies the block
+    /// unless the read takes its bytes from the cache at the end.
     pub(crate) fn accept_present(&self, blocks: &BlockStore, block: u64) -> bool {
         let whole = block_range(block);
         let read = |(at, target): (u64, &mut [u8])| blocks.read_at(target, at) == target.len();
@@ -102,9 +104,9 @@ impl PendingRead {
         }
     }
 
-    /// Whether one long part of this read contains all of `bytes`, a range of the object. Its
-    /// reader is then unlikely to ask for them again.
-    pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
+    /// Returns whether one long part of this read contains all of `bytes`, a range of the object.
+    /// The reader of such a part is unlikely to request the same bytes again.
+    pub(crate) fn has_long_part_with(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
         match &self.progress.lock().receiver {
@@ -118,7 +120,7 @@ impl PendingRead {
         self.progress.lock().left = blocks;
     }
 
-    /// The smallest range with all bytes that the read needs of some blocks.
+    /// Returns the smallest range that contains all bytes of `blocks` that the read needs.
     pub(crate) fn bytes_within(&self, blocks: &Range<u64>) -> ByteRange {
         let all = ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK));
         let needed = |range: ByteRange| range.intersect(all);
@@ -134,8 +136,8 @@ impl PendingRead {
         }
     }
 
-    /// Accepts the bytes of a block from offset `start` on. Returns the callback if this was the
-    /// last block and the callback's bytes have to be read from the cache.
+    /// Accepts the bytes of a block from object offset `start` on. Returns the callback if this was
+    /// the last block and the bytes for the callback have to be read from the cache.
     pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<ReadyRead> {
         let mut progress = self.progress.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;
@@ -203,22 +205,24 @@ impl PendingRead {
         }
     }
 
-    /// Ends the read of a thread that no longer waits. Its memory is not written from now on.
+    /// Ends the read of a thread that no longer waits. From now on, the memory of the thread is not
+    /// written.
     pub(crate) fn abandon(&self) {
         self.progress.lock().receiver = None;
     }
 
-    /// Whether a callback waits. Nothing wakes it at its deadline.
+    /// Returns whether the receiver is a callback. A callback has no thread that wakes at the
+    /// deadline.
     pub(super) fn is_callback(&self) -> bool {
         matches!(self.progress.lock().receiver, Some(Receiver::Callback(..)))
     }
 
-    /// Whether the read has not ended.
+    /// Returns whether the read has not ended.
     pub(crate) fn is_open(&self) -> bool {
         self.progress.lock().receiver.is_some()
     }
 
-    /// The time at which the read fails.
+    /// Returns the time at which the read fails.
     pub(crate) fn deadline(&self) -> Instant {
         self.progress.lock().deadline
     }
@@ -228,8 +232,8 @@ impl PendingRead {
         self.progress.lock().deadline = deadline;
     }
 
-    /// Waits for the outcome. `None` at the deadline, or if `go_on`, called every `tick`, returns
-    /// false.
+    /// Waits for the outcome. Returns `None` at the deadline, or if `go_on` returns false. `go_on`
+    /// is called every `tick`.
     pub(crate) fn wait(&self, tick: Duration, go_on: &mut dyn FnMut() -> bool) -> Option<Result<()>> {
         let mut progress = self.progress.lock();
         loop {
@@ -244,7 +248,8 @@ impl PendingRead {
             let (woken, waited) = self.ended.wait_timeout(progress, left.min(tick));
             progress = woken;
             if waited.timed_out() && tick < left && progress.outcome.is_none() {
-                // Called without the lock, because it may take that of the Python interpreter.
+                // `go_on` is called without the lock, because it may take the lock of the Python
+                // interpreter.
                 drop(progress);
                 let goes_on = go_on();
                 progress = self.progress.lock();
@@ -262,7 +267,8 @@ impl PendingRead {
     }
 }
 
-/// Returns the memory of `part` in the buffer of a callback's read of `range`.
+/// Returns the memory for `part` in the buffer of a callback's read of `range`. Allocates the
+/// buffer if it is empty.
 fn target(bytes: &mut Vec<u8>, range: ByteRange, part: ByteRange) -> &mut [u8] {
     if bytes.is_empty() {
         *bytes = vec![0; to_usize(range.len())];

@@ -1,7 +1,7 @@
-//! Reports of a fetch to the table: it has started, has brought a block, or has ended with success
-//! or an error. A block goes to the reads that wait for it; an error ends them.
+//! Handles the reports of a fetch to the table: the fetch has started, has brought a block, has
+//! succeeded, or has failed. A block goes to the reads that wait for it; an error ends those reads.
 //!
-//! Called by the threads that fetch. The requests that follow from a report are returned to them.
+//! The threads that fetch call these methods, and get the requests that result from a report.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,40 +25,40 @@ impl BlockTable {
         self.state.lock().in_flight.start(id, Instant::now());
     }
 
-    /// Whether a reader waits for a fetch that began ahead of it.
+    /// Returns whether a reader now waits for a fetch that began as read-ahead.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.is_promoted(id)
     }
 
-    /// Whether a fetch pauses while readers fetch.
+    /// Returns whether a fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.yields(id)
     }
 
-    /// Records that a fetch holds the right to fetch its blocks.
+    /// Records that a fetch has the right to fetch its blocks.
     pub(crate) fn set_lease(&self, id: FetchId) {
         self.state.lock().in_flight.set_lease(id);
     }
 
-    /// The range of blocks that a fetch has yet to bring.
+    /// Returns the smallest range that contains all blocks that a fetch has yet to bring.
     pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
         self.state.lock().in_flight.remaining(id)
     }
 
-    /// Whether a fetch has yet to bring a block.
+    /// Returns whether a fetch has yet to bring a block.
     pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
         self.state.lock().in_flight.is_owned_by(block, id)
     }
 
-    /// Whether a fetch has anything left to bring.
+    /// Returns whether a fetch has any block left to bring.
     pub(crate) fn is_needed(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.is_needed(id)
     }
 
-    /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether it is
-    /// cached.
+    /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether the
+    /// block is cached.
     pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
-        self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block))
+        self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken_by_long_read(block))
     }
 
     /// Delivers a block that a fetch has brought and stored.
@@ -70,9 +70,9 @@ impl BlockTable {
         })
     }
 
-    /// Delivers the bytes of a block from offset `start` on, brought by a fetch of one read's
-    /// bytes. They are for that read alone: if another fetch has taken the block over, that fetch
-    /// delivers to both readers.
+    /// Delivers the bytes of a block from object offset `start` on, brought by a fetch of only one
+    /// read's bytes. The bytes are for that read alone. If another fetch has taken the block over,
+    /// the other fetch delivers the block to both readers.
     #[must_use]
     pub(crate) fn arrived_in_part(
         self: &Arc<Self>,
@@ -90,8 +90,8 @@ impl BlockTable {
         })
     }
 
-    /// Delivers the blocks of a fetch that another process has cached. `buffer` has the size of its
-    /// longest block. Returns `None` if there were none.
+    /// Delivers the blocks of a fetch that another process has cached. `buffer` is at least as long
+    /// as the longest block. Returns `None` if no block was cached.
     pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> Option<Requests> {
         let mut is_cached = self.blocks.is_cached_in_order();
         let cached: Vec<u64> =
@@ -111,8 +111,8 @@ impl BlockTable {
         requests
     }
 
-    /// Calls `update` on the table. If it returns true, delivers the bytes of a block from offset
-    /// `start` on to the reads that wait for the block.
+    /// Calls `update` on the table. If `update` returns true, delivers the bytes of a block from
+    /// object offset `start` on to the reads that wait for the block.
     fn deliver(
         self: &Arc<Self>,
         block: u64,
@@ -134,28 +134,28 @@ impl BlockTable {
         requests
     }
 
-    /// Whether a long read takes a block that has arrived. Such blocks are not kept in memory,
-    /// where they would displace blocks that short reads come back to.
-    fn is_taken(&self, block: u64) -> bool {
+    /// Returns whether a long read waits for a block that has arrived. Such a block is not kept in
+    /// memory, where it would displace blocks that short reads come back to.
+    fn is_taken_by_long_read(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
         let state = self.state.lock();
-        state.waiting.get(&block).into_iter().flatten().any(|pending| pending.takes(bytes))
+        state.waiting.get(&block).into_iter().flatten().any(|pending| pending.has_long_part_with(bytes))
     }
 
-    /// Ends a fetch that failed, and the reads that wait for it.
+    /// Ends a fetch that failed, and the reads that wait for the fetch.
     pub(crate) fn failed(&self, id: FetchId, error: &Error) {
         let waiting = {
             let mut state = self.state.lock();
             if let Error::Changed { .. } = error {
-                state.gone.get_or_insert_with(|| error.clone());
+                state.final_error.get_or_insert_with(|| error.clone());
             }
             state.end(id)
         };
         waiting.iter().for_each(|pending| pending.fail(error));
     }
 
-    /// Ends a fetch, unless a read whose deadline has not passed waits for it. Returns whether the
-    /// fetch was ended. The reads that waited fail with `error`.
+    /// Ends a fetch, unless a read waits for it whose deadline has not passed. Returns whether the
+    /// fetch was ended. If there is an `error`, the waiting reads fail with it.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
             let mut state = self.state.lock();
@@ -170,13 +170,13 @@ impl BlockTable {
         true
     }
 
-    /// The latest deadline of the reads that wait for a fetch.
+    /// Returns the latest deadline of the reads that wait for a fetch.
     pub(crate) fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
         self.state.lock().latest_deadline(id)
     }
 
-    /// Verifies the whole version if all blocks have arrived, against the store's checksum if it
-    /// has one.
+    /// Verifies the whole version if all blocks have arrived. If the store has a checksum, the
+    /// content must match it.
     pub(crate) fn verify_if_complete(&self, store: &Store) {
         if self.blocks.begin_verification() {
             self.learn_checksum(store);
@@ -184,8 +184,8 @@ impl BlockTable {
         }
     }
 
-    /// Requests the checksum of the whole object, unless an earlier response carried it. Blocks
-    /// that arrive later are hashed as they arrive; earlier ones are read back.
+    /// Requests the checksum of the whole object, unless an earlier response contained it. Blocks
+    /// that arrive later are hashed as they arrive; earlier blocks are read back.
     pub(crate) fn learn_checksum(&self, store: &Store) {
         if !self.blocks.knows_checksum()
             && let Ok(stat) = store.stat(&self.location)
@@ -197,7 +197,7 @@ impl BlockTable {
 }
 
 impl TableState {
-    /// Ends a fetch. Returns the reads that wait for blocks that it did not bring.
+    /// Ends a fetch. Returns the reads that wait for blocks that the fetch did not bring.
     fn end(&mut self, id: FetchId) -> Vec<Arc<PendingRead>> {
         let left = self.in_flight.end(id);
         left.iter().filter_map(|block| self.waiting.remove(block)).flatten().collect()
@@ -232,7 +232,7 @@ mod tests {
         let queued = table.request_ahead(&ahead, &Arc::downgrade(&handle)).fetches;
         assert!(!table.is_promoted(queued[0].id));
         let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
-        let pending = table.pending(Instant::now() + Duration::from_secs(60), receiver);
+        let pending = table.new_pending_read(Instant::now() + Duration::from_secs(60), receiver);
         let sizes = ReadSizes::of(None, None);
         let reader = BlockReader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
         let requests = table.request(&pending, &reader);

@@ -1,16 +1,16 @@
-//! The map file of a cached version: a header, then one word for each block.
+//! Reads and writes the map file of a cached version: a header, then one word for each block.
 //!
 //! ```text
 //! 0    magic and format (8), object size (8), block size (4), length of the text (4),
 //!      CRC-32C of these and the text (4), zero (4)
 //! 32   mutable fields, each an atomic u64: see `Live`
-//! 128  the text: see `Identity`; then, from the next multiple of 8, a word for each block:
+//! 128  the text: see `CachedIdentity`; then, from the next multiple of 8, a word for each block:
 //!      bit 63 present | bit 62 referenced | bits 32..62 stamp | bits 0..32 CRC-32C of the block
 //! ```
-//! Numbers are in native byte order, so a cache copied to a machine of the other order is corrupt
-//! there. The file is sparse: for 5 TiB it is 320 MiB long, and a page exists only if some of its
-//! words were written. Readers check which pages exist, and writers allocate a page before they use
-//! it.
+//! Numbers are in native byte order, so a cache that is copied to a machine with the other byte
+//! order is corrupt there. The file is sparse: the map of an object of 5 TiB is 320 MiB long, but
+//! a page of the map exists only if some of its words were written. Readers check which pages
+//! exist, and writers allocate a page before they use it.
 
 use std::fs::File;
 use std::io;
@@ -28,34 +28,35 @@ use super::lock::LockFile;
 use super::mapping::{Atomics, SharedMapping};
 use crate::block::BLOCK;
 
-/// The format, which changes with the meaning of any byte. Maps of another format are started over.
+/// Magic number and format of a map. The format changes with the meaning of any byte. A map of
+/// another format is discarded and created again.
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
-const LIVE_AT: usize = 32;
-const TEXT_AT: usize = 128;
-/// Bytes of a map read at once for its header: most texts are shorter.
-const FIRST_READ: usize = 1024;
-/// Bytes of the longest text: a key of 1 KiB escaped, an `ETag`, and paths up to the kernel's
-/// limit.
-const LONGEST_TEXT: usize = 32 << 10;
-/// Bytes of the map for each block.
-const WORD: u64 = 8;
+const LIVE_OFFSET: usize = 32;
+const TEXT_OFFSET: usize = 128;
+/// Number of bytes that one call reads for a header. Most texts are short enough for that.
+const HEADER_READ_SIZE: usize = 1024;
+/// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
+/// kernel's limit.
+const MAX_TEXT_LENGTH: usize = 32 << 10;
+/// Length of the word of a block, bytes.
+const WORD_SIZE: u64 = 8;
 
-/// Flag: the user exempted the version from eviction.
+/// Flag: the user has exempted the version from eviction.
 pub(super) const PINNED: u64 = 1;
-/// Flag: blocks changed since the version was last prepared. Cleared by the last process to close
-/// it.
+/// Flag: blocks have changed since the version was last prepared. The last process that closes the
+/// version clears the flag.
 pub(super) const DIRTY: u64 = 2;
 /// Flag: all blocks are present, verified and synced to disk.
 pub(super) const DURABLE: u64 = 4;
 
-/// The bit that every generation has. A map that is cut short before the end of its generation
-/// loses the bit, because a cut turns the rest of the mapped page into zeros.
+/// Bit that is set in every generation. A map that was cut short before the end of the generation
+/// field loses this bit, because a cut turns the rest of the mapped page into zeros.
 pub(super) const INTACT: u64 = 1 << 63;
 
 /// The word of an absent block: zero, as read from a hole in the map.
 pub(super) const ABSENT: u64 = 0;
 const PRESENT: u64 = 1 << 63;
-/// The bit that readers set and eviction clears (CLOCK).
+/// Bit that readers set and eviction clears (the CLOCK algorithm).
 pub(super) const REFERENCED: u64 = 1 << 62;
 const STAMP_SHIFT: u32 = 32;
 const STAMP_MASK: u32 = (1 << 30) - 1;
@@ -64,39 +65,39 @@ const STAMP_MASK: u32 = (1 << 30) - 1;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    /// Incremented when the version is opened after an unclean stop. Blocks written before are
+    /// Incremented when the version is opened after an unclean stop. Blocks from earlier epochs are
     /// verified when they are read.
     pub(super) epoch: AtomicU64,
-    /// Incremented between marking blocks absent and punching them, so that a reader can detect
-    /// that it may have read a hole. It has [`INTACT`].
+    /// Incremented after blocks are marked absent and before they are punched. So a reader can
+    /// detect that it may have read a hole. [`INTACT`] is always set.
     pub(super) generation: AtomicU64,
     /// [`PINNED`], [`DIRTY`], [`DURABLE`].
     pub(super) flags: AtomicU64,
-    /// The stamp under which all blocks were present and verified, else 0.
+    /// The stamp under which all blocks were present and verified. 0 if they never were.
     pub(super) complete: AtomicU64,
-    /// The boot in which the version was last prepared.
+    /// The boot of the machine in which the version was last prepared.
     pub(super) boot: AtomicU64,
-    /// Number of present blocks. Incremented before a block is marked, so after a kill it may be
-    /// too high until the next open.
+    /// Number of present blocks. Incremented before a block is marked present, so after a kill the
+    /// number may be too high until the next open.
     pub(super) present: AtomicU64,
-    /// Bytes of disk that the usage counters include for this version. Raised before they are
+    /// Bytes of disk that the usage counters include for this version. Raised before the bytes are
     /// used.
     pub(super) charged: AtomicU64,
     /// The time at which the version was last opened, as a [`Timestamp`](super::Timestamp).
     pub(super) last_open: AtomicU64,
     /// The block at which eviction continues.
     pub(super) hand: AtomicU64,
-    /// The inode of the data file. The words describe no other file: one that was put in its place
-    /// has other bytes, or none.
+    /// The inode of the data file. If another file was put in the place of the data file, the words
+    /// of this map do not describe its bytes.
     pub(super) data: AtomicU64,
 }
 
-// SAFETY: atomics only.
+// SAFETY: all fields are atomics.
 unsafe impl Atomics for Live {}
 
 /// Identifies the boot and the epoch in which a block was written or last verified. A block with
-/// the current stamp is trusted, any other is first checked against its CRC. With 30 bits, a false
-/// match is as unlikely as a wrong block with the right CRC.
+/// the current stamp is trusted; any other block is first checked against its CRC. The stamp has 30
+/// bits, so a false match is as unlikely as a wrong block with the right CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
@@ -106,19 +107,19 @@ impl Stamp {
         Self((hash >> 34) as u32 & STAMP_MASK)
     }
 
-    /// A number that is never 0.
+    /// Returns the stamp as a number that is never 0.
     pub(super) fn as_number(self) -> u64 {
         u64::from(self.0) | 1 << STAMP_SHIFT
     }
 }
 
-/// The word of one block: its state, read and changed atomically.
+/// The word of one block, which holds the block's state and is read and changed atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockWord(pub(super) u64);
 
 impl BlockWord {
-    /// Makes the word of a block just written. The block starts as referenced, so that a block
-    /// fetched ahead survives one pass of eviction before it is read.
+    /// Creates the word of a block that was just written. The block starts as referenced, so a
+    /// block that was fetched ahead survives one pass of eviction before it is read.
     pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
         Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
     }
@@ -140,38 +141,38 @@ impl BlockWord {
     }
 }
 
-/// CRC-32C of a block.
+/// Returns the CRC-32C of a block.
 pub(super) fn crc(block: &[u8]) -> u32 {
-    // The library returns every CRC in 64 bits.
+    // The library returns every CRC in 64 bits, of which a CRC-32 fills the lower half.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, block) as u32
 }
 
 /// A copy of a map's header.
 #[derive(Debug)]
 pub(super) struct MapHeader {
-    /// Bytes of the object.
+    /// Length of the object, bytes.
     pub(super) size: u64,
     pub(super) text: Vec<u8>,
     pub(super) live: Live,
 }
 
 impl MapHeader {
-    /// Reads and checks the header. `None` if the file is not a map, or is torn.
+    /// Reads and checks the header. Returns `None` if the file is not a map or is incomplete.
     pub(super) fn read(map: &File) -> io::Result<Option<Self>> {
-        let mut first = [0; FIRST_READ];
+        let mut first = [0; HEADER_READ_SIZE];
         let read = read_up_to(map, &mut first)?;
-        let Some(fixed) = first[..read].first_chunk::<TEXT_AT>() else { return Ok(None) };
+        let Some(fixed) = first[..read].first_chunk::<TEXT_OFFSET>() else { return Ok(None) };
         let long = |at: usize| u64::from_ne_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
         let short = |at: usize| u32::from_ne_bytes(fixed[at..at + 4].try_into().unwrap_or_default());
         let text_len = short(20) as usize;
-        if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > LONGEST_TEXT {
+        if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > MAX_TEXT_LENGTH {
             return Ok(None);
         }
-        let text = match first[..read].get(TEXT_AT..TEXT_AT + text_len) {
+        let text = match first[..read].get(TEXT_OFFSET..TEXT_OFFSET + text_len) {
             Some(text) => text.to_vec(),
             None => {
                 let mut text = vec![0; text_len];
-                if map.read_exact_at(&mut text, TEXT_AT as u64).is_err() {
+                if map.read_exact_at(&mut text, TEXT_OFFSET as u64).is_err() {
                     return Ok(None);
                 }
                 text
@@ -180,7 +181,7 @@ impl MapHeader {
         if short(24) != check(&fixed[..24], &text) {
             return Ok(None);
         }
-        let field = |index: usize| AtomicU64::new(long(LIVE_AT + index * 8));
+        let field = |index: usize| AtomicU64::new(long(LIVE_OFFSET + index * 8));
         let live = Live {
             epoch: field(0),
             generation: field(1),
@@ -196,13 +197,13 @@ impl MapHeader {
         Ok(Some(Self { size: long(8), text, live }))
     }
 
-    /// Returns the bytes of a new map up to its first word, for an object of `size` bytes and a
-    /// data file of inode `data`. `None` if the text is too long.
+    /// Returns the bytes of a new map up to its first word, for an object of `size` bytes whose
+    /// data file has the inode `data`. Returns `None` if the text is too long.
     pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64, data: u64) -> Option<Vec<u8>> {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > MAX_TEXT_LENGTH {
             return None;
         }
-        let mut bytes = vec![0; TEXT_AT];
+        let mut bytes = vec![0; TEXT_OFFSET];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&size.to_ne_bytes());
         bytes[16..20].copy_from_slice(&(BLOCK as u32).to_ne_bytes());
@@ -210,7 +211,7 @@ impl MapHeader {
         let crc = check(&bytes[..24], text);
         bytes[24..28].copy_from_slice(&crc.to_ne_bytes());
         for (index, value) in [(1, INTACT), (4, boot), (6, charged), (9, data)] {
-            let at = LIVE_AT + index * size_of::<u64>();
+            let at = LIVE_OFFSET + index * size_of::<u64>();
             bytes[at..at + size_of::<u64>()].copy_from_slice(&value.to_ne_bytes());
         }
         bytes.extend_from_slice(text);
@@ -218,14 +219,14 @@ impl MapHeader {
         Some(bytes)
     }
 
-    /// Length of the whole map.
+    /// Returns the length of the whole map, bytes.
     pub(super) fn map_len(&self) -> u64 {
         map_len(self.size, &self.text)
     }
 }
 
 /// Reads from the start of a file until the buffer is full or the file ends. Returns the number of
-/// bytes.
+/// bytes read.
 fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -239,59 +240,59 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Length of a file. Of the calls that return it, `fstat` takes the least time.
+/// Returns the length of a file. `fstat` is the fastest of the calls that report it.
 pub(super) fn length(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
 }
 
-/// Length of the map of an object of `size` bytes.
+/// Returns the length of the map of an object of `size` bytes.
 fn map_len(size: u64, text: &[u8]) -> u64 {
-    words_at(text) as u64 + size.div_ceil(BLOCK) * WORD
+    words_at(text) as u64 + size.div_ceil(BLOCK) * WORD_SIZE
 }
 
-/// Offset of the first word.
+/// Returns the offset of the first word.
 fn words_at(text: &[u8]) -> usize {
-    (TEXT_AT + text.len()).next_multiple_of(to_usize(WORD))
+    (TEXT_OFFSET + text.len()).next_multiple_of(to_usize(WORD_SIZE))
 }
 
 fn check(fixed: &[u8], text: &[u8]) -> u32 {
     crc(&[fixed, text].concat())
 }
 
-/// Bytes of a page: the unit in which the kernel allocates a mapped file.
+/// Returns the length of a page, bytes. The kernel allocates a mapped file in whole pages.
 pub(super) fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Bytes counted for each page of the map: the page, and two pages of the file system's extent list
-/// (16 bytes per extent, every block an extent of its own, nodes half full).
+/// Returns the bytes to count for each page of the map: the page itself, and two pages for the file
+/// system's extent list (16 bytes per extent, each block in an extent of its own, nodes half full).
 pub(super) fn page_cost() -> u64 {
     3 * page()
 }
 
-/// Bytes counted for a new version.
+/// Returns the bytes to count for a new version.
 pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
-    // The number of extents that ext4 stores in the inode; other file systems store more.
+    // Number of extents that ext4 stores in the inode. Other file systems store more.
     const IN_INODE: u64 = 4;
     let list = if blocks > IN_INODE { page_cost() - page() } else { 0 };
     first_pages(header_len) + list
 }
 
-/// Bytes that a new map uses on disk.
+/// Returns the bytes that a new map uses on disk.
 fn first_pages(header_len: usize) -> u64 {
-    (header_len as u64 + WORD).next_multiple_of(page())
+    (header_len as u64 + WORD_SIZE).next_multiple_of(page())
 }
 
-/// Writes a new map into `file`, which is empty.
+/// Writes a new map into `file`, which must be empty.
 pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> io::Result<()> {
     file.set_len(map_len(size, text))?;
-    // Whole pages are allocated, because the mapping is written to anywhere in them.
+    // Whole pages are allocated, because any byte of them may be written through the mapping.
     allocate(file, 0..first_pages(header.len()))?;
     file.write_all_at(header, 0)
 }
 
-/// Ensures that pages exist, and keeps the length of the file. Continues if the file system does
-/// not support that: such file systems rarely fill up during a write to a mapping.
+/// Allocates the pages of `range` without changing the length of the file. Returns success on file
+/// systems that do not support this: they rarely fill up during a write to a mapping.
 pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
@@ -299,19 +300,20 @@ pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     }
 }
 
-/// A block map, mapped into memory and shared by every process that has the version open.
+/// The block map of an open version, mapped into memory and shared by every process that has the
+/// version open.
 #[derive(Debug)]
 pub(super) struct BlockMap {
     file: Arc<LockFile>,
     mapping: SharedMapping,
     words_at: usize,
     blocks: u64,
-    /// A bit for each page known to exist. No page is removed while the map is open.
+    /// One bit for each page that is known to exist. No page is removed while the map is open.
     known: Vec<AtomicU64>,
 }
 
 impl BlockMap {
-    /// Maps `file`, which has this header.
+    /// Maps `file`, whose header is `header`.
     pub(super) fn new(file: Arc<LockFile>, header: &MapHeader) -> io::Result<Self> {
         let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mapping = SharedMapping::new(&*file, len)?;
@@ -330,10 +332,11 @@ impl BlockMap {
     }
 
     pub(super) fn live(&self) -> &Live {
-        self.mapping.at(LIVE_AT)
+        self.mapping.at(LIVE_OFFSET)
     }
 
-    /// The word of `block`. `None` if its page does not exist; then the block is absent.
+    /// Returns the word of `block`. Returns `None` if the page of the word does not exist, which
+    /// means that the block is absent.
     pub(super) fn word(&self, block: u64) -> Option<&AtomicU64> {
         let at = self.offset(block);
         let page = at as u64 / page();
@@ -343,7 +346,7 @@ impl BlockMap {
         Some(self.mapping.at(at))
     }
 
-    /// The word of `block`, and whether its page had to be allocated.
+    /// Returns the word of `block`, and whether its page had to be allocated.
     pub(super) fn word_allocated(&self, block: u64) -> io::Result<(&AtomicU64, bool)> {
         let at = self.offset(block);
         let index = at as u64 / page();
@@ -355,24 +358,24 @@ impl BlockMap {
         Ok((self.mapping.at(at), new))
     }
 
-    /// The first block after `block` whose word is on another page.
+    /// Returns the first block after `block` whose word is on another page.
     pub(super) fn next_page(&self, block: u64) -> u64 {
         let end = (self.offset(block) as u64 / page() + 1) * page();
-        ((end - self.words_at as u64) / WORD).max(block + 1)
+        ((end - self.words_at as u64) / WORD_SIZE).max(block + 1)
     }
 
-    /// Returns the first block after `block` on a page that may exist, or the number of blocks. The
-    /// page of `block` does not exist.
+    /// Returns the first block after `block` whose page may exist, or the number of blocks. The
+    /// page of `block` must not exist.
     pub(super) fn after_hole(&self, block: u64) -> u64 {
         let next = self.next_page(block).min(self.blocks);
-        let start = self.words_at as u64 + next * WORD;
+        let start = self.words_at as u64 + next * WORD_SIZE;
         match seek(&self.file, SeekFrom::Data(start)) {
-            Ok(data) => (data.max(start) - self.words_at as u64).div_ceil(WORD).min(self.blocks),
+            Ok(data) => (data.max(start) - self.words_at as u64).div_ceil(WORD_SIZE).min(self.blocks),
             Err(_) => self.blocks,
         }
     }
 
-    /// The words on existing pages, with their blocks.
+    /// Returns the words on existing pages, each with its block.
     pub(super) fn words(&self) -> impl Iterator<Item = (u64, &AtomicU64)> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -390,13 +393,13 @@ impl BlockMap {
         })
     }
 
-    /// Counts the blocks marked present.
+    /// Counts the blocks that are marked present.
     pub(super) fn count_present(&self) -> u64 {
         let is_present = |word: &AtomicU64| BlockWord(word.load(Ordering::Relaxed)).is_present();
         self.words().filter(|(_, word)| is_present(word)).count() as u64
     }
 
-    /// Whether the map is as long as when it was mapped.
+    /// Returns whether the map is still as long as when it was mapped.
     pub(super) fn is_whole(&self) -> bool {
         let is_marked = self.live().generation.load(Ordering::Acquire) & INTACT != 0;
         is_marked && length(&self.file).is_ok_and(|length| length == self.mapping.len() as u64)
@@ -407,26 +410,26 @@ impl BlockMap {
         self.file.sync_data()
     }
 
-    /// Offset of the word of `block`.
+    /// Returns the offset of the word of `block`.
     fn offset(&self, block: u64) -> usize {
         assert!(block < self.blocks, "block {block} of {}", self.blocks);
-        self.words_at + to_usize(block * WORD)
+        self.words_at + to_usize(block * WORD_SIZE)
     }
 
     fn is_known(&self, page: u64) -> bool {
         self.known[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
     }
 
-    /// Returns whether the page was unknown before.
+    /// Records that a page exists. Returns whether that was unknown before.
     fn set_known(&self, page: u64) -> bool {
         let bit = 1 << (page % 64);
         self.known[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Whether the page was allocated by another process or an earlier open.
+    /// Returns whether another process, or an earlier open, has allocated the page.
     fn exists(&self, index: u64) -> bool {
         let start = index * page();
-        // Only this module uses the file's position.
+        // No other module uses the file's position.
         seek(&self.file, SeekFrom::Data(start)).is_ok_and(|data| data < start + page())
     }
 }

@@ -1,14 +1,13 @@
-//! An open version: reads its cached blocks, without a lock.
+//! Reads the cached blocks of an open version, without a lock.
 //!
 //! A reader loads the words of the blocks, reads the bytes, and then compares the map's generation.
-//! If blocks were removed meanwhile, it starts again. A thread that removes blocks marks them
-//! absent, increments the generation, and only then punches the file, so a reader never returns the
-//! zeros of a hole.
+//! If blocks were removed in between, the reader starts again. A thread that removes blocks marks
+//! them absent, increments the generation, and only then punches the file. So a reader never
+//! returns the zeros of a hole.
 //!
 //! A reader also checks the length of the file. Another program may cut the file short, and a later
-//! write behind the cut replaces the lost bytes by zeros. No write of this crate reaches the last
-//! byte by making the file longer (see `fill`), so a file that is as long as the object was never
-//! cut.
+//! write behind the cut replaces the lost bytes by zeros. No write of this crate makes a cut file
+//! as long as the object again (see `fill`), so a file of that length was never cut.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,11 +19,11 @@ use firstbyte_location::{ByteRange, Checksum, Location, Version, shown, to_usize
 
 use super::block_map::{BlockWord, DURABLE, INTACT, PINNED, REFERENCED, length};
 use super::clock::Timestamp;
-use super::lock::{Mode, leases, pins};
+use super::lock::{LockMode, leases, pins};
 use super::open::OpenVersion;
 use crate::block::BLOCK;
 
-/// One version of an object, open in the cache. Clones share it.
+/// One version of an object that is open in the cache. Clones share the open version.
 #[derive(Clone, Debug)]
 pub struct CachedVersion {
     pub(super) inner: Arc<OpenVersion>,
@@ -33,9 +32,9 @@ pub struct CachedVersion {
 /// Whether a version is exempt from eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// The version stays until it is released or unpinned.
+    /// The version stays in the cache until it is released or unpinned.
     Pinned,
-    /// The version is removed when space is needed.
+    /// The version may be removed when space is needed.
     Unpinned,
 }
 
@@ -43,7 +42,7 @@ pub enum Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,
-    /// The block was written before an unclean stop: it must be verified before it is returned.
+    /// The block was written before an unclean stop, and must be verified before it is returned.
     Unverified,
     Absent,
 }
@@ -53,26 +52,26 @@ impl CachedVersion {
         Self { inner }
     }
 
-    /// Bytes of the object.
+    /// Returns the length of the object, bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.inner.identity.size()
     }
 
-    /// Blocks of the object.
+    /// Returns the number of blocks of the object.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.inner.map.blocks()
     }
 
-    /// Sets the checksum of the whole object, against which completion is verified. Ignored if one
-    /// was set before.
+    /// Sets the checksum of the whole object. Once all blocks are present, the content is verified
+    /// against this checksum. Ignored if a checksum was set before.
     pub fn set_checksum(&self, checksum: Checksum) {
         let _ = self.inner.checksum.set(checksum);
     }
 
-    /// Reads contiguous cached bytes from `offset` and returns their number: 0 if the first block
-    /// is absent, or at the end.
+    /// Reads contiguous cached bytes from `offset` on. Returns their number, which is 0 if the
+    /// first block is absent or `offset` is at the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let end = self.size().min(offset.saturating_add(buffer.len() as u64));
         if offset >= end {
@@ -109,17 +108,17 @@ impl CachedVersion {
         }
     }
 
-    /// Pins the blocks of `range` in the file, to read them without a copy, if all of them are
-    /// present and verified.
+    /// Pins the blocks of `range` in the file, so that they can be read without a copy. Returns
+    /// `None` unless all of them are present and verified.
     pub fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
         let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
-        // Checked before the lock, to avoid it if it is useless, and again after it, as eviction
-        // may come between.
+        // The blocks are checked before the lock, which is then often unnecessary, and again after
+        // it, because eviction may remove a block in between.
         if blocks.is_empty() || !all_present() || self.inner.is_cut() {
             return None;
         }
-        if !self.inner.locks.try_lock(pins(blocks.clone()), Mode::Shared) {
+        if !self.inner.locks.try_lock(pins(blocks.clone()), LockMode::Shared) {
             return None;
         }
         let pinned = PinnedBlocks { cached: self.clone(), blocks: blocks.clone() };
@@ -127,29 +126,29 @@ impl CachedVersion {
         all_present().then_some(pinned)
     }
 
-    /// The CRC-32C of a block, computed when the block was received. `None` if the block is absent,
-    /// or was not verified since an unclean stop.
+    /// Returns the CRC-32C of a block, computed when the block was received. Returns `None` if the
+    /// block is absent, or was not verified since an unclean stop.
     #[must_use]
     pub fn block_checksum(&self, block: u64) -> Option<u32> {
         let word = self.inner.map.word(block)?.load(Ordering::Acquire);
         (self.inner.presence(block) == Presence::Present).then(|| BlockWord(word).crc())
     }
 
-    /// Whether a block is cached. A block from before an unclean stop counts, though it may turn
-    /// out to be wrong when it is read.
+    /// Returns whether a block is cached. Includes blocks from before an unclean stop, though a
+    /// read may still find them wrong.
     #[must_use]
     pub fn is_present(&self, block: u64) -> bool {
         block < self.blocks() && self.inner.presence(block) != Presence::Absent
     }
 
-    /// The first absent block from `from`.
+    /// Returns the first absent block at or after `from`.
     #[must_use]
     pub fn next_missing(&self, from: u64) -> Option<u64> {
         (from..self.blocks()).find(|block| self.inner.presence(*block) == Presence::Absent)
     }
 
-    /// The first present block from `from`. Holes in the map are skipped, thousands of blocks at a
-    /// time.
+    /// Returns the first present block at or after `from`. Skips a hole in the map, which stands
+    /// for thousands of blocks, in one step.
     #[must_use]
     pub fn next_present(&self, mut from: u64) -> Option<u64> {
         while from < self.blocks() {
@@ -162,12 +161,12 @@ impl CachedVersion {
         None
     }
 
-    /// Claims the exclusive right to fetch these blocks. `None` if another fetch has it for any of
-    /// them, in this process or another. The right ends with its holder, even if that is killed.
-    /// Others poll whether the blocks are present or the lease is free.
+    /// Claims the exclusive right to fetch these blocks. Returns `None` if another fetch, in this
+    /// process or another, has the right for any of them. The right ends when its holder drops it
+    /// or is killed. Other fetches poll until the blocks are present or the lease is free.
     #[must_use]
     pub fn lease(&self, blocks: Range<u64>) -> Option<FetchLease> {
-        if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), Mode::Exclusive) {
+        if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), LockMode::Exclusive) {
             return None;
         }
         Some(FetchLease { cached: self.clone(), blocks })
@@ -182,26 +181,26 @@ impl CachedVersion {
         };
     }
 
-    /// Records that the version was opened now.
+    /// Records the current time as the version's last use.
     pub fn touch(&self) {
         self.inner.map.live().last_open.store(Timestamp::now().word(), Ordering::Relaxed);
     }
 
-    /// The object's location.
+    /// Returns the location of the object.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
         self.inner.identity.location()
     }
 
-    /// The object's version.
+    /// Returns the version of the object.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.identity.version()
     }
 }
 
-/// Pinned blocks of a version's file: their bytes do not change while this lives, even if one of
-/// them turns out to be wrong.
+/// Pinned blocks of a version's file. Their bytes do not change while this value lives, even if a
+/// block turns out to be wrong.
 #[derive(Debug)]
 pub struct PinnedBlocks {
     cached: CachedVersion,
@@ -209,8 +208,8 @@ pub struct PinnedBlocks {
 }
 
 impl PinnedBlocks {
-    /// Whether the file was never cut short by another program, so that the bytes read from it are
-    /// right.
+    /// Returns whether the file was never cut short by another program. If so, the bytes read from
+    /// the file are right.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.cached.inner.is_cut()
@@ -243,25 +242,25 @@ impl Drop for FetchLease {
 }
 
 impl OpenVersion {
-    /// Bytes of a block.
+    /// Returns the length of a block, bytes.
     pub(super) fn block_len(&self, block: u64) -> usize {
         to_usize(BLOCK.min(self.identity.size() - block * BLOCK))
     }
 
-    /// The generation of the blocks, which changes whenever blocks are removed.
+    /// Returns the generation, which changes whenever blocks are removed.
     pub(super) fn generation(&self) -> u64 {
         self.map.live().generation.load(Ordering::Acquire)
     }
 
-    /// Whether no block was removed since `generation` was loaded, so that the bytes read since are
-    /// not from a hole.
+    /// Returns whether no block was removed since `generation` was loaded. If so, the bytes that
+    /// were read since then are not from a hole.
     pub(super) fn is_generation(&self, generation: u64) -> bool {
         fence(Ordering::Acquire);
         self.generation() == generation && generation & INTACT != 0
     }
 
-    /// Whether another program has cut the data file short. If so, all processes stop reading and
-    /// filling the file. It is made anew once no process has it open.
+    /// Returns whether another program has cut the data file short. If so, all processes stop
+    /// reading and filling the file. The file is created again when no process has it open.
     pub(super) fn is_cut(&self) -> bool {
         if length(self.data.file()).is_ok_and(|length| length == self.identity.size()) {
             return false;
@@ -293,8 +292,8 @@ impl OpenVersion {
     fn reference(&self, block: u64) {
         let Some(word) = self.map.word(block) else { return };
         let before = BlockWord(word.load(Ordering::Relaxed));
-        // The word is loaded first, because a store by every reader would move the cache line
-        // between processors.
+        // The word is loaded first, and stored only if it changes: a store by every reader would
+        // move the cache line between processors.
         if before.is_present() && !before.is_referenced() {
             let referenced = before.0 | REFERENCED;
             let _ = word.compare_exchange(before.0, referenced, Ordering::Relaxed, Ordering::Relaxed);

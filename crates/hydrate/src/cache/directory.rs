@@ -1,10 +1,11 @@
-//! The names in the cache directory: its format, the files of a version, and the identity that each
-//! map records.
+//! Defines the names in the cache directory: its format, the files of a version, and the identity
+//! that each map records.
 //!
 //! A file name is a hash that begins with the hash of the location, so all versions of a location
-//! are in one directory. The identity in the map decides, so versions with colliding names are
-//! never confused. The identity contains only the strongest fact about a version: a listing reports
-//! an `ETag`, a stat also a version id, and both identify the same bytes.
+//! are in one directory. The identity in the map decides which version the file holds, so versions
+//! with colliding names are never confused. Of the identifiers of a version, the identity contains
+//! only the strongest: a listing reports an `ETag`, a stat also a version id, and both identify the
+//! same bytes.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -20,9 +21,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::clock::random;
 use crate::error::{Error, Result};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
-/// The format written, and the newest format read.
+/// The format that is written, which is also the newest format that can be read.
 const FORMAT: u32 = 3;
 /// The file that marks a directory as a cache.
 const FORMAT_FILE: &str = "format";
@@ -30,37 +31,42 @@ const FORMAT_FILE: &str = "format";
 const TITLE: &str = "firstbyte cache ";
 /// Directory of the named versions.
 pub(super) const OBJECTS: &str = "objects";
-/// Directory of packed objects.
+/// Directory of the packed objects.
 pub(super) const PACKS: &str = "packs";
-/// Directory of versions whose name is removed right after they are made.
+/// Directory of versions whose names are removed right after their files are created.
 pub(super) const TEMPORARY: &str = "temporary";
-/// The names in a cache. A directory that has one of them and no format file is not a cache.
+/// Names that only a cache has. A directory that has one of them and no format file is not a cache
+/// that this version can use.
 const PARTS: [&str; 4] = [OBJECTS, PACKS, TEMPORARY, USAGE];
-/// File with the counters.
+/// File of the usage counters.
 pub(super) const USAGE: &str = "usage";
-/// Directories in [`OBJECTS`], named by two hex digits.
+/// Number of directories in [`OBJECTS`]. Each is named by two hex digits.
 pub(super) const SHARDS: u64 = 256;
 
-/// The action if there is no cache.
+/// What to do if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Absent {
-    /// Create and empty nothing, for verbs that only read.
+pub(super) enum IfNoCache {
+    /// Neither create nor empty a cache. For verbs that only read.
     Leave,
     Create,
 }
 
 /// Opens the directory of a cache. Returns `None` if there is no cache and `absent` forbids
 /// creating one.
-pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Option<PrivateDirectory>> {
+pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
-        Absent::Leave => PrivateDirectory::open(path, sharing),
-        Absent::Create => PrivateDirectory::create(path, sharing),
+        IfNoCache::Leave => PrivateDirectory::open(path, sharing),
+        IfNoCache::Create => PrivateDirectory::create(path, sharing),
     };
     let directory = match opened {
-        Err(error) if absent == Absent::Leave && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if absent == IfNoCache::Leave && error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == Absent::Leave && (!directory.has(Path::new(FORMAT_FILE)) || older(&directory).is_some()) {
+    if absent == IfNoCache::Leave
+        && (!directory.has(Path::new(FORMAT_FILE)) || format_if_older(&directory).is_some())
+    {
         return Ok(None);
     }
     prepare(&directory)?;
@@ -68,31 +74,33 @@ pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Opti
 }
 
 /// Returns the format of a cache if it is too old for this version. Verbs that only read leave such
-/// a cache as it is, and the next process that fills the cache empties it.
-pub(super) fn older(directory: &PrivateDirectory) -> Option<u32> {
-    read_format(directory).ok().and_then(|text| number(&text)).filter(|found| *found < FORMAT)
+/// a cache unchanged; the next process that fills the cache empties it.
+pub(super) fn format_if_older(directory: &PrivateDirectory) -> Option<u32> {
+    read_format(directory).ok().and_then(|text| format_number(&text)).filter(|found| *found < FORMAT)
 }
 
-/// Creates the parts of a cache. Fails if the directory looks like a cache but is not one.
+/// Creates the files and directories of a cache. Fails if the directory looks like a cache but is
+/// not one.
 fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let name = Path::new(FORMAT_FILE);
     let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
         match read_format(directory) {
-            // The format was lost in a power cut before it reached the disk, or was cut short: its
-            // number is missing.
+            // The number is missing: the text did not reach the disk before a power cut, or the
+            // file was cut short.
             Ok(text) if TITLE.starts_with(&text) => match write_format(directory) {
-                // The cache can be used as it is; a later process writes its format.
+                // The disk is full. The cache can still be used, and a later process writes the
+                // format.
                 Err(error) if is_full(&error) => return make_parts(directory),
                 written => written.map_err(Error::cache(&path, "cannot write the cache's format"))?,
             },
-            Ok(text) if check(directory.path(), &path, &text)? < FORMAT => {
+            Ok(text) if check_format(directory.path(), &path, &text)? < FORMAT => {
                 upgrade(directory).map_err(Error::cache(directory.path(), "cannot empty an older cache"))?;
             }
             Ok(_) => return make_parts(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if PARTS.iter().any(|part| directory.has(Path::new(part))) {
-                    // Another process may have written the format meanwhile.
+                    // Another process may have written the format in between.
                     if directory.has(name) {
                         continue;
                     }
@@ -107,25 +115,25 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
     Err(Error::cache(&path, "cannot write the cache's format")(io::ErrorKind::NotFound.into()))
 }
 
-/// The text of the format file.
+/// Returns the text of the format file.
 fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
     let mut text = String::new();
     directory.file(Path::new(FORMAT_FILE), FileAccess::Read)?.take(64).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Empties a cache of an older format. One process does this while the others wait: a process that
-/// began after the first had finished would remove files in use.
+/// Empties a cache of an older format. One process does this while the others wait. A process that
+/// starts to empty the cache after the first one has finished would remove files in use.
 pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     let started = Instant::now();
     let _alone = loop {
         match directory.try_lock()? {
             Some(lock) => break lock,
             None if started.elapsed() > SHORT_WAIT => return Err(io::ErrorKind::TimedOut.into()),
-            None => std::thread::sleep(POLL),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     };
-    if number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {
+    if format_number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {
         drop_contents(directory)?;
         write_format(directory)?;
     }
@@ -133,7 +141,7 @@ pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
 }
 
 /// Removes everything from a cache of an older format, whose entries do not name their store. A
-/// process of an older build that uses them continues with its open files.
+/// process of an older build that still uses the entries continues with its open files.
 fn drop_contents(directory: &PrivateDirectory) -> io::Result<()> {
     let shards = (0..SHARDS).map(shard);
     for part in shards.chain([PACKS, TEMPORARY].map(PathBuf::from)) {
@@ -155,13 +163,14 @@ fn make_parts(directory: &PrivateDirectory) -> Result<()> {
 }
 
 /// Parses the number in the text of a format file.
-fn number(text: &str) -> Option<u32> {
+fn format_number(text: &str) -> Option<u32> {
     text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok())
 }
 
-/// Returns the format of the directory, if this version knows it.
-fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
-    match number(text) {
+/// Returns the format of the directory. Fails if the text is not that of a cache, or if the format
+/// is newer than [`FORMAT`].
+fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
+    match format_number(text) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
         None => Err(not_a_cache(path)),
@@ -173,8 +182,8 @@ fn not_a_cache(path: &Path) -> Error {
     Error::cache(path, "cannot use the cache directory")(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
-/// Writes the format file atomically. It is not synced, which would take longer than the rest of a
-/// mount.
+/// Writes the format file atomically. The file is not synced, because that would take longer than
+/// the rest of a mount.
 fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
     let temporary = format!("{FORMAT_FILE}.{:016x}", random());
     let temporary = Path::new(&temporary);
@@ -183,13 +192,13 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         .write_all(format!("{TITLE}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
-        // Only the error of the write is reported.
+        // An error of this removal is ignored, so that the error of the write is reported.
         let _ = directory.remove(temporary);
     }
     written
 }
 
-/// The two files of a version, as names beneath the cache directory.
+/// The two files of a version, by their names beneath the cache directory.
 #[derive(Clone, Debug)]
 pub(super) struct CachePaths {
     pub(super) map: PathBuf,
@@ -206,45 +215,48 @@ impl CachePaths {
         Self { map, data }
     }
 
-    /// Makes random names for a version whose names are removed as soon as it is open. Random,
-    /// because processes in two containers may have the same id.
+    /// Creates random names for a version whose names are removed as soon as it is open. A process
+    /// id would not be unique, because processes in two containers may have the same one.
     pub(super) fn temporary() -> Self {
         let name = format!("{:016x}.map", random());
         Self::of_map(Path::new(TEMPORARY).join(name))
     }
 
-    /// Removes both files, the data first: a map without data is started over, but data without a
-    /// map would never be found.
+    /// Removes both files, the data first. A map without data is discarded by the next open, but
+    /// data without a map would never be found.
     pub(super) fn remove(&self, directory: &PrivateDirectory) -> io::Result<()> {
         directory.remove(&self.data)?;
         directory.remove(&self.map)
     }
 }
 
-/// The directory of shard `index`.
+/// Returns the directory of shard `index`.
 pub(super) fn shard(index: u64) -> PathBuf {
     Path::new(OBJECTS).join(format!("{:02x}", index % SHARDS))
 }
 
-/// Whether the cache may hold versions. Reads one directory.
+/// Returns whether the cache may contain versions. Reads one directory.
 pub(super) fn has_contents(directory: &PrivateDirectory) -> bool {
     let is_empty = directory.names(Path::new(OBJECTS)).is_ok_and(|names| names.is_empty());
     !is_empty || directory.has(Path::new(PACKS))
 }
 
-/// The maps in one shard, as names beneath the cache directory, in any order; empty if the shard
-/// does not exist. Only names in this cache's form are returned: nothing else is ever removed.
+/// Returns the maps in one shard, by their names beneath the cache directory, in any order. The
+/// list is empty if the shard does not exist. Names that are not in this cache's form are left out,
+/// so no other file is ever removed.
 pub(super) fn maps(directory: &PrivateDirectory, shard: &Path) -> io::Result<Vec<PathBuf>> {
     let names = directory.names(shard)?.into_iter();
     Ok(names.filter(|name| Name::is_of_map(name.as_bytes())).map(|name| shard.join(name)).collect())
 }
 
-/// The object and version of a pair of files: the text of the map, as JSON.
+/// The identity of a cached version: its object, store and version. The map contains it as JSON
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CachedIdentity {
     location: String,
-    /// The store that holds the object, if the location does not name it: a hash of its endpoint,
-    /// which may contain secrets. Two stores may have the same bucket, key and `ETag`.
+    /// The store that holds the object, if the location does not name the store. Two stores may
+    /// have the same bucket, key and `ETag`. The text is a hash of the store's endpoint, because an
+    /// endpoint may contain secrets.
     store: String,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -253,22 +265,22 @@ pub(super) struct CachedIdentity {
     version_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_modified: Option<String>,
-    /// The words of a [`FileIdentity`].
+    /// The four fields of a [`FileIdentity`].
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<[String; 4]>,
 }
 
-/// The name of a version's files, without the extension.
+/// The file name of a version, without the extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(pub(super) String);
 
 impl Name {
-    /// The common prefix of the names of all versions of `location`.
+    /// Returns the common prefix of the names of all versions of `location`.
     pub(super) fn prefix(location: &Location) -> String {
         format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
-    /// Whether a file name is that of a map: two hashes.
+    /// Returns whether a file name is that of a map, which consists of two hashes.
     fn is_of_map(name: &[u8]) -> bool {
         let is_hash = |part: &[u8], digits| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
         let Some(stem) = name.strip_suffix(b".map") else { return false };
@@ -277,15 +289,15 @@ impl Name {
         })
     }
 
-    /// The directory of the files.
+    /// Returns the directory of the files.
     fn shard(&self) -> &str {
         &self.0[..2]
     }
 }
 
 impl CachedIdentity {
-    /// Makes the identity of a version. `None` if the version has no length: no file can be made
-    /// for it.
+    /// Creates the identity of a version. Returns `None` if the version has no length, because no
+    /// data file can be created then.
     pub(super) fn new(location: &Location, store: &str, version: &Version) -> Option<Self> {
         let mut identity = Self {
             location: location_text(location),
@@ -297,7 +309,7 @@ impl CachedIdentity {
             file: None,
         };
         if let Some(etag) = version.if_match() {
-            // Listings and headers write the same `ETag` in different forms; one form is stored.
+            // Listings and headers write the same `ETag` in different forms, so one form is stored.
             identity.etag = etag::quoted(&etag::value(etag));
         } else if version.version_id.is_some() {
             identity.version_id.clone_from(&version.version_id);
@@ -323,17 +335,17 @@ impl CachedIdentity {
         Name(format!("{location:032x}-{:016x}", xxh3_64(&self.to_text())))
     }
 
-    /// The text of the location.
+    /// Returns the location as text.
     pub(super) fn place(&self) -> &str {
         &self.location
     }
 
-    /// The hash of its store.
+    /// Returns the hash of the store's endpoint.
     pub(super) fn store(&self) -> &str {
         &self.store
     }
 
-    /// Bytes of the object.
+    /// Returns the length of the object, bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -353,8 +365,8 @@ impl CachedIdentity {
     }
 }
 
-/// Returns the hash of a store's endpoint that identities contain; empty for the scheme's own
-/// service.
+/// Returns the hash of a store's endpoint, as identities contain it. The hash of the scheme's own
+/// service is empty.
 pub(super) fn store_hash(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {
@@ -363,13 +375,14 @@ pub(super) fn store_hash(endpoint: &str) -> String {
     Hasher::of(Algorithm::Sha256, endpoint.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// Whether two locations are the same object.
+/// Returns whether two locations name the same object.
 pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
     Name::prefix(found) == Name::prefix(wanted)
 }
 
-/// Converts a location to text that parses back to it. A path becomes a URL, because it may hold
-/// any bytes, and absolute, because the cache outlives the working directory.
+/// Converts a location to text that parses back to the same location. A path becomes a URL, because
+/// a path may hold any bytes. The path becomes absolute, because the cache outlives the working
+/// directory.
 pub(super) fn location_text(location: &Location) -> String {
     let Location::Local(path) = location else { return location.to_string() };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -1,13 +1,14 @@
-//! Removes versions from the cache: to make room, beginning with the least recently used, and on
-//! request (release).
+//! Removes versions from the cache. Eviction makes room and begins with the least recently used
+//! versions; release removes versions on request.
 //!
-//! No list keeps the versions in order of their use, because all processes would have to keep it
-//! right. Instead a few versions are sampled from a random directory, and a few packed objects from
-//! a random part of their table, and the oldest of them are removed: with many versions these are
-//! nearly the oldest of all, and with few all of them are examined. A version that no process has
-//! open is removed whole. Of open versions, blocks not read since eviction last passed (CLOCK) are
-//! punched, some MiB at a time. Pinned versions are not evicted, nor those whose file the kernel
-//! reads directly (see [`Backing`](super::Backing)).
+//! No list keeps the versions in order of their last use, because all processes would have to keep
+//! the list right. Instead, eviction samples a few versions from a random directory, and a few
+//! packed objects from a random part of their table, and removes the oldest of the sample. In a
+//! large cache these are nearly the oldest of all; in a small cache all versions are examined. A
+//! version that no process has open is removed completely. Of an open version, the blocks that were
+//! not read since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions are
+//! not evicted, and neither are versions whose file the kernel reads directly (see
+//! [`Backing`](super::Backing)).
 
 use std::fs::File;
 use std::ops::{AddAssign, Range};
@@ -25,40 +26,40 @@ use super::cached::CachedVersion;
 use super::clock::Timestamp;
 use super::clock::{boot, random};
 use super::directory::{CachePaths, CachedIdentity, SHARDS, is_same, maps, shard};
-use super::lock::{LockFile, LockWait, Mode, WHOLE, lock_out};
+use super::lock::{LockFile, LockMode, LockWait, WHOLE, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
-use super::packs::{Packs, Seen};
+use super::packs::{Packs, SlotCopy};
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 use crate::limits::CACHE_SHARE;
 
-/// The number of versions sampled to find the oldest. Reading a header takes a few microseconds.
+/// Number of versions that are sampled to find the oldest. Reading one header takes a few
+/// microseconds.
 const SAMPLE_SIZE: usize = 32;
-/// The most versions of a sample that are removed.
+/// Maximum number of versions that are removed from one sample.
 const MAX_REMOVED: usize = 8;
-/// Bytes freed at a time. A round takes a quarter of a millisecond, a cost shared by the 32 blocks
-/// that it frees.
+/// Bytes to free in one round beyond what is needed. A round takes a quarter of a millisecond; the
+/// 32 blocks that it frees share that cost.
 const BYTES_PER_ROUND: u64 = SHORTEST_REQUEST;
-/// The most rounds before a read goes uncached instead. A limit that was lowered by much is reached
-/// over several fills.
+/// Maximum number of rounds; after these, a read goes uncached. A limit that was lowered by a large
+/// amount is therefore reached over several fills.
 const MAX_ROUNDS: usize = 64;
-/// The number of rounds without a freed byte after which eviction gives up, if only samples were
-/// examined.
+/// Number of rounds that free nothing after which eviction gives up, if only samples were examined.
 const MAX_USELESS_ROUNDS: usize = 4;
-/// The most words examined in one version: those of 128 GiB, passed twice.
+/// Maximum number of words examined in one version: the words of 128 GiB, passed twice.
 const MAX_WORDS_EXAMINED: u64 = 2 << 20;
-/// The least number of blocks whose words are on one page of a map.
+/// Number of blocks whose words fit on one page of a map, for the smallest page size.
 const BLOCKS_PER_MAP_PAGE: u64 = 512;
 
-/// Frees `bytes` and some more, by removing versions that are not exempt. Returns whether `bytes`
+/// Frees `bytes` and some more by removing versions that are not exempt. Returns whether `bytes`
 /// fit now.
 pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock();
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
-    // Until usage has been counted, evict nothing.
+    // Nothing is evicted until the usage has been counted.
     if bytes > limit || !usage.is_known() {
         return false;
     }
@@ -81,8 +82,8 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     usage.room() >= bytes
 }
 
-/// Whether enough could be freed for `bytes` to fit. Reads headers until it is enough, and evicts
-/// nothing.
+/// Returns whether evicting versions that are not exempt could make `bytes` fit. Reads headers
+/// until the answer is yes, and evicts nothing.
 fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
     let mut left = bytes.saturating_sub(shared.usage.room());
     if bytes > shared.usage.limits().size.unwrap_or(u64::MAX) {
@@ -104,26 +105,27 @@ fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
     packed.map(|seen| seen.place.bytes()).sum::<u64>() >= left
 }
 
-/// The header of a map, if it can be read.
+/// Returns the header of a map, if it can be read.
 fn header_of(shared: &Shared, map: &Path) -> Option<MapHeader> {
     shared.dir.file(map, FileAccess::Read).ok().and_then(|file| MapHeader::read(&file).ok().flatten())
 }
 
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
-/// Returns whether it freed them.
+/// Returns whether all of them were freed.
 pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock();
     evict_round(shared, bytes + BYTES_PER_ROUND, exempt).freed >= bytes
 }
 
-/// Frees some of the bytes that exceed a lowered limit. Returns the bytes freed.
+/// Frees some of the bytes by which the usage exceeds a lowered limit. Returns the number of bytes
+/// freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     let _one = shared.evicting.lock();
     let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
     if excess == 0 { 0 } else { evict_round(shared, excess.min(BYTES_PER_ROUND), Exempt::Pinned).freed }
 }
 
-/// The part of the cache that a round examined.
+/// How much of the cache a round has examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Examined {
     Everything,
@@ -137,9 +139,9 @@ struct Round {
 
 /// A version or packed object that may be removed.
 enum Candidate {
-    /// The map of a version.
+    /// A version, by the path of its map.
     Version(PathBuf),
-    Packed(Seen),
+    Packed(SlotCopy),
 }
 
 /// Samples versions and removes the oldest until `goal` bytes are free.
@@ -165,15 +167,15 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
             Candidate::Packed(seen) => {
                 let packs = shared.packs.as_ref();
                 let bytes = packs.and_then(|packs| packs.remove(seen, exempt, shared));
-                bytes.map_or(Removed::Nothing, Removed::Bytes)
+                bytes.map_or(VersionRemoval::Nothing, VersionRemoval::Bytes)
             }
         };
         match (outcome, candidate) {
-            (Removed::Bytes(bytes), _) => {
+            (VersionRemoval::Bytes(bytes), _) => {
                 freed += bytes;
                 removed += 1;
             }
-            (Removed::InUse, Candidate::Version(map)) => in_use.push(map),
+            (VersionRemoval::InUse, Candidate::Version(map)) => in_use.push(map),
             _ => {}
         }
     }
@@ -183,8 +185,8 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Returns some versions with the times of their last use. Versions used since a job began are
-/// skipped: otherwise a job that filled the cache would find little else.
+/// Samples versions. Returns each with the time of its last use. Versions that were used since a
+/// job began are skipped: otherwise a job that has filled the cache would find little else.
 fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
@@ -198,7 +200,7 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
             if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
             }
-            // A file that is not a map, or not yet one, sorts first.
+            // A file that is not a map, or not a complete one yet, counts as the oldest.
             let used = |header: MapHeader| Timestamp::from_word(header.live.last_open.into_inner()).word();
             found.push((header.map_or(0, used), Candidate::Version(map)));
         }
@@ -212,41 +214,41 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
 
 /// The outcome of removing a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Removed {
-    /// Removed; this many bytes are free.
+pub(super) enum VersionRemoval {
+    /// The version was removed, and this many bytes are free.
     Bytes(u64),
-    /// A process has it open.
+    /// A process has the version open.
     InUse,
-    /// Already removed, or exempt.
+    /// Nothing was removed: the version was already gone, or is exempt.
     Nothing,
 }
 
-/// Removes a version that no process has open.
-pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Removed {
+/// Removes a version, unless a process has it open.
+pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> VersionRemoval {
     let map = shared.dir.file(&paths.map, FileAccess::Write).map(LockFile::new);
-    let Ok(map) = map else { return Removed::Nothing };
+    let Ok(map) = map else { return VersionRemoval::Nothing };
     match lock_out(&map) {
         Ok(true) => {}
-        Ok(false) => return Removed::InUse,
-        Err(_) => return Removed::Nothing,
+        Ok(false) => return VersionRemoval::InUse,
+        Err(_) => return VersionRemoval::Nothing,
     }
     let header = MapHeader::read(&map).ok().flatten();
     let gone = map.metadata().map_or(true, |meta| meta.nlink() == 0);
     if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
-        return Removed::Nothing;
+        return VersionRemoval::Nothing;
     }
     let bytes = accounted_bytes_of(&shared.dir, header.as_ref(), &map, paths);
     let freeing = shared.usage.free(bytes);
     if paths.remove(&shared.dir).is_err() {
-        return Removed::Nothing;
+        return VersionRemoval::Nothing;
     }
     freeing.done();
-    Removed::Bytes(bytes)
+    VersionRemoval::Bytes(bytes)
 }
 
-/// Bytes that the usage counters include for a version: those in its header, or those on the disk
-/// if the version was not opened since the machine restarted, because the header may then be
-/// outdated. A recount applies the same rule.
+/// Returns the bytes that the usage counters include for a version. The header contains this
+/// number. If the version was not opened since the machine restarted, the header may be outdated,
+/// and the number of bytes on the disk counts instead. A recount applies the same rule.
 pub(super) fn accounted_bytes_of(
     directory: &PrivateDirectory,
     header: Option<&MapHeader>,
@@ -281,16 +283,17 @@ fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exe
 }
 
 impl OpenVersion {
-    /// Removes blocks that were not read lately, about `goal` bytes. Returns the bytes freed.
+    /// Removes about `goal` bytes of blocks that were not read lately. Returns the number of bytes
+    /// freed.
     fn shrink(&self, goal: u64, exempt: Exempt) -> u64 {
         let live = self.map.live();
-        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+        let Some(_whole) = self.locks.guard(WHOLE, LockMode::Exclusive) else { return 0 };
         if self.map.blocks() == 0 || exempt.includes(live) {
             return 0;
         }
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
-        // Twice around, because the first pass clears the flags if all blocks were read.
+        // Two passes, because the first one only clears the flags if all blocks were read.
         let most = MAX_WORDS_EXAMINED.min(2 * self.map.blocks());
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
@@ -313,8 +316,8 @@ impl OpenVersion {
         freed
     }
 
-    /// Returns the end of the run of unread blocks from `block`, up to `goal` bytes. Runs are
-    /// punched together, because each punch costs a system call.
+    /// Returns the end of the run of unread blocks that begins at `block` and is at most `goal`
+    /// bytes long. A run is punched as a whole, because each punch costs a system call.
     fn end_of_unread(&self, block: u64, goal: u64) -> u64 {
         let most = self.map.blocks().min(block + goal.div_ceil(BLOCK).max(1));
         let is_unread = |block: &u64| {
@@ -326,13 +329,14 @@ impl OpenVersion {
         (block + 1..most).find(|block| !is_unread(block)).unwrap_or(most)
     }
 
-    /// Removes all blocks that are not being changed. Returns the bytes freed.
-    fn empty(&self) -> u64 {
-        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+    /// Removes all blocks that are not being changed. Returns the number of bytes freed.
+    fn remove_all_blocks(&self) -> u64 {
+        let Some(_whole) = self.locks.guard(WHOLE, LockMode::Exclusive) else { return 0 };
         self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
         let (mut block, mut bytes) = (0, 0);
         while block < self.map.blocks() {
-            // One page of words at a time, so that a block being filled keeps only its neighbours.
+            // One page of words at a time: if a block is being filled, only the blocks on its page
+            // are then removed one by one.
             let end = self.map.next_page(block).min(self.map.blocks());
             if self.map.word(block).is_some() {
                 bytes += match self.evict(block..end) {
@@ -346,15 +350,15 @@ impl OpenVersion {
     }
 }
 
-/// The files and bytes that were released.
+/// The number of versions and bytes that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Versions released.
+    /// Number of versions released.
     pub versions: u64,
-    /// Bytes of disk freed.
+    /// Number of bytes freed on the disk.
     pub bytes: u64,
-    /// Versions of which blocks remain, because the kernel reads the file or a block is being
-    /// written.
+    /// Number of versions that still have blocks, because the kernel reads the file or a block is
+    /// being written.
     pub busy: u64,
 }
 
@@ -374,7 +378,7 @@ impl AddAssign for Released {
 }
 
 impl Cache {
-    /// Releases every version of a location in any store, pinned ones too.
+    /// Releases every version of a location, in all stores, including pinned versions.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
@@ -397,7 +401,7 @@ impl Cache {
     /// Releases one version of a location.
     ///
     /// # Errors
-    /// [`Error::Cache`]: its files cannot be used.
+    /// [`Error::Cache`]: the version's files cannot be used.
     pub fn release_version(&self, location: &Location, version: &Version) -> Result<Released> {
         let mut released = Released::default();
         if let Some(packed) = self.packed(location, version) {
@@ -412,21 +416,21 @@ impl Cache {
     fn release_map(&self, map: PathBuf, released: &mut Released) -> Result<()> {
         let paths = CachePaths::of_map(map);
         match remove(&self.shared, &paths, Exempt::None) {
-            Removed::Bytes(bytes) => {
+            VersionRemoval::Bytes(bytes) => {
                 released.versions += 1;
                 released.bytes += bytes;
             }
-            Removed::Nothing if self.shared.dir.has(&paths.map) => {
+            VersionRemoval::Nothing if self.shared.dir.has(&paths.map) => {
                 let error = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it cannot be removed");
                 let map = self.shared.dir.shown(&paths.map);
                 return Err(Error::cache(&map, "cannot release a cached object")(error));
             }
-            Removed::Nothing => {}
-            Removed::InUse => {
+            VersionRemoval::Nothing => {}
+            VersionRemoval::InUse => {
                 let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
                 let opened = open(&self.shared, paths, skip, retention, LockWait::Briefly)?;
                 if let Some(version) = opened {
-                    released.bytes += version.empty();
+                    released.bytes += version.remove_all_blocks();
                     let gone = version.map.live().present.load(Ordering::Acquire) == 0;
                     *(if gone { &mut released.versions } else { &mut released.busy }) += 1;
                 }
@@ -435,7 +439,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Whether opening a version needs no room, because it is packed or has files.
+    /// Returns whether opening a version needs no room, because it is packed or has files.
     #[must_use]
     pub fn opens_without_room(&self, location: &Location, version: &Version) -> bool {
         if self.packed(location, version).is_some() {
@@ -446,7 +450,8 @@ impl Cache {
         named.is_some_and(|identity| self.shared.dir.has(&CachePaths::new(&identity.name()).map))
     }
 
-    /// Bytes of disk for `blocks` of a version that has no files. `None` if it cannot be cached.
+    /// Returns the bytes of disk that `blocks` of a version would need, if the version has no files
+    /// yet. `None` if it cannot be cached.
     #[must_use]
     pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
         let identity = CachedIdentity::new(location, &self.store, version)?;
@@ -455,21 +460,22 @@ impl Cache {
         Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))
     }
 
-    /// Bytes that the cache can hold in total, by its limits and the last query of its file
-    /// system. Makes no system call.
+    /// Returns the number of bytes that the cache can hold in total, by its limits and the last
+    /// query of its file system. Makes no system call.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.shared.usage.capacity()
     }
 
-    /// Whether `bytes` fit without eviction.
+    /// Returns whether `bytes` fit without eviction.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.shared.usage.room() >= bytes
     }
 
-    /// Evicts versions that are not exempt until `bytes` fit. Returns whether they fit now; if they
-    /// cannot, nothing is evicted. The space is not reserved: other processes may use it first.
+    /// Evicts versions that are not exempt until `bytes` fit. Returns whether they fit now. If
+    /// eviction cannot make them fit, nothing is evicted. The space is not reserved: other
+    /// processes may use it first.
     #[must_use]
     pub fn make_room(&self, bytes: u64, exempt: Exempt) -> bool {
         let shared = &self.shared;
@@ -480,7 +486,7 @@ impl Cache {
 }
 
 impl CachedVersion {
-    /// Bytes of disk that the absent blocks among `blocks` need.
+    /// Returns the bytes of disk that the absent blocks among `blocks` need.
     #[must_use]
     pub fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
         let present = self.inner.map.live().present.load(Ordering::Acquire);
@@ -493,14 +499,15 @@ impl CachedVersion {
     }
 }
 
-/// Bytes for `missing` of `blocks`, with new pages of the map for all of them.
+/// Returns the bytes of disk that `missing` of the `blocks` need, with new pages of the map for all
+/// `blocks`.
 fn cost_of(blocks: &Range<u64>, size: u64, missing: u64) -> u64 {
     if missing == 0 {
         return 0;
     }
     let bytes = (missing * BLOCK).min(size);
     let pages = (blocks.end - blocks.start).div_ceil(BLOCKS_PER_MAP_PAGE) + 1;
-    // The first words share the page of the header.
+    // The words of the first blocks are on the page of the header.
     let pages = if blocks.end <= BLOCKS_PER_MAP_PAGE / 2 { 0 } else { pages };
     bytes.next_multiple_of(block_cost(1)) + pages * page_cost()
 }

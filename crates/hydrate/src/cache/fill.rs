@@ -1,13 +1,14 @@
 //! Writes a block into the cache.
 //!
-//! The data is written first and read back, then the block's word is set: if the process is killed
-//! in between, the block is absent. The block's bytes are added to the usage count before both. If
-//! the disk is full in spite of the count, or a quota is reached, the block is not cached, which is
-//! not a failure.
+//! The data is written and read back, and only then the block's word is set. If the process is
+//! killed before that, the block is absent. The block's bytes are added to the usage counters first
+//! of all. If the disk is full in spite of the counters, or a quota is reached, the block is not
+//! cached, which is not a failure.
 //!
-//! A write behind the end of a file that another program has cut short makes it longer, with zeros
-//! between. Every process must notice the cut by the length, so no write makes a file as long as
-//! the object: the last byte is stored by a mapping, which cannot change the length.
+//! If another program has cut a file short, a write behind the new end makes the file longer again,
+//! with zeros in between. Every process must notice the cut by the file's length. So no write makes
+//! a file as long as the object: the last byte is stored through a mapping, which cannot change the
+//! length.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ use rustix::pipe::PipeFlags;
 
 use super::block_map::{BlockWord, DIRTY, allocate, crc, page, page_cost};
 use super::cached::{CachedVersion, Presence};
-use super::lock::{Mode, changes};
+use super::lock::{LockMode, changes};
 use super::mapping::SharedMapping;
 use super::open::OpenVersion;
 use super::punch::RemovedBytes;
@@ -29,23 +30,25 @@ use super::verified_runs::VerifiedRun;
 use super::{Exempt, evict};
 use crate::block::BLOCK;
 
-/// Bytes read back and compared at once: both buffers fit the innermost processor cache.
+/// Number of bytes that are read back and compared at once. Two buffers of this length fit the
+/// innermost processor cache.
 const COMPARE_SIZE: usize = 16 << 10;
 
 /// The outcome of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillOutcome {
-    /// The block is in the cache now.
+    /// The block was written into the cache.
     Kept,
     /// The block was in the cache already.
     Already,
-    /// There is no room, the disk refuses it, or it is being written or evicted at this moment.
+    /// The block was not written: there is no room, the disk refuses it, a file was cut
+    /// short, or the block is being removed.
     NoRoom,
 }
 
 impl CachedVersion {
-    /// Fills a block with all of its bytes. Evicts versions that are not `exempt` if there is no
-    /// room.
+    /// Fills a block with all of its bytes. If there is no room, evicts versions that are not
+    /// `exempt`.
     ///
     /// # Panics
     /// If the object has no such block, or `bytes` is not as long as the block.
@@ -75,13 +78,13 @@ impl CachedVersion {
         }
     }
 
-    /// Fills a block by calling `transfer`, which writes all of its bytes into the file at the
-    /// given offset. `transfer` may use `buffer`, of the block's length, which holds the block
-    /// afterwards. `transfer` is not called if there is no room or the block is present. Returns
-    /// `None` for the last block, which has to be [filled](Self::fill).
+    /// Fills a block by calling `transfer`, which writes all bytes of the block into the file at
+    /// the given offset. `buffer` must be as long as the block; `transfer` may use it, and it holds
+    /// the block afterwards. `transfer` is not called if there is no room or the block is present.
+    /// Returns `None` for the last block, which has to be [filled](Self::fill).
     ///
     /// # Errors
-    /// Those of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
+    /// Errors of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
     /// block is then absent.
     ///
     /// # Panics
@@ -117,7 +120,8 @@ impl OpenVersion {
         StoreError::Io { location: shown(&self.shown_data()).to_string(), source }
     }
 
-    /// Writes a block into the file, the last byte of the object without a change of the length.
+    /// Writes a block into the file. The last byte of the object is stored without changing the
+    /// length.
     pub(super) fn put(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let at = block * BLOCK;
         match bytes.split_last() {
@@ -132,8 +136,8 @@ impl OpenVersion {
         }
     }
 
-    /// Calls `put` to write a block into the file, and marks it present with the bytes that `put`
-    /// read back.
+    /// Calls `put` to write a block into the file. Then marks the block present, with the CRC of
+    /// the bytes that `put` read back.
     pub(super) fn write<'a>(
         &self,
         block: u64,
@@ -147,14 +151,15 @@ impl OpenVersion {
             return Ok(FillOutcome::NoRoom);
         }
         let cost = block_cost(self.block_len(block));
-        // The map may need a new page. Pages are never removed while the map is open.
+        // The map may need a new page. Its bytes stay counted, because pages are not removed while
+        // the map is open.
         let page = if self.map.word(block).is_some() { 0 } else { page_cost() };
         let Some(mut reservation) = self.shared.reserve(cost + page, exempt) else {
             return Ok(FillOutcome::NoRoom);
         };
-        // Writers share the lock, because one may wait long for a network. They write the same
-        // bytes.
-        let Some(writing) = self.locks.guard(changes(block..block + 1), Mode::Shared) else {
+        // Writers share the lock, because one of them may wait for a network for a long time. All
+        // of them write the same bytes.
+        let Some(writing) = self.locks.guard(changes(block..block + 1), LockMode::Shared) else {
             return Ok(FillOutcome::NoRoom);
         };
         let live = self.map.live();
@@ -166,7 +171,7 @@ impl OpenVersion {
         }
         let before = BlockWord(word.load(Ordering::Acquire));
         if before.is_present() {
-            // The block was counted before.
+            // The block is present already, so its bytes were counted before.
             reservation.reduce(cost);
         } else {
             live.present.fetch_add(1, Ordering::AcqRel);
@@ -179,7 +184,7 @@ impl OpenVersion {
             subtract(&live.present, 1);
             reservation.reduce(cost);
         }
-        // Whether or not the block was written, its page of the map exists.
+        // The page of the map exists even if the block was not written.
         reservation.keep();
         match put {
             Ok(bytes) if marked => {
@@ -195,7 +200,8 @@ impl OpenVersion {
         }
     }
 
-    /// Fails if one of the files was cut short: the bytes that were read back may be zeros.
+    /// Fails if the map or the data file was cut short, because the bytes that were read back may
+    /// then be zeros.
     fn check_length(&self) -> Result<(), StoreError> {
         if self.is_cut() || !self.map.is_whole() {
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "was cut short by another program");
@@ -204,7 +210,7 @@ impl OpenVersion {
         Ok(())
     }
 
-    /// Sets the word of a written block. Returns false if another writer was first.
+    /// Sets the word of a written block. Returns false if another writer has set the word first.
     fn mark_present(&self, word: &AtomicU64, new: BlockWord) -> bool {
         let replace =
             |now| (!BlockWord(now).is_present() || !BlockWord(now).has(self.stamp)).then_some(new.0);
@@ -215,17 +221,17 @@ impl OpenVersion {
     /// present.
     fn undo(&self, block: u64) {
         let blocks = block..block + 1;
-        let Some(_alone) = self.locks.guard(changes(blocks.clone()), Mode::Exclusive) else { return };
+        let Some(_alone) = self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) else { return };
         match self.presence(block) {
             Presence::Present => {}
-            // The block is from before an unclean stop, and is now partly overwritten.
+            // The block is from before an unclean stop, and part of it has just been overwritten.
             Presence::Unverified => drop(self.remove_blocks(blocks, RemovedBytes::Leave)),
-            // No reader has seen the block, so the generation and the verified runs stay valid.
+            // No reader has seen the block, so the generation and the verified runs remain valid.
             Presence::Absent => drop(self.punch(blocks)),
         }
     }
 
-    /// Fails if the file does not return the bytes that were written into it.
+    /// Fails if the file returns other bytes than those that were written.
     pub(super) fn compare_written(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let mut piece = [0; COMPARE_SIZE];
         let mut at = block * BLOCK;
@@ -241,7 +247,7 @@ impl OpenVersion {
         Ok(())
     }
 
-    /// Records a block that was read back as verified.
+    /// Records that a block was read back, which makes it verified.
     fn record_verified(&self, generation: u64, block: u64, bytes: &[u8]) {
         let expected = self.checksum.get().map(|checksum| checksum.algorithm);
         let checksum = expected
@@ -252,11 +258,12 @@ impl OpenVersion {
     }
 }
 
-/// Stores one byte of a file without changing its length. Fails for a page behind the end: the
-/// kernel writes to the mapping, since this process would get a signal.
+/// Stores one byte of a file without changing the file's length. Fails if the byte is on a page
+/// behind the end: the kernel writes into the mapping, because this process would get a signal.
 fn put_byte(file: &File, at: u64, byte: u8) -> io::Result<()> {
     let from = at / page() * page();
-    // Allocated first, because the kernel could report a full disk only as a bad address.
+    // The page is allocated first, because the kernel would report a full disk only as a bad
+    // address.
     allocate(file, from..at + 1)?;
     let mapping = SharedMapping::of_range(file, from, to_usize(at + 1 - from))?;
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;

@@ -1,24 +1,26 @@
-//! Locks on parts of a version, held against other threads and other processes.
+//! Locks parts of a version against other threads and other processes.
 //!
-//! The locks are open-file-description locks on the map, not `flock`: one file carries several
-//! locks, a lock changes from shared to exclusive in one step, and the kernel frees them when a
-//! process dies. They cover offsets beyond the map's end. Threads share the description, so the
-//! kernel would grant the same lock to two of them: hence the table in [`VersionLocks`]. A forked
-//! child shares the description too, and keeps it open after the parent closes it: hence
-//! [`LockFile`].
+//! The locks are open-file-description locks on the map, and not `flock`, for three reasons: one
+//! file can have several locks, a lock changes from shared to exclusive in one step, and the kernel
+//! frees the locks of a process that dies. The locks cover offsets behind the map's end. Threads
+//! share the description, so the kernel would grant the same lock to two threads; [`VersionLocks`]
+//! prevents that with a table. A forked child shares the description too, and keeps it open after
+//! the parent has closed it; [`LockFile`] therefore frees the locks explicitly.
 //!
-//! The order of all locks of the cache. A thread that holds one never waits for one above it in
-//! this list:
+//! The locks of the cache have an order. A thread that holds a lock never waits for a lock that is
+//! earlier in this list:
 //!
 //! 1. `Shared::evicting`, the mutex of the thread that evicts. `Shared::reserve` takes it.
-//! 2. [`ENTRANCE`], then [`OPEN`] of a map. A thread that opens a version waits for them; an
-//!    eviction does not, and skips a version whose locks it does not get at once
-//!    ([`LockWait::Never`], [`lock_out`]).
+//! 2. [`ENTRANCE`], then [`OPEN`] of a map. A thread that opens a version waits for both. An
+//!    eviction does not wait, and skips a version whose locks are not free ([`LockWait::Never`],
+//!    [`lock_out`]).
 //! 3. The lock of a process that replaces the table of packs.
-//! 4. [`WHOLE`], [`changes`], [`pins`], [`leases`], which are tried and never waited for.
+//! 4. [`WHOLE`], [`changes`], [`pins`] and [`leases`]. Threads try these locks, but never wait for
+//!    them.
 //!
-//! An open version keeps [`OPEN`] shared, and its reads and fills reserve room. No thread waits for
-//! that lock: eviction punches blocks of such a version instead.
+//! An open version keeps its shared [`OPEN`] lock while its reads and fills reserve room. This
+//! cannot cause a deadlock, because no thread waits for that lock: eviction punches blocks of an
+//! open version instead.
 
 use std::fs::File;
 use std::io;
@@ -31,40 +33,43 @@ use std::time::Instant;
 use firstbyte_store::SHORT_WAIT;
 use rustix_futex_sync::Mutex;
 
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
-/// Shared while a version is open; exclusive while it is prepared or removed.
+/// Lock that is shared while a version is open, and exclusive while the version is prepared or
+/// removed.
 pub(super) const OPEN: Range<u64> = 0..1;
-/// Exclusive while a process opens a version, until it is prepared, and while a process examines a
-/// version that no process has open. Without it, a process that only examines the version could
-/// keep another from preparing it.
+/// Lock that a process holds, exclusively, from before it opens a version until the version is
+/// prepared, and while it examines a version that no process has open. Without this lock, a process
+/// that only examines a version could prevent another from preparing it.
 pub(super) const ENTRANCE: Range<u64> = 2..3;
-/// Shared while a caller relies on all blocks being present; exclusive while blocks are removed.
+/// Lock that is shared while a caller relies on all blocks being present, and exclusive while
+/// blocks are removed.
 pub(super) const WHOLE: Range<u64> = 1..2;
-/// Every offset.
+/// The range of all locks.
 const EVERYTHING: Range<u64> = 0..i64::MAX as u64;
 const LEASES: u64 = 1 << 60;
 const CHANGES: u64 = 1 << 61;
 const PINS: u64 = 3 << 60;
 
-/// The lock on fetching these blocks, always exclusive.
+/// Returns the lock on fetching these blocks, which is always taken exclusively.
 pub(super) fn leases(blocks: Range<u64>) -> Range<u64> {
     LEASES + blocks.start..LEASES + blocks.end
 }
 
-/// The lock on changing these blocks: shared by writers, which write the same bytes; exclusive to
-/// punch.
+/// Returns the lock on changing these blocks. Writers share it, because they write the same bytes;
+/// it is taken exclusively to punch.
 pub(super) fn changes(blocks: Range<u64>) -> Range<u64> {
     CHANGES + blocks.start..CHANGES + blocks.end
 }
 
-/// The lock on reading these blocks directly from the file: shared by readers; exclusive to punch.
+/// Returns the lock on reading these blocks directly from the file. Readers share it; it is taken
+/// exclusively to punch.
 pub(super) fn pins(blocks: Range<u64>) -> Range<u64> {
     PINS + blocks.start..PINS + blocks.end
 }
 
-/// A file that frees its locks when it is dropped. Closing it is not enough: a forked child has
-/// the same description, and would hold the locks for as long as it lives.
+/// A file that frees its locks when it is dropped. Closing the file would not be enough: a forked
+/// child has the same description, and would hold the locks as long as it lives.
 #[derive(Debug)]
 pub(super) struct LockFile(File);
 
@@ -90,24 +95,24 @@ impl AsFd for LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Fails only if the kernel is out of memory.
+        // This fails only if the kernel is out of memory.
         let _ = unlock(self, &EVERYTHING);
     }
 }
 
-/// Whether several holders may have a lock at the same time.
+/// Whether a lock may have several holders at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum LockMode {
     Shared,
     Exclusive,
 }
 
-/// Takes a lock for this description, or changes its mode, without waiting. Returns whether it
-/// succeeded.
-pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: Mode) -> io::Result<bool> {
+/// Takes a lock for the file's description, or changes the mode of a lock, without waiting. Returns
+/// whether this succeeded.
+pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: LockMode) -> io::Result<bool> {
     let kind = match mode {
-        Mode::Shared => libc::F_RDLCK,
-        Mode::Exclusive => libc::F_WRLCK,
+        LockMode::Shared => libc::F_RDLCK,
+        LockMode::Exclusive => libc::F_WRLCK,
     };
     match control(file, part, kind) {
         Ok(()) => Ok(true),
@@ -116,7 +121,7 @@ pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: Mode) -> io::Result
     }
 }
 
-/// Frees a lock before its description is closed.
+/// Frees a lock while the description stays open.
 pub(super) fn unlock(file: &File, part: &Range<u64>) -> io::Result<()> {
     control(file, part, libc::F_UNLCK)
 }
@@ -141,39 +146,42 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// The position of a process among those that have a file open.
+/// Whether a process was the first to open a file that is not open in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
-    /// No other process has the file open. This one must prepare it. Others wait until it calls
-    /// [`opened`], or drops the file.
+    /// No other process has the file open, so this process must prepare it. Other processes wait
+    /// until this one calls [`opened`] or drops the file.
     First,
-    /// The file is prepared.
+    /// Another process has prepared the file.
     Later,
 }
 
-/// The treatment of a lock that another process has.
+/// What to do if another process has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockWait {
-    /// Wait: the other process prepares the file.
+    /// Wait for a short time, because the other process prepares the file.
     Briefly,
     /// Fail at once.
     Never,
 }
 
-/// Takes the [`OPEN`] lock: exclusively if no other process has it.
+/// Takes the [`OPEN`] lock, exclusively if no other process has it. Returns whether this process
+/// has to prepare the file.
 pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener> {
     let started = Instant::now();
     let mut inside = false;
     loop {
-        inside = inside || try_lock(file, &ENTRANCE, Mode::Exclusive)?;
-        // A process that closes the file has the lock alone for a moment; then retry.
-        if inside && try_lock(file, &OPEN, Mode::Exclusive)? {
+        inside = inside || try_lock(file, &ENTRANCE, LockMode::Exclusive)?;
+        // A process that closes the file has the lock exclusively for a moment; then the loop tries
+        // again.
+        if inside && try_lock(file, &OPEN, LockMode::Exclusive)? {
             return Ok(Opener::First);
         }
-        if inside && try_lock(file, &OPEN, Mode::Shared)? {
+        if inside && try_lock(file, &OPEN, LockMode::Shared)? {
             return Ok(Opener::Later);
         }
-        // The other process prepares the file: a few system calls, unless it is stopped.
+        // Another process prepares the file, which takes a few system calls unless the process is
+        // stopped.
         match waiting {
             LockWait::Briefly if started.elapsed() <= SHORT_WAIT => {}
             LockWait::Briefly => return Err(io::ErrorKind::TimedOut.into()),
@@ -181,26 +189,26 @@ pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener
         }
         #[cfg(test)]
         WAITS.set(WAITS.get() + 1);
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 #[cfg(test)]
 thread_local! {
-    /// The number of times that this thread has waited for a lock.
+    /// Number of times that this thread has waited for a lock.
     pub(super) static WAITS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// Lets other processes open the file, which is prepared.
+/// Lets other processes open the file, which is now prepared.
 pub(super) fn opened(file: &LockFile) -> io::Result<()> {
-    try_lock(file, &OPEN, Mode::Shared)?;
+    try_lock(file, &OPEN, LockMode::Shared)?;
     unlock(file, &ENTRANCE)
 }
 
-/// Locks other processes out until `file` is dropped. Returns false if a process has the file open
-/// or is about to open it.
+/// Keeps other processes from opening the file until `file` is dropped. Returns false if another
+/// process has the file open or is about to open it.
 pub(super) fn lock_out(file: &LockFile) -> io::Result<bool> {
-    Ok(try_lock(file, &ENTRANCE, Mode::Exclusive)? && try_lock(file, &OPEN, Mode::Exclusive)?)
+    Ok(try_lock(file, &ENTRANCE, LockMode::Exclusive)? && try_lock(file, &OPEN, LockMode::Exclusive)?)
 }
 
 /// The locks of one open version.
@@ -213,8 +221,8 @@ pub(super) struct VersionLocks {
 #[derive(Debug)]
 struct HeldLock {
     part: Range<u64>,
-    mode: Mode,
-    /// The number of threads that share the lock.
+    mode: LockMode,
+    /// Number of threads that share the lock.
     count: usize,
 }
 
@@ -223,21 +231,21 @@ impl VersionLocks {
         Self { file, held: Mutex::new(Vec::new()) }
     }
 
-    /// The file the locks are on.
+    /// Returns the file that the locks are on.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Takes a lock if it is free, and returns whether it did. Callers that share a lock always
-    /// take the same part.
-    pub(super) fn try_lock(&self, part: Range<u64>, mode: Mode) -> bool {
+    /// Takes a lock if it is free. Returns whether the lock was taken. Callers that share a lock
+    /// must name the same `part`.
+    pub(super) fn try_lock(&self, part: Range<u64>, mode: LockMode) -> bool {
         let mut held = self.held.lock();
         if let Some(other) = held.iter_mut().find(|h| h.part.start < part.end && part.start < h.part.end) {
-            let shared = other.mode == Mode::Shared && mode == Mode::Shared && other.part == part;
+            let shared = other.mode == LockMode::Shared && mode == LockMode::Shared && other.part == part;
             other.count += usize::from(shared);
             return shared;
         }
-        // A file system without locks never grants one, so nothing is cached there.
+        // A file system without locks never grants one, so nothing is cached on it.
         let locked = try_lock(&self.file, &part, mode).unwrap_or(false);
         if locked {
             held.push(HeldLock { part, mode, count: 1 });
@@ -245,7 +253,7 @@ impl VersionLocks {
         locked
     }
 
-    /// Frees a lock, with the part it was taken for.
+    /// Frees a lock. `part` must be the range for which the lock was taken.
     pub(super) fn unlock(&self, part: Range<u64>) {
         let mut held = self.held.lock();
         let Some(index) = held.iter().position(|held| held.part == part) else { return };
@@ -254,18 +262,18 @@ impl VersionLocks {
             return;
         }
         held.swap_remove(index);
-        // Fails only if the kernel is out of memory. The lock is then held until the file is
+        // This fails only if the kernel is out of memory. The lock is then held until the file is
         // closed.
         let _ = unlock(&self.file, &part);
     }
 
-    /// Like [`try_lock`](Self::try_lock), for a scope.
-    pub(super) fn guard(&self, part: Range<u64>, mode: Mode) -> Option<Guard<'_>> {
+    /// Takes a lock like [`try_lock`](Self::try_lock), and frees it when the guard is dropped.
+    pub(super) fn guard(&self, part: Range<u64>, mode: LockMode) -> Option<Guard<'_>> {
         self.try_lock(part.clone(), mode).then(|| Guard { locks: self, part })
     }
 }
 
-/// A lock held until it is dropped.
+/// A lock that is held until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Guard<'a> {
     locks: &'a VersionLocks,
@@ -284,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    /// Two descriptions of one file.
+    /// Returns the locks of two descriptions of one file.
     fn pair() -> (VersionLocks, VersionLocks) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
@@ -292,7 +300,7 @@ mod tests {
         (open(), open())
     }
 
-    /// A new description of the file at `path`.
+    /// Opens a new description of the file at `path`.
     fn lock_file(path: &Path) -> LockFile {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
         LockFile::new(file.unwrap())
@@ -301,15 +309,18 @@ mod tests {
     #[test]
     fn a_part_is_shared_or_exclusive_among_threads_and_descriptions() {
         let (first, second) = pair();
-        let one = first.guard(WHOLE, Mode::Shared).unwrap();
-        let two = first.guard(WHOLE, Mode::Shared).unwrap();
-        assert!(second.guard(WHOLE, Mode::Shared).is_some());
+        let one = first.guard(WHOLE, LockMode::Shared).unwrap();
+        let two = first.guard(WHOLE, LockMode::Shared).unwrap();
+        assert!(second.guard(WHOLE, LockMode::Shared).is_some());
         drop(one);
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "one thread of the first still shares it");
-        assert!(first.guard(WHOLE, Mode::Exclusive).is_none());
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "a refused request frees nothing");
+        assert!(
+            second.guard(WHOLE, LockMode::Exclusive).is_none(),
+            "one thread of the first still shares it"
+        );
+        assert!(first.guard(WHOLE, LockMode::Exclusive).is_none());
+        assert!(second.guard(WHOLE, LockMode::Exclusive).is_none(), "a refused request frees nothing");
         drop(two);
-        assert!(second.guard(WHOLE, Mode::Exclusive).is_some());
+        assert!(second.guard(WHOLE, LockMode::Exclusive).is_some());
     }
 
     #[test]
@@ -328,12 +339,12 @@ mod tests {
     #[test]
     fn overlapping_leases_exclude_each_other() {
         let (first, second) = pair();
-        assert!(first.try_lock(leases(0..10), Mode::Exclusive));
-        assert!(!first.try_lock(leases(9..11), Mode::Exclusive));
-        assert!(!second.try_lock(leases(3..4), Mode::Exclusive));
-        assert!(second.try_lock(leases(10..12), Mode::Exclusive));
+        assert!(first.try_lock(leases(0..10), LockMode::Exclusive));
+        assert!(!first.try_lock(leases(9..11), LockMode::Exclusive));
+        assert!(!second.try_lock(leases(3..4), LockMode::Exclusive));
+        assert!(second.try_lock(leases(10..12), LockMode::Exclusive));
         first.unlock(leases(0..10));
-        assert!(second.try_lock(leases(0..10), Mode::Exclusive));
-        assert!(!first.try_lock(leases(8..9), Mode::Exclusive));
+        assert!(second.try_lock(leases(0..10), LockMode::Exclusive));
+        assert!(!first.try_lock(leases(8..9), LockMode::Exclusive));
     }
 }

@@ -1,12 +1,13 @@
-//! Opens a cached version: finds or makes its two files, and repairs them after an unclean stop.
+//! Opens a cached version: finds or creates its two files, and repairs them after an unclean stop.
 //!
-//! A process that finds the version open in no other process holds its lock exclusively and
-//! prepares it: it makes the files, replaces corrupt ones, and raises the epoch if the last process
-//! did not close the version or the machine has restarted. Other processes wait until then. No
-//! process removes files that another process has open; only users may, by hand.
+//! A process that finds the version open in no other process locks it exclusively and prepares it:
+//! it creates the files or replaces corrupt ones. It raises the epoch if the last process did not
+//! close the version, or if the machine has restarted. Other processes wait for this. No process
+//! removes files that another process has open; only a user can do that by hand.
 //!
-//! A map describes one data file, which is made for it and known by its inode. No process empties a
-//! data file or makes it longer, so a file of another length than the object's has been cut short.
+//! A map describes one data file, which was created for the map and is recognized by its inode. No
+//! process empties a data file or makes it longer, so a data file that is not as long as the object
+//! has been cut short.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -22,7 +23,7 @@ use rustix_futex_sync::Mutex;
 use super::block_map::{BlockMap, DIRTY, DURABLE, INTACT, MapHeader, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{CachePaths, CachedIdentity};
-use super::lock::{LockFile, LockWait, Mode, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
+use super::lock::{LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
@@ -45,17 +46,17 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// The action if a version has no files, or corrupt ones.
+/// What to do if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
     Create(&'a CachedIdentity),
     Skip,
 }
 
-/// Opens the version at `paths`. Returns `None` if it is missing and `missing` says to skip it.
+/// Opens the version at `paths`. Returns `None` if its files are missing and `missing` is
+/// [`IfMissing::Skip`].
 ///
-/// Room for a new version is made before its map is locked: see [`lock`](super::lock) for the
-/// order.
+/// Room for a new version is made before its map is locked; [`lock`](super::lock) gives the order.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: CachePaths,
@@ -79,14 +80,14 @@ pub(super) fn open(
         let opener = lock_open(&map, waiting)
             .map_err(Error::cache(&shown, "another process keeps a cached object locked"))?;
         let meta = map.metadata().map_err(Error::cache(&shown, "cannot read a cached object"))?;
-        // The file was removed between open and lock.
+        // The file was removed after it was opened and before it was locked.
         if meta.nlink() == 0 {
             continue;
         }
         let failed = || Error::cache(&shown, "cannot read a cached object");
         let existing = read_existing(&shared.dir, &map, &meta, &paths.data).map_err(failed())?;
         let (header, data) = match (existing, missing) {
-            // Another file now has the name of the version's data.
+            // The data file was replaced by another file of the same name.
             (Some((header, data)), _) if opener == Opener::Later && !header.is_about(&data) => {
                 return Err(invalid(&shown, "its data was replaced, and it is in use"));
             }
@@ -110,7 +111,7 @@ pub(super) fn open(
     ))
 }
 
-/// Opens the map of a version. If `may_create`, makes the map and its directory.
+/// Opens the map of a version. If `may_create`, creates the map and its directory.
 fn open_map(directory: &PrivateDirectory, map: &Path, may_create: bool) -> io::Result<File> {
     let opening = if may_create { FileAccess::Create } else { FileAccess::Write };
     match directory.file(map, opening) {
@@ -127,7 +128,7 @@ fn invalid(shown: &Path, what: &'static str) -> Error {
     Error::cache(shown, "cannot open a cached object")(error)
 }
 
-/// The files of a version, both intact.
+/// The map and the data file of a version, both intact.
 struct Files {
     map: Arc<LockFile>,
     data: DataFile,
@@ -141,7 +142,7 @@ struct DataFile {
 }
 
 impl DataFile {
-    /// Returns the data file, if it has `size` bytes.
+    /// Returns the data file, or `None` if its length is not `size`.
     fn of_size(file: File, size: u64) -> io::Result<Option<Self>> {
         let found = file.metadata()?;
         Ok((found.len() == size).then(|| Self { inode: found.ino(), file }))
@@ -149,7 +150,7 @@ impl DataFile {
 }
 
 impl MapHeader {
-    /// Whether the map describes this file.
+    /// Returns whether the map describes this data file.
     fn is_about(&self, data: &DataFile) -> bool {
         self.live.data.load(Ordering::Relaxed) == data.inode
     }
@@ -191,7 +192,8 @@ fn prepare(
     })
 }
 
-/// Reads the header and opens the data file. `None` unless both files have their lengths.
+/// Reads the header of the map and opens the data file. Returns `None` unless both files have the
+/// right lengths.
 fn read_existing(
     directory: &PrivateDirectory,
     map: &File,
@@ -208,7 +210,7 @@ fn read_existing(
     Ok(DataFile::of_size(file, header.size)?.map(|data| (header, data)))
 }
 
-/// Reserves room for the files of a new version. The caller holds no lock.
+/// Reserves room for the files of a new version. The caller must hold no lock.
 fn reserve<'a>(
     shared: &'a Arc<Shared>,
     paths: &CachePaths,
@@ -224,7 +226,7 @@ fn reserve<'a>(
     room.map_err(|kind| failed(kind.into()))
 }
 
-/// Makes both files, replacing any content. The header is written last: without it, the rest is
+/// Creates both files, replacing any content. The header is written last: a map without a header is
 /// ignored.
 fn create(
     shared: &Arc<Shared>,
@@ -249,7 +251,8 @@ fn create(
             Ok(made)
         }
         Err(error) => {
-            // No other process uses the files, and the next to open the version makes them again.
+            // No other process uses the files, and the next process that opens the version creates
+            // them again.
             let _ = paths.remove(&shared.dir);
             let map = shared.dir.shown(&paths.map);
             Err(Error::cache(&map, "cannot make the files of a cached object")(error))
@@ -257,8 +260,8 @@ fn create(
     }
 }
 
-/// Makes a new data file. An old file of its name belongs to a map that is gone, but processes may
-/// still read it.
+/// Creates a new data file. If there is an old file of this name, it belongs to a map that is gone.
+/// The old file is removed and not overwritten, because processes may still read it.
 fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
     match directory.file(name, FileAccess::CreateNew) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -273,7 +276,7 @@ fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
 fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     let live = map.live();
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
-    // A copied cache has other inodes, and earlier builds recorded none.
+    // The inode differs in a copied cache, and earlier builds recorded none.
     let was_intact = live.generation.fetch_or(INTACT, Ordering::Relaxed) & INTACT != 0;
     let same_data = live.data.swap(data.inode, Ordering::Relaxed) == data.inode && was_intact;
     if !same_data {
@@ -287,7 +290,7 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     live.flags.fetch_and(!DIRTY, Ordering::Relaxed);
     let (before, now) = (live.charged.load(Ordering::Relaxed), on_disk(map_file) + on_disk(&data.file));
     if !same_boot {
-        // The usage counters include this number: see `evict::accounted_bytes_of`.
+        // The usage counters already include this number, see `evict::accounted_bytes_of`.
         live.charged.store(now, Ordering::Relaxed);
     } else if now < before {
         let freeing = shared.usage.free(before - now);
@@ -301,7 +304,7 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
 }
 
 impl OpenVersion {
-    /// The path of the data file, for messages.
+    /// Returns the path of the data file for messages.
     pub(super) fn shown_data(&self) -> PathBuf {
         self.shared.dir.shown(&self.paths.data)
     }
@@ -315,8 +318,8 @@ impl Drop for OpenVersion {
             free().done();
             return;
         }
-        // The last process to close the version marks it clean.
-        if !try_lock(self.locks.file(), &OPEN, Mode::Exclusive).unwrap_or(false) {
+        // The last process that closes the version marks it clean.
+        if !try_lock(self.locks.file(), &OPEN, LockMode::Exclusive).unwrap_or(false) {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);

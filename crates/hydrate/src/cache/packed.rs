@@ -1,5 +1,5 @@
-//! A small object in the packs: one version of at most one block. It has no file of its own, and is
-//! opened without a system call.
+//! Reads and fills a small object in the packs: one version of at most one block. A packed version
+//! has no file of its own, and is opened without a system call.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use firstbyte_store::is_full;
 use super::cached::Pin;
 use super::directory::CachedIdentity;
 use super::fill::FillOutcome;
-use super::packs::{COMPLETE, PINNED, PackInsertion, PackRecord, Packs, Seen, Unread, cost, tag};
+use super::packs::{COMPLETE, PINNED, PackInsertion, PackRecord, Packs, SlotCopy, UnreadReason, cost, tag};
 use super::verify::{VerificationReport, VersionVerification};
 use super::{Cache, Exempt, Shared, evict};
 use crate::block::BLOCK;
 use crate::error::Error;
 
 thread_local! {
-    /// The thread's buffer for a record that is read.
+    /// The thread's buffer for a record that is being read.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends a buffer to `work`.
+/// Calls `work` with the thread's buffer.
 fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut buffer = SCRATCH.take();
     let done = work(&mut buffer);
@@ -30,21 +30,21 @@ fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     done
 }
 
-/// One version of a small object, in the packs or to be put there.
+/// One version of a small object that is in a pack or can be put into one.
 #[derive(Debug)]
 pub struct Packed {
     shared: Arc<Shared>,
     identity: CachedIdentity,
-    /// The identity as text, as in the record.
+    /// The identity as text, as the record contains it.
     text: Vec<u8>,
     tag: u64,
     checksum: OnceLock<Checksum>,
 }
 
 impl Cache {
-    /// Returns one version of a small object. `None` if it must be opened by
-    /// [`version`](Self::version): it has more than one block, or no byte, or its version does not
-    /// identify the content for sure, or the file system cannot free parts of files.
+    /// Returns one version of a small object. Returns `None` if the version must be opened by
+    /// [`version`](Self::version): if it is empty or has more than one block, if it does not
+    /// identify the content for sure, or if the file system cannot free parts of files.
     #[must_use]
     pub fn packed(&self, location: &Location, version: &Version) -> Option<Packed> {
         self.shared.packs.as_ref()?;
@@ -60,12 +60,12 @@ impl Cache {
 }
 
 impl Packed {
-    /// Reads the identity of the object of a record.
-    pub(super) fn from_record(shared: &Arc<Shared>, seen: &Seen) -> Result<Self, Unread> {
-        let packs = shared.packs.as_ref().ok_or(Unread::Gone)?;
+    /// Reads a record, and returns the object that the record's identity names.
+    pub(super) fn from_record(shared: &Arc<Shared>, seen: &SlotCopy) -> Result<Self, UnreadReason> {
+        let packs = shared.packs.as_ref().ok_or(UnreadReason::Gone)?;
         let text =
             with_scratch(|buffer| packs.read(seen, buffer, shared).map(|record| record.text.to_vec()))?;
-        let identity = CachedIdentity::from_text(&text).ok_or(Unread::Gone)?;
+        let identity = CachedIdentity::from_text(&text).ok_or(UnreadReason::Gone)?;
         Ok(Self { shared: Arc::clone(shared), identity, text, tag: seen.tag, checksum: OnceLock::new() })
     }
 
@@ -73,12 +73,13 @@ impl Packed {
         self.shared.packs.as_ref()
     }
 
-    /// Looks up the object's slot; `None` if the object is absent.
-    pub(super) fn seen(&self) -> Option<Seen> {
+    /// Looks up the object's slot. Returns `None` if the object is absent.
+    pub(super) fn seen(&self) -> Option<SlotCopy> {
         self.packs()?.look_up(self.tag)
     }
 
-    /// Calls `work` with the content. `None` if the object is absent or its record is wrong.
+    /// Calls `work` with the content. Returns `None` if the object is absent or its record is
+    /// damaged.
     pub fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (packs, seen) = (self.packs()?, self.seen()?);
         with_scratch(|buffer| {
@@ -87,20 +88,19 @@ impl Packed {
         })
     }
 
-    /// Sets the checksum of the object, against which it is verified. Ignored if one was set
-    /// before.
+    /// Sets the checksum that the object must have. Ignored if a checksum was set before.
     pub fn set_checksum(&self, checksum: Checksum) {
         let _ = self.checksum.set(checksum);
     }
 
-    /// Whether the object is cached. It may turn out to be damaged when it is read.
+    /// Returns whether the object is cached. A read may still find its record damaged.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.seen().is_some()
     }
 
-    /// Reads bytes from `offset` and returns their number: 0 if the object is absent, or at the
-    /// end.
+    /// Reads bytes from `offset` on. Returns their number, which is 0 if the object is absent or
+    /// `offset` is at the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let read = |content: &[u8]| {
             let rest = content.get(to_usize(offset)..).unwrap_or_default();
@@ -111,10 +111,10 @@ impl Packed {
         self.with_content(read).unwrap_or(0)
     }
 
-    /// Puts the object into a pack, evicting versions that are not `exempt` if there is no room.
+    /// Puts the object into a pack. If there is no room, evicts versions that are not `exempt`.
     ///
     /// # Panics
-    /// If the object has another length.
+    /// If `content` is not as long as the object.
     pub fn fill(&self, content: &[u8], exempt: Exempt) -> FillOutcome {
         assert!(content.len() as u64 == self.identity.size(), "not the bytes of the object");
         let Some(packs) = self.packs() else { return FillOutcome::NoRoom };
@@ -125,8 +125,8 @@ impl Packed {
             .checksum
             .get()
             .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
-        // Not a buffer of the thread: hundreds of threads fetch small objects, and few of them
-        // write one at the same time.
+        // The record gets a buffer of its own. Buffers of threads would stay allocated in hundreds
+        // of threads that fetch small objects, though only a few of them write at the same time.
         let record = PackRecord::encode(&self.text, content);
         let write = || {
             let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
@@ -161,7 +161,7 @@ impl Packed {
         expected.verify(&Hasher::of(expected.algorithm, content), &place).map_err(Error::Checksum)
     }
 
-    /// Whether the object is cached and matches the checksum of the store, if that has one.
+    /// Returns whether the object is cached and matches the store's checksum, if the store has one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.seen().is_some_and(|seen| seen.flags & COMPLETE != 0)
@@ -170,7 +170,7 @@ impl Packed {
     /// Compares the object with the checksum that was set.
     ///
     /// # Errors
-    /// [`Error::Checksum`]: the content is not that of the object, and is dropped.
+    /// [`Error::Checksum`]: the content is not that of the object. The cached content is dropped.
     pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
         let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else {
             return Ok(VersionVerification::Missing);
@@ -190,8 +190,8 @@ impl Packed {
         }
     }
 
-    /// Claims the exclusive right to fetch the object, among all processes. `None` while another
-    /// has it.
+    /// Claims the exclusive right to fetch the object, among all processes. Returns `None` while
+    /// another holder has it.
     #[must_use]
     pub fn lease(&self) -> Option<PackedLease> {
         let part = self.packs()?.try_lease(self.tag)?;
@@ -209,14 +209,14 @@ impl Packed {
         }
     }
 
-    /// Records that the object was opened now.
+    /// Records the current time as the object's last use.
     pub fn touch(&self) {
         if let Some(packs) = self.packs() {
             packs.touch(self.tag);
         }
     }
 
-    /// Bytes of disk that the object needs; 0 if it is cached.
+    /// Returns the bytes of disk that the object needs, or 0 if it is cached.
     #[must_use]
     pub fn cost_if_missing(&self) -> u64 {
         if self.is_present() { 0 } else { cost(self.record_length()) }
@@ -230,7 +230,8 @@ impl Packed {
         &self.identity
     }
 
-    /// Removes the object, pinned or not. Returns the bytes freed; `None` if it was absent.
+    /// Removes the object even if it is pinned. Returns the number of bytes freed, or `None` if the
+    /// object was absent.
     pub(super) fn release(&self) -> Option<u64> {
         let packs = self.packs()?;
         packs.set_flags(self.tag, 0, PINNED, &self.shared);
@@ -239,14 +240,14 @@ impl Packed {
 }
 
 impl Cache {
-    /// Reads every packed object. Damaged ones are dropped.
+    /// Reads and verifies every packed object. Damaged objects are dropped.
     pub(super) fn verify_packed(&self) -> VerificationReport {
         let mut report = VerificationReport::default();
         for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {
             match Packed::from_record(&self.shared, &seen) {
                 Ok(_) => report.blocks += 1,
-                Err(Unread::Damaged) => report.wrong += 1,
-                Err(Unread::Gone | Unread::Unopened) => continue,
+                Err(UnreadReason::Damaged) => report.wrong += 1,
+                Err(UnreadReason::Gone | UnreadReason::Unopened) => continue,
             }
             report.versions += 1;
         }

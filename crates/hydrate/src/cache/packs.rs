@@ -1,22 +1,23 @@
-//! Packs objects of at most one block into common files, so that they need no files, locks and maps
-//! of their own.
+//! Packs objects of at most one block into common files, so that these objects need no files, locks
+//! and maps of their own.
 //!
 //! ```text
 //! DIR/packs/state      counters and facts that all processes share: see `state`
 //! DIR/packs/N.table    which record holds which object: see `table`
 //! DIR/packs/N.pack     records, one after another: see `record`
 //! ```
-//! A process appends to a pack that no other process has locked, and then publishes the record's
-//! place in the table, which every process maps. No byte of a pack is ever overwritten, and no
-//! pack's number is used twice, so a place names one record for ever. To remove a record, its place
-//! is cleared in the table and then punched out of the pack.
+//! A process appends a record to a pack that no other process has locked, and then publishes the
+//! record's place in the table, which every process maps. No byte of a pack is ever overwritten,
+//! and the number of a pack is never used again, so a place always refers to the same record. To
+//! remove a record, its place is cleared in the table, and then the record is punched out of the
+//! pack.
 //!
 //! Invariants:
 //!
-//! - A record carries the identity of its object and a CRC of everything, and both are compared at
-//!   each read. So a place that is outdated, lost or wrong is a miss.
-//! - Only the thread that clears a place subtracts its bytes from the count.
-//! - A record is published after it was written: a process may be killed at any instant.
+//! - A record contains the identity of its object and a CRC of the whole record. Each read compares
+//!   both, so a place that is outdated, lost or wrong is only a miss.
+//! - Only the thread that clears a place subtracts the record's bytes from the count.
+//! - A record is published after it was written, because a process may be killed at any moment.
 //!
 //! Called by [`Packed`](super::packed::Packed), and by eviction, release, status and verification.
 
@@ -41,36 +42,37 @@ use rustix_futex_sync::{Mutex, RwLock};
 
 use super::clock::Timestamp;
 use super::directory::PACKS;
-use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
+use super::lock::{Guard, LockFile, LockMode, OPEN, VersionLocks, leases, try_lock};
 use super::punch::punch_range;
 use super::usage::{CacheUsage, on_disk, subtract};
 use super::{Exempt, Shared};
-use crate::limits::{ATTEMPTS, POLL};
+use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
 use place::ALIGNMENT;
 pub(super) use place::RecordPlace;
 pub(super) use record::{PackRecord, cost};
 use state::PackState;
-pub(super) use table::{COMPLETE, PINNED, Seen, tag};
-use table::{FIRST_TABLE_SLOTS, Inserted, PackTable};
+pub(super) use table::{COMPLETE, PINNED, SlotCopy, tag};
+use table::{FIRST_TABLE_SLOTS, PackTable, TableInsertion};
 
-/// The length of a pack from which on another is begun, bytes.
+/// Length of a pack, in bytes, from which on a new pack is begun.
 const MAX_PACK_SIZE: u64 = 64 << 20;
-/// The number of packs that a new process tries to continue, the youngest first.
+/// Number of packs that a new process tries to continue, beginning with the youngest.
 const MAX_CONTINUED_PACKS: u32 = 4;
-/// The most packs kept open for reading.
-const OPEN_PACKS: usize = 64;
-/// A range behind the end of the state's file, to test punching.
+/// Maximum number of packs that are kept open for reading.
+const MAX_OPEN_PACKS: usize = 64;
+/// A range behind the end of the state file, on which punching is tested.
 const BEYOND_END: Range<u64> = 1 << 20..(1 << 20) + 4096;
-/// The lock on the table: shared to remove records, exclusive to replace the table.
+/// The lock on the table. Shared by threads that remove records, exclusive for a thread that
+/// replaces the table.
 const TABLE_LOCK: Range<u64> = 3..4;
 
-/// The packs of a cache directory, as one process has them open.
+/// The packs of a cache directory, as opened by this process.
 #[derive(Debug)]
 pub(super) struct Packs {
     dir: PrivateDirectory,
     state: PackState,
-    /// The locks on the table and on leases: byte ranges of the file of `state`.
+    /// The locks on the table and on leases. They are byte ranges of the state file.
     locks: VersionLocks,
     table: RwLock<Arc<PackTable>>,
     /// The pack that this process appends to.
@@ -88,11 +90,11 @@ struct Appending {
     end: u64,
 }
 
-/// The outcome of [`Packs::insert`].
+/// The result of [`Packs::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PackInsertion {
     Here,
-    /// Another record of the object was there already.
+    /// The object already had a record.
     Already,
     /// The table is full, and there is no room for a larger one.
     NoRoom,
@@ -100,27 +102,28 @@ pub(super) enum PackInsertion {
 
 /// The reason why a record was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// Another thread has removed it.
+pub(super) enum UnreadReason {
+    /// Another thread has removed the record.
     Gone,
-    /// The record was not as it had been written, and is removed.
+    /// The record was not as it had been written, and has been removed.
     Damaged,
-    /// The record's pack cannot be opened now, for example because no descriptor is left. The
+    /// The record's pack cannot be opened now, for example because no file descriptor is left. The
     /// record stays.
     Unopened,
 }
 
 impl Packs {
-    /// Opens the packs in a cache directory. `None` if its file system cannot punch holes, so that
-    /// removing a record would free nothing.
+    /// Opens the packs in a cache directory. Returns `None` if the file system cannot punch holes,
+    /// because removing a record would then free nothing.
     ///
     /// # Errors
-    /// Those of making or mapping files.
+    /// Errors of creating or mapping files.
     pub(super) fn open(cache: &PrivateDirectory, usage: &CacheUsage) -> io::Result<Option<Self>> {
         let dir = cache.directory(PACKS)?;
         let recover = |state: &PackState, unclean| recover::recover(&dir, state, unclean, usage);
         let state = PackState::open(&dir, Path::new("state"), recover)?;
-        // Punching beyond the end of the file changes nothing, and shows whether it is supported.
+        // Punching behind the end of the file changes nothing, and shows whether punching is
+        // supported.
         if punch_range(state.file(), BEYOND_END) == Err(rustix::io::Errno::OPNOTSUPP) {
             return Ok(None);
         }
@@ -132,29 +135,29 @@ impl Packs {
         Ok(Some(packs))
     }
 
-    /// Bytes of disk that the usage counters include for all packs and their table.
+    /// Returns the bytes of disk that the usage counters include for all packs and their table.
     pub(super) fn accounted_bytes(&self) -> &AtomicU64 {
         &self.state.page().charged
     }
 
-    /// The record of an object, if the table has it.
-    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+    /// Returns the slot of an object, if the table has a record of the object.
+    pub(super) fn look_up(&self, tag: u64) -> Option<SlotCopy> {
         self.current().look_up(tag).filter(|seen| !seen.place.is_absent())
     }
 
-    /// Reads a record. A damaged one is removed.
+    /// Reads a record. A damaged record is removed.
     pub(super) fn read<'a>(
         &self,
-        seen: &Seen,
+        seen: &SlotCopy,
         buffer: &'a mut Vec<u8>,
         shared: &Shared,
-    ) -> Result<PackRecord<'a>, Unread> {
+    ) -> Result<PackRecord<'a>, UnreadReason> {
         let number = seen.place.pack();
         let file = match self.pack(number) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let pack = self.dir.shown(&pack_name(number));
                 tracing::warn!("{}: cannot be opened: {error}", shown(&pack));
-                return Err(Unread::Unopened);
+                return Err(UnreadReason::Unopened);
             }
             file => file.ok(),
         };
@@ -162,18 +165,18 @@ impl Packs {
             return Ok(record);
         }
         if self.remove(seen, Exempt::None, shared).is_none() {
-            return Err(Unread::Gone);
+            return Err(UnreadReason::Gone);
         }
         let pack = self.dir.shown(&pack_name(number));
         tracing::warn!("{}: a record was damaged, and is dropped", shown(&pack));
-        Err(Unread::Damaged)
+        Err(UnreadReason::Damaged)
     }
 
-    /// Writes a record and publishes it. The caller has counted its bytes, in `accounted_bytes`
-    /// too.
+    /// Writes a record and publishes it. The caller must have added the record's bytes to the usage
+    /// counters and to `accounted_bytes`.
     ///
     /// # Errors
-    /// Those of the file system, such as a full disk. Nothing is published then.
+    /// Errors of the file system, such as a full disk. The record is then not published.
     pub(super) fn insert(
         &self,
         tag: u64,
@@ -190,7 +193,7 @@ impl Packs {
         }
         let published = self.publish(tag, place, flags, exempt, shared);
         if published != PackInsertion::Here {
-            // After many replacements the last table may have the place.
+            // If the table was replaced many times, the last table may still contain the place.
             self.current().remove(tag, place);
             punch(&file, place);
         }
@@ -208,25 +211,26 @@ impl Packs {
         for _ in 0..ATTEMPTS {
             let table = self.current();
             match table.insert(tag, place, flags) {
-                Inserted::Already(other) if other != place => return PackInsertion::Already,
-                Inserted::Already(_) | Inserted::Here => {
+                TableInsertion::Already(other) if other != place => return PackInsertion::Already,
+                TableInsertion::Already(_) | TableInsertion::Here => {
                     fence(Ordering::SeqCst);
-                    // A thread that replaces the table may have copied this slot before.
+                    // A thread that replaces the table may have copied this slot before it was
+                    // filled.
                     self.wait_for_replacement();
                     if self.state.page().table.load(Ordering::SeqCst) == table.number() {
                         return PackInsertion::Here;
                     }
                 }
-                Inserted::Full if self.grow(&table, exempt, shared).is_some() => {}
-                Inserted::Full => return PackInsertion::NoRoom,
+                TableInsertion::Full if self.grow(&table, exempt, shared).is_some() => {}
+                TableInsertion::Full => return PackInsertion::NoRoom,
             }
         }
         PackInsertion::NoRoom
     }
 
-    /// Clears a record's place, and frees its bytes. Returns their number; `None` if the record is
-    /// exempt, or was removed before.
-    pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
+    /// Clears a record's place and frees its bytes. Returns the number of bytes freed, or `None` if
+    /// the record is exempt or was already removed.
+    pub(super) fn remove(&self, seen: &SlotCopy, exempt: Exempt, shared: &Shared) -> Option<u64> {
         let _stays = self.keep_table();
         let table = self.current();
         let now = table.look_up(seen.tag).filter(|now| now.place == seen.place)?;
@@ -238,7 +242,7 @@ impl Packs {
         if !table.remove(seen.tag, seen.place) {
             return None;
         }
-        // If the pack is unlinked, its bytes are already free.
+        // If the pack is unlinked, it cannot be opened, and its bytes are already free.
         let number = seen.place.pack();
         if let Ok(file) = self.pack(number)
             && !punch(&file, seen.place)
@@ -251,8 +255,8 @@ impl Packs {
         Some(bytes)
     }
 
-    /// Sets or clears flags of an object, even if it is not cached yet: a job pins before it
-    /// fetches.
+    /// Sets or clears flags of an object, even if the object is not cached yet, because a job pins
+    /// an object before fetching it.
     pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64, shared: &Arc<Shared>) {
         for _ in 0..ATTEMPTS {
             let table = self.current();
@@ -266,44 +270,49 @@ impl Packs {
         }
     }
 
-    /// Records that an object was used now.
+    /// Records the current time as an object's last use.
     pub(super) fn touch(&self, tag: u64) {
         self.current().touch(tag, Timestamp::now());
     }
 
-    /// Returns published records from the slot `from` on, wrapping around at the end of the table,
-    /// and whether all slots were examined.
-    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+    /// Returns at most `most` published records that are `wanted`, from slot `from` on and wrapping
+    /// around at the end of the table. Also returns whether all slots were examined.
+    pub(super) fn sample(
+        &self,
+        from: u64,
+        most: usize,
+        wanted: impl Fn(&SlotCopy) -> bool,
+    ) -> (Vec<SlotCopy>, bool) {
         self.current().sample(from, most, wanted)
     }
 
-    /// All published records.
-    pub(super) fn all(&self) -> Vec<Seen> {
+    /// Returns all published records.
+    pub(super) fn all(&self) -> Vec<SlotCopy> {
         self.sample(0, usize::MAX, |_| true).0
     }
 
-    /// The published records of one location, and of others with the same hash.
-    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+    /// Returns the published records of one location, and of other locations with the same hash.
+    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
         self.current().of_location(location)
     }
 
-    /// Claims the exclusive right to fetch an object, like the lease of a version's block.
+    /// Claims the exclusive right to fetch an object, like the lease of a version's blocks.
     pub(super) fn try_lease(&self, tag: u64) -> Option<Range<u64>> {
         let part = leases((tag >> 8)..(tag >> 8) + 1);
-        self.locks.try_lock(part.clone(), Mode::Exclusive).then_some(part)
+        self.locks.try_lock(part.clone(), LockMode::Exclusive).then_some(part)
     }
 
     pub(super) fn end_lease(&self, part: Range<u64>) {
         self.locks.unlock(part);
     }
 
-    /// The lock of a process that replaces the table.
+    /// Returns the lock that a process takes to replace the table.
     #[cfg(test)]
     pub(super) fn begin_replacing(&self) -> Guard<'_> {
-        self.locks.guard(TABLE_LOCK, Mode::Exclusive).unwrap()
+        self.locks.guard(TABLE_LOCK, LockMode::Exclusive).unwrap()
     }
 
-    /// The table that all processes use.
+    /// Returns the table that all processes use now.
     fn current(&self) -> Arc<PackTable> {
         for _ in 0..ATTEMPTS {
             let number = self.state.page().table.load(Ordering::SeqCst);
@@ -311,7 +320,7 @@ impl Packs {
             if number == known.number() {
                 return known;
             }
-            // If the table is gone, it was replaced again.
+            // If this table is gone, it was replaced in turn, and the loop tries again.
             if let Ok(table) = PackTable::open(&self.dir, number) {
                 *self.table.write() = Arc::new(table);
             }
@@ -320,13 +329,14 @@ impl Packs {
     }
 
     /// Waits until no process replaces the table, and prevents replacement while the guard lives.
-    /// If the replacing process was killed, its lock is free, and the table is still the old one.
+    /// If a process was killed while replacing the table, its lock is free, and the old table is
+    /// still in use.
     fn keep_table(&self) -> Guard<'_> {
         loop {
-            if let Some(guard) = self.locks.guard(TABLE_LOCK, Mode::Shared) {
+            if let Some(guard) = self.locks.guard(TABLE_LOCK, LockMode::Shared) {
                 return guard;
             }
-            std::thread::sleep(POLL / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         }
     }
 
@@ -336,30 +346,31 @@ impl Packs {
         }
     }
 
-    /// Replaces a table by one with room for more, and without removed records. `None` if there is
-    /// no room for it.
+    /// Replaces a table by a larger one without the removed records. Returns `None` if there is no
+    /// room for the new table.
     fn grow(&self, full: &PackTable, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST_TABLE_SLOTS);
         let bytes = PackTable::bytes(slots).next_multiple_of(ALIGNMENT);
         let page = self.state.page();
         let is_replaced = || page.table.load(Ordering::SeqCst) != full.number();
-        // The room is made first: eviction removes records, which takes the lock.
+        // Room is made before the lock is taken: eviction removes records, for which it takes the
+        // same lock.
         let (mut reservation, _alone) = loop {
             self.wait_for_replacement();
             if is_replaced() {
                 return Some(());
             }
             let reservation = shared.reserve(bytes, exempt)?;
-            if let Some(alone) = self.locks.guard(TABLE_LOCK, Mode::Exclusive) {
+            if let Some(alone) = self.locks.guard(TABLE_LOCK, LockMode::Exclusive) {
                 if is_replaced() {
                     return Some(());
                 }
                 break (reservation, alone);
             }
-            // Another thread replaces the table, or removes a record. Its lock ends with its
-            // process.
+            // Another thread replaces the table or removes a record. If its process is killed, its
+            // lock is freed.
             drop(reservation);
-            std::thread::sleep(POLL / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         };
         let number = full.number() + 1;
         let table = PackTable::create(&self.dir, number, slots);
@@ -379,8 +390,8 @@ impl Packs {
         Some(())
     }
 
-    /// Allocates space for a record of `length` bytes. Returns the pack's number, its file and the
-    /// offset.
+    /// Allocates space for a record of `length` bytes. Returns the number of the pack, its file,
+    /// and the offset of the record.
     fn allocate(&self, length: usize) -> io::Result<(u32, Arc<LockFile>, u64)> {
         let mut appending = self.appending.lock();
         let pack = match appending.take().filter(|pack| pack.end < MAX_PACK_SIZE) {
@@ -393,14 +404,14 @@ impl Packs {
     }
 
     /// Finds a pack of this boot that has room and to which no process appends. A pack from before
-    /// a power cut is not continued, because the table may have records that the pack has lost.
+    /// a power cut is not continued, because the table may contain records that the pack has lost.
     fn continue_pack(&self) -> Option<Appending> {
         let page = self.state.page();
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let sealed = page.sealed.load(Ordering::SeqCst) as u32;
         (sealed.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
             let file = LockFile::new(self.dir.file(&pack_name(number), FileAccess::Write).ok()?);
-            if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
+            if !try_lock(&file, &OPEN, LockMode::Exclusive).ok()? {
                 return None;
             }
             let meta = file.metadata().ok()?;
@@ -421,8 +432,8 @@ impl Packs {
             match self.dir.file(&pack_name(number), FileAccess::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
-                    // Another process may lock the pack first, to see whether it is empty.
-                    if try_lock(&file, &OPEN, Mode::Exclusive)? && file.metadata()?.nlink() > 0 {
+                    // Another process may have locked the pack first, to see whether it is empty.
+                    if try_lock(&file, &OPEN, LockMode::Exclusive)? && file.metadata()?.nlink() > 0 {
                         return Ok(Appending { number, file: Arc::new(file), end: 0 });
                     }
                 }
@@ -433,7 +444,7 @@ impl Packs {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// Removes a pack if no byte of it is left and no process appends to it.
+    /// Removes a pack if no byte of the pack is left and no process appends to it.
     fn remove_if_empty(&self, number: u32) {
         let name = pack_name(number);
         let is_empty = self.pack(number).is_ok_and(|file| on_disk(&file) == 0);
@@ -441,20 +452,20 @@ impl Packs {
             return;
         }
         let Ok(file) = self.dir.file(&name, FileAccess::Write).map(LockFile::new) else { return };
-        if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
+        if try_lock(&file, &OPEN, LockMode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
             let _ = self.dir.remove(&name);
             self.reading.write().remove(&number);
         }
     }
 
-    /// Opens a pack for reading and punching, or returns the open one.
+    /// Returns a pack that is open for reading and punching, opening it if necessary.
     fn pack(&self, number: u32) -> io::Result<Arc<File>> {
         if let Some(file) = self.reading.read().get(&number) {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(self.dir.file(&pack_name(number), FileAccess::Write)?);
         let mut reading = self.reading.write();
-        if reading.len() >= OPEN_PACKS {
+        if reading.len() >= MAX_OPEN_PACKS {
             reading.clear();
         }
         reading.insert(number, Arc::clone(&file));

@@ -11,24 +11,24 @@ use firstbyte_location::shown;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::block_map::{ABSENT, BlockWord, DURABLE};
-use super::lock::{Mode, WHOLE, changes, pins};
+use super::lock::{LockMode, WHOLE, changes, pins};
 use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::block::BLOCK;
 
-/// The treatment of the bytes of a removed block.
+/// What to do with the bytes of a removed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovedBytes {
     Punch,
-    /// Keep the bytes: another process may still read them.
+    /// Keep the bytes, because another process may still read them.
     Leave,
 }
 
-/// Frees the disk space of a range of a file, which then reads as zeros. Beyond the end of the file
-/// this changes nothing.
+/// Frees the disk space of a range of a file, which then reads as zeros. Changes nothing behind the
+/// end of the file.
 ///
 /// # Errors
-/// `OPNOTSUPP` if the file system cannot do this.
+/// `OPNOTSUPP` if the file system cannot punch holes.
 pub(super) fn punch_range(file: &File, range: Range<u64>) -> rustix::io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(file, flags, range.start, range.end - range.start)
@@ -39,17 +39,18 @@ impl OpenVersion {
         tracing::warn!("{}: cannot read cached blocks, dropping them: {error}", shown(&self.shown_data()));
     }
 
-    /// Removes wrong blocks, even if a caller relies on them.
+    /// Removes blocks with wrong content, even if a caller relies on all blocks being present.
     pub(super) fn drop_blocks(&self, blocks: Range<u64>) {
         let middle = blocks.start + (blocks.end - blocks.start) / 2;
-        match self.locks.guard(changes(blocks.clone()), Mode::Exclusive) {
+        match self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) {
             Some(_changing) => {
-                let whole = self.locks.guard(WHOLE, Mode::Exclusive);
-                let unpinned = self.locks.guard(pins(blocks.clone()), Mode::Exclusive);
+                let whole = self.locks.guard(WHOLE, LockMode::Exclusive);
+                let unpinned = self.locks.guard(pins(blocks.clone()), LockMode::Exclusive);
                 let in_use = whole.is_none() || unpinned.is_none();
                 self.remove_blocks(blocks, if in_use { RemovedBytes::Leave } else { RemovedBytes::Punch });
             }
-            // The thread that changes the block makes it right, or absent.
+            // A block of the range is being changed: halve the range, and drop each half. A single
+            // block is left to the thread that changes it, which makes the block right or absent.
             None if middle > blocks.start => {
                 self.drop_blocks(blocks.start..middle);
                 self.drop_blocks(middle..blocks.end);
@@ -58,16 +59,17 @@ impl OpenVersion {
         }
     }
 
-    /// Removes blocks, unless one of them is being changed or read from the file. The caller holds
-    /// [`WHOLE`] exclusively. Returns the bytes freed.
+    /// Removes blocks, unless one of them is being changed or read from the file. The caller must
+    /// hold [`WHOLE`] exclusively. Returns the number of bytes freed.
     pub(super) fn evict(&self, blocks: Range<u64>) -> u64 {
-        let alone = |part| self.locks.guard(part, Mode::Exclusive);
+        let alone = |part| self.locks.guard(part, LockMode::Exclusive);
         let Some(_changing) = alone(changes(blocks.clone())) else { return 0 };
         let Some(_unpinned) = alone(pins(blocks.clone())) else { return 0 };
         self.remove_blocks(blocks, RemovedBytes::Punch)
     }
 
-    /// Marks blocks absent and punches them, under their lock. Returns the bytes freed.
+    /// Marks blocks absent and punches them. The caller must hold the lock on changing them.
+    /// Returns the number of bytes freed.
     pub(super) fn remove_blocks(&self, blocks: Range<u64>, bytes: RemovedBytes) -> u64 {
         let live = self.map.live();
         let punches = self.mark_incomplete() && bytes == RemovedBytes::Punch;
@@ -80,7 +82,8 @@ impl OpenVersion {
             }
         }
         live.generation.fetch_add(1, Ordering::SeqCst);
-        // A thread that verified the whole meanwhile has set this, or will see the new generation.
+        // A thread that has just verified the whole version may have set this field. If that thread
+        // has not set it yet, it will see the new generation.
         live.complete.store(0, Ordering::SeqCst);
         subtract(&live.present, count);
         if !punches || count == 0 || !self.punch(blocks) {
@@ -92,7 +95,7 @@ impl OpenVersion {
         freed
     }
 
-    /// Punches blocks. Returns whether their bytes are free now.
+    /// Punches blocks out of the data file. Returns whether their bytes are free now.
     pub(super) fn punch(&self, blocks: Range<u64>) -> bool {
         let punched = punch_range(self.data.file(), blocks.start * BLOCK..blocks.end * BLOCK);
         if punched == Err(rustix::io::Errno::OPNOTSUPP) {
@@ -101,8 +104,8 @@ impl OpenVersion {
         punched.is_ok()
     }
 
-    /// Records that not all blocks are present. This is written to disk before any block is
-    /// punched, because after a power cut a durable version is trusted. Returns whether it
+    /// Records that not all blocks are present. The record is synced to disk before any block is
+    /// punched, because a durable version is trusted after a power cut. Returns whether this
     /// succeeded.
     fn mark_incomplete(&self) -> bool {
         let live = self.map.live();

@@ -1,12 +1,13 @@
 //! Recounts the bytes that the cache uses, after a process was killed or the machine restarted.
 //!
 //! The recount runs on a background thread while other processes fill and evict. The count can only
-//! be too high, by the bytes that killed processes counted and did not use. This leak is estimated
-//! from below: the count at the start, less the charges in all headers when they are read, less the
-//! bytes freed meanwhile, less the bytes in transition at the start and at the end. A process
-//! announces bytes as in transition before it changes the first of two counts and until both are
-//! changed, so each used or freed byte is subtracted at least once. Bytes subtracted twice make the
-//! estimate smaller, which is safe.
+//! be too high: by the bytes that killed processes have counted and not used. The recount estimates
+//! this leak, and the estimate is never too high. From the count at the start, it subtracts the
+//! charges in all headers when they are read, the bytes freed during the recount, and the bytes in
+//! transition at the start and at the end. A process announces bytes as in transition before it
+//! changes the first of two counts, and until it has changed both. So each used or freed byte is
+//! subtracted at least once. Bytes that are subtracted twice make the estimate smaller, which is
+//! safe.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -19,10 +20,10 @@ use super::block_map::MapHeader;
 use super::directory::{CachePaths, TEMPORARY};
 use super::evict::{self, accounted_bytes_of};
 use super::{Cache, Shared};
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
-/// Starts a thread that recounts if necessary, and then evicts if the cache exceeds a lowered
-/// limit. The thread ends with the cache.
+/// Starts a thread that recounts the usage if necessary, and then evicts if the cache exceeds a
+/// lowered limit. The thread ends when the cache is closed.
 pub(super) fn start(shared: &Arc<Shared>) {
     let limit = shared.usage.limits().size.unwrap_or(u64::MAX);
     if shared.usage.is_exact() && shared.usage.used() <= limit {
@@ -34,12 +35,13 @@ pub(super) fn start(shared: &Arc<Shared>) {
             while weak.upgrade().is_some_and(|shared| evict::trim(&shared) > 0) {}
         }
     };
-    // Without the thread the count stays too high, and the next process tries again.
+    // Without the thread the count stays too high, and the next process that opens the cache tries
+    // again.
     let _ = thread::Builder::new().name("cache-count".into()).stack_size(firstbyte_store::STACK).spawn(work);
 }
 
 /// Waits until the count is exact. Returns `None` if the cache was closed. If the process that
-/// recounts is killed, this one takes over.
+/// recounts is killed, this process takes over.
 fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
     loop {
         let shared = weak.upgrade()?;
@@ -51,22 +53,22 @@ fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
             return recount(weak);
         }
         drop(shared);
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn recount(weak: &Weak<Shared>) -> Option<()> {
     let shared = weak.upgrade()?;
     if shared.usage.is_exact() {
-        // Another process finished before the lock was taken.
+        // Another process had finished the recount before this process got the lock.
         shared.usage.end_recount(0);
         return Some(());
     }
     clear_temporary(&shared);
     let page = shared.usage.counters();
     let freed = page.freed.load(Ordering::SeqCst);
-    // `used` before `moving`, as at the end: bytes in transition at the first load have arrived at
-    // the second, or are still in transition.
+    // `used` is loaded before `moving`, here and at the end. So bytes in transition at the first
+    // load are counted at the second load, or still in transition.
     let used = page.used.load(Ordering::SeqCst);
     let moving = page.moving.load(Ordering::SeqCst);
     let mut statuses = Cache { shared, store: "".into() }.statuses();
@@ -87,14 +89,14 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
     Some(())
 }
 
-/// Bytes counted for a version.
+/// Returns the bytes that are counted for a version.
 fn accounted_bytes_by(directory: &PrivateDirectory, paths: &CachePaths) -> u64 {
     let Ok(map) = directory.file(&paths.map, FileAccess::Read) else { return 0 };
     accounted_bytes_of(directory, MapHeader::read(&map).ok().flatten().as_ref(), &map, paths)
 }
 
-/// Removes the files that killed processes did not remove themselves. A live process about to
-/// remove its file tolerates that.
+/// Removes the temporary files that killed processes have left. A live process that is about to
+/// remove such a file tolerates that it is gone.
 fn clear_temporary(shared: &Shared) {
     let temporary = Path::new(TEMPORARY);
     for name in shared.dir.names(temporary).unwrap_or_default() {

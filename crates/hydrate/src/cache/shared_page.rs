@@ -1,5 +1,5 @@
-//! One page that all processes map, in a file that carries their locks. Used for the counters of
-//! the cache and for the state of its packs.
+//! Opens a page of memory that all processes map, in a file that also has their locks. Used for the
+//! usage counters and for the state of the packs.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,20 +10,20 @@ use firstbyte_store::{FileAccess, PrivateDirectory};
 use super::lock::{LockFile, LockWait, Opener, lock_open};
 use super::mapping::SharedMapping;
 
-/// Bytes of the page: the smallest page size.
+/// Length of the page, bytes: the smallest page size.
 pub(super) const LEN: usize = 4096;
 
-/// The treatment of a page that another program has cut short while processes use it. Those
+/// What to do with a page that another program has cut short while processes use it. Those
 /// processes die at their next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfCut {
-    /// Begin the page anew: its counts can be counted again.
+    /// Start the page again with zeros, because its counts can be counted again.
     Restore,
     Fail,
 }
 
 /// Opens the page `name`, which is all zeros if it is new or had another length. The first opener
-/// must prepare it; every opener must call [`opened`](super::lock::opened) afterwards.
+/// must prepare the page. Every opener must then call [`opened`](super::lock::opened).
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,

@@ -1,4 +1,5 @@
-//! Reports the state of cached versions, read from the headers of their maps without opening them.
+//! Reports the state of cached versions. The state is read from the headers of the maps, without
+//! opening the versions.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -16,24 +17,24 @@ use super::clock::Timestamp;
 use super::directory::{CachedIdentity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
 use super::evict::Released;
 use super::packed::Packed;
-use super::packs::{Packs, Seen};
+use super::packs::{Packs, SlotCopy};
 use super::{Cache, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// The cached part of a version.
+/// How much of a version is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
-    /// All blocks.
+    /// All blocks are cached.
     Hydrated,
-    /// Some blocks.
+    /// Some blocks are cached.
     Partial,
-    /// No block.
+    /// No block is cached.
     Released,
 }
 
 impl VersionState {
-    /// Returns the word for programs: `hydrated`, `partial` or `released`.
+    /// Returns the state as a word for programs: `hydrated`, `partial` or `released`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -44,30 +45,31 @@ impl VersionState {
     }
 }
 
-/// One version in the cache.
+/// The state of one version in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionStatus {
-    /// The object.
+    /// The location of the object.
     pub location: Location,
-    /// A hash of the endpoint of its store; empty for the scheme's own service.
+    /// The hash of the endpoint of the object's store. Empty for the scheme's own service.
     pub store: String,
-    /// The object's version. Only the strongest identifier that the store reported is set, for
+    /// The version of the object. Only the strongest identifier that the store reported is set, for
     /// example the version id without the `ETag`.
     pub version: Version,
-    /// Bytes of the object.
+    /// Length of the object, bytes.
     pub size: u64,
-    /// Bytes that are cached.
+    /// Number of bytes that are cached.
     pub here: u64,
     /// The time at which the version was last opened.
     pub last_use: SystemTime,
-    /// The cached part.
+    /// How much of the version is cached.
     pub state: VersionState,
     /// Whether the version is exempt from eviction.
     pub pin: Pin,
 }
 
 impl VersionStatus {
-    /// The percentage that `here` is of `size`, rounded down: 100 only if nothing is missing.
+    /// Returns `here` as a percentage of `size`, rounded down, so it is 100 only if nothing is
+    /// missing.
     #[must_use]
     pub fn percent(here: u64, size: u64) -> u128 {
         (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100)
@@ -85,9 +87,10 @@ impl VersionStatus {
             version: identity.version(),
             size,
             here: (present * BLOCK).min(size),
-            last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).time(),
+            last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).to_system_time(),
             state: match present {
-                // While blocks are being filled, the count is slightly too high.
+                // The count may be slightly too high while blocks are being filled, so the version
+                // must be complete as well.
                 present if present == blocks && complete => VersionState::Hydrated,
                 0 => VersionState::Released,
                 _ => VersionState::Partial,
@@ -98,7 +101,7 @@ impl VersionStatus {
 }
 
 impl CachedVersion {
-    /// The state of the version.
+    /// Returns the state of the version.
     #[must_use]
     pub fn status(&self) -> Option<VersionStatus> {
         VersionStatus::new(&self.inner.identity, self.inner.map.live())
@@ -106,7 +109,7 @@ impl CachedVersion {
 }
 
 impl Packed {
-    /// The state of the object.
+    /// Returns the state of the object.
     #[must_use]
     pub fn status(&self) -> Option<VersionStatus> {
         let identity = self.identity();
@@ -117,7 +120,7 @@ impl Packed {
             version: identity.version(),
             size,
             here: found.map_or(0, |_| size),
-            last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.time()),
+            last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.to_system_time()),
             state: if found.is_some() { VersionState::Hydrated } else { VersionState::Released },
             pin: if found.is_some_and(|seen| seen.is_pinned()) { Pin::Pinned } else { Pin::Unpinned },
         })
@@ -125,30 +128,30 @@ impl Packed {
 }
 
 impl Cache {
-    /// Releases the version that a status describes.
+    /// Releases the version that `found` describes.
     ///
     /// # Errors
-    /// [`Error::Cache`]: its files cannot be used.
+    /// [`Error::Cache`]: the version's files cannot be used.
     pub fn release_found(&self, found: &VersionStatus) -> Result<Released> {
         let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
         cache.release_version(&found.location, &found.version)
     }
 
-    /// All cached versions of a location, in any store.
+    /// Returns all cached versions of a location, in any store.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<VersionStatus>> {
         let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());
-        let found = self.maps_of(location)?.into_iter().map(|path| read(&self.shared, &path));
+        let found = self.maps_of(location)?.into_iter().map(|path| read_status(&self.shared, &path));
         let found = found.filter_map(Result::transpose);
-        // Names are hashes and may collide; the identity decides.
+        // File names are hashes, which may collide, so the location in the identity is compared.
         let found =
             found.filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)));
         packed.map(Ok).chain(found).collect()
     }
 
-    /// The status of this cache's version of a location.
+    /// Returns the status of one version of a location in this cache's store.
     #[must_use]
     pub fn status_of(&self, location: &Location, version: &Version) -> Option<VersionStatus> {
         // A cache that cannot be read counts as empty.
@@ -156,7 +159,7 @@ impl Cache {
         found.filter(|status| *status.store == *self.store).find(|status| status.version.agrees_with(version))
     }
 
-    /// The packed versions of a location.
+    /// Returns the packed versions of a location.
     pub(super) fn packed_of(&self, location: &Location) -> Vec<Packed> {
         let Some(packs) = &self.shared.packs else { return Vec::new() };
         let found = packs.of_location(&location_text(location)).into_iter();
@@ -166,14 +169,14 @@ impl Cache {
             .collect()
     }
 
-    /// Every version, in any order. Directories of the cache are read one at a time.
+    /// Iterates over all versions, in any order. Reads the directories of the cache one at a time.
     #[must_use]
     pub fn statuses(&self) -> Statuses {
         let packed = self.shared.packs.as_ref().map(Packs::all).unwrap_or_default();
         Statuses { shared: Arc::clone(&self.shared), packed, next: 0, maps: Vec::new() }
     }
 
-    /// The maps of all versions of a location, and of others with the same hash.
+    /// Returns the maps of all versions of a location, and of other locations with the same hash.
     pub(super) fn maps_of(&self, location: &Location) -> Result<Vec<PathBuf>> {
         let prefix = Name::prefix(location);
         let shard = Path::new(OBJECTS).join(&prefix[..2]);
@@ -186,17 +189,17 @@ impl Cache {
     }
 }
 
-/// Iterates over the versions in a cache.
+/// An iterator over the versions in a cache.
 #[derive(Debug)]
 pub struct Statuses {
     shared: Arc<Shared>,
-    packed: Vec<Seen>,
+    packed: Vec<SlotCopy>,
     next: u64,
     maps: Vec<PathBuf>,
 }
 
 impl Statuses {
-    /// The next map, without reading it.
+    /// Returns the next map, without reading it.
     pub(super) fn next_map(&mut self) -> Option<Result<PathBuf>> {
         while self.maps.is_empty() {
             if self.next == SHARDS {
@@ -228,7 +231,7 @@ impl Iterator for Statuses {
             }
         }
         loop {
-            let found = self.next_map()?.and_then(|path| read(&self.shared, &path)).transpose();
+            let found = self.next_map()?.and_then(|path| read_status(&self.shared, &path)).transpose();
             if found.is_some() {
                 return found;
             }
@@ -236,9 +239,9 @@ impl Iterator for Statuses {
     }
 }
 
-/// Reads the state recorded in a map. Returns `None` if the map was removed, is being made, or is
-/// corrupt: then no block is cached.
-fn read(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
+/// Reads the state recorded in a map. Returns `None` if no block is cached because the map was
+/// removed, is being created, or is corrupt.
+fn read_status(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
     let header = shared.dir.file(path, FileAccess::Read).and_then(|file| MapHeader::read(&file));
     match header {
         Ok(header) => Ok(header.and_then(|header| {

@@ -37,18 +37,19 @@ fn open_at(dir: &Path) -> Cache {
     Cache::open(dir, NO_LIMITS).unwrap()
 }
 
-/// Opens a version of `s3://b/SEED`, whose bytes follow from the seed.
+/// Opens a version of `s3://b/SEED`, whose bytes are determined by the seed.
 fn seeded(cache: &Cache, seed: u64, size: u64) -> CachedVersion {
     cache.version(&location(&format!("s3://b/{seed}")), &strong(size, "a"), None).unwrap()
 }
 
-/// A block of the object that `seed` names.
+/// Returns the bytes of a block of the object named by `seed`.
 fn block(cached: &CachedVersion, seed: u64, block: u64) -> Vec<u8> {
     let len = BLOCK.min(cached.size() - block * BLOCK);
     bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
 }
 
-/// Fills a block in one of the two ways; as a fetch does, from memory if the file refused it.
+/// Fills a block, in one of two ways that depends on the index. Like a fetch, falls back to memory
+/// if the file cannot receive the block.
 fn fill(cached: &CachedVersion, seed: u64, index: u64) -> FillOutcome {
     let bytes = block(cached, seed, index);
     if index.is_multiple_of(2) {
@@ -69,7 +70,7 @@ fn fill_all(cached: &CachedVersion, seed: u64) {
     }
 }
 
-/// Reads a block and asserts that it is right. Returns whether it is present.
+/// Reads a block and asserts that its bytes are right. Returns whether the block is present.
 fn is_right(cached: &CachedVersion, seed: u64, index: u64) -> bool {
     let expected = block(cached, seed, index);
     let mut buffer = vec![0xEE; expected.len()];
@@ -78,7 +79,7 @@ fn is_right(cached: &CachedVersion, seed: u64, index: u64) -> bool {
     read > 0
 }
 
-/// The present blocks, each of them right.
+/// Returns the present blocks, and asserts that the bytes of each are right.
 fn present(cached: &CachedVersion, seed: u64) -> Vec<u64> {
     (0..cached.blocks()).filter(|index| is_right(cached, seed, *index)).collect()
 }
@@ -89,7 +90,7 @@ fn end_with(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     files.filter(|path| path.to_str().unwrap().ends_with(suffix)).collect()
 }
 
-/// Bytes that the disk allocates.
+/// Returns the bytes that the disk has allocated.
 fn on_disk(dir: &Path) -> u64 {
     end_with(dir, "").iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
@@ -101,35 +102,35 @@ fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
     file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), at).unwrap();
 }
 
-/// Waits until no cache has a file open.
-fn alone(path: &Path) {
+/// Waits until no cache has the file open.
+fn wait_until_closed(path: &Path) {
     let open = || lock::LockFile::new(File::options().read(true).write(true).open(path).unwrap());
     while !lock::lock_out(&open()).unwrap() {
         std::thread::yield_now();
     }
 }
 
-fn all_alone(dir: &Path) {
-    end_with(dir, ".map").iter().for_each(|map| alone(map));
-    alone(&dir.join("usage"));
+fn wait_until_all_closed(dir: &Path) {
+    end_with(dir, ".map").iter().for_each(|map| wait_until_closed(map));
+    wait_until_closed(&dir.join("usage"));
 }
 
-/// Makes a closed directory look as if its last process had been killed.
+/// Makes a closed directory look as if the last process that used it had been killed.
 fn as_if_killed(dir: &Path) {
-    all_alone(dir);
+    wait_until_all_closed(dir);
     end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | block_map::DIRTY));
     change(&dir.join("usage"), 16, |_| 1);
 }
 
-/// Makes a closed directory look as if the machine had restarted since.
+/// Makes a closed directory look as if the machine had restarted since it was closed.
 fn as_if_restarted(dir: &Path) {
-    all_alone(dir);
+    wait_until_all_closed(dir);
     end_with(dir, ".map").iter().for_each(|map| change(map, 64, |boot| boot ^ 1));
     change(&dir.join("usage"), 8, |boot| boot ^ 1);
 }
 
-/// Waits until the count is exact, and returns it.
-fn counted(cache: &Cache) -> u64 {
+/// Waits until the usage count is exact, and returns it.
+fn exact_count(cache: &Cache) -> u64 {
     while !cache.shared.usage.is_exact() {
         std::thread::yield_now();
     }

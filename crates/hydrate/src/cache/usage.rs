@@ -1,9 +1,11 @@
-//! Counts the bytes that the cache uses, for all processes together, and decides whether more fit.
+//! Counts the bytes that the cache uses, for all processes together, and decides whether more bytes
+//! fit.
 //!
-//! The counters are one page, mapped by every process. Bytes are added before they are used and
-//! subtracted after they are free. So a process killed in between leaves the count too high, never
-//! too low; a [recount](super::recount) corrects that. The count covers the bytes that the disk
-//! allocates: whole pages of maps, blocks rounded up to file system blocks, and extent lists.
+//! The counters are on one page that every process maps. Bytes are added to the count before they
+//! are used, and subtracted after they have been freed. So a process that is killed in between
+//! leaves the count too high, never too low; a [recount](super::recount) corrects it. The count
+//! covers the bytes that the disk allocates: whole pages of maps, blocks rounded up to file system
+//! blocks, and extent lists.
 
 use std::fs::File;
 use std::io;
@@ -16,54 +18,55 @@ use firstbyte_store::PrivateDirectory;
 
 use super::CacheLimits;
 use super::clock::boot;
-use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
+use super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
 use super::shared_page::{self, IfCut};
 
-/// The format, which changes with the meaning of any byte. A page of another format is reset and
-/// recounted.
+/// Magic number and format. The format changes with the meaning of any byte. A page of another
+/// format is reset, and the bytes are recounted.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
-/// The count before the bytes are known: more than any disk has, so that nothing fits.
+/// The count while the bytes are not known yet. It is more than any disk has, so nothing fits.
 const UNKNOWN: u64 = 1 << 62;
-/// The lock of the process that recounts.
+/// The lock that a process holds while it recounts.
 const RECOUNT: Range<u64> = 1..2;
 
-/// The shared page.
+/// The page of counters that all processes share.
 #[repr(C)]
 pub(super) struct UsagePage {
     magic: AtomicU64,
-    /// The boot in which the page was written.
+    /// The boot of the machine in which the page was last prepared.
     boot: AtomicU64,
-    /// 1 while a process uses the cache, or if it was killed doing so.
+    /// 1 while a process uses the cache. Stays 1 if that process is killed.
     in_use: AtomicU64,
-    /// Bytes counted.
+    /// Number of bytes used.
     pub(super) used: AtomicU64,
-    /// Bytes in transition: counted either here or in the version's header, but not in both; or
-    /// still included in the file system's free space.
+    /// Number of bytes in transition: counted in only one of `used` and the version's header, or
+    /// still reported as free by the file system.
     pub(super) moving: AtomicU64,
-    /// Total bytes freed.
+    /// Total number of bytes freed since the page was created.
     pub(super) freed: AtomicU64,
-    /// 0 while the count may be too high, because a process was killed or the machine restarted.
+    /// 0 while the count may be too high, because a process was killed or the machine restarted;
+    /// otherwise 1.
     exact: AtomicU64,
 }
 
-// SAFETY: atomics only.
+// SAFETY: all fields are atomics.
 unsafe impl Atomics for UsagePage {}
 
-/// The shared page, mapped, and the limits of the cache.
+/// The mapped page of counters, and the limits of the cache.
 #[derive(Debug)]
 pub(super) struct CacheUsage {
-    /// The file of the page. Its lock shows that the cache is in use.
+    /// The file of the page. A lock on this file shows that the cache is in use.
     file: LockFile,
     page: SharedMapping,
     limits: CacheLimits,
-    /// Free bytes of the file system when last queried.
+    /// Free bytes of the file system at the last query.
     available: AtomicU64,
 }
 
 impl CacheUsage {
-    /// Opens the page `name`; the first process prepares it. `has_contents` says whether the
-    /// cache may hold versions.
+    /// Opens the page `name`. The first process that opens it prepares it. `has_contents` says
+    /// whether the cache may contain versions.
     pub(super) fn open(
         directory: &PrivateDirectory,
         name: &Path,
@@ -83,7 +86,7 @@ impl CacheUsage {
     fn prepare(&self, has_contents: bool) {
         let page = self.counters();
         if page.magic.load(Ordering::Relaxed) != MAGIC || page.boot.load(Ordering::Relaxed) != boot() {
-            // After a power cut the page may be older than the files.
+            // After a power cut, the page on the disk may be older than the other files.
             page.used.store(if has_contents { UNKNOWN } else { 0 }, Ordering::Relaxed);
             page.exact.store(u64::from(!has_contents), Ordering::Relaxed);
         } else if page.in_use.load(Ordering::Relaxed) != 0 {
@@ -99,48 +102,49 @@ impl CacheUsage {
         self.page.at(0)
     }
 
-    /// Whether the count is right, except for bytes in transition of processes that were killed
-    /// since.
+    /// Returns whether the count is exact, apart from bytes that were in transition in processes
+    /// that have been killed.
     pub(super) fn is_exact(&self) -> bool {
         self.counters().exact.load(Ordering::Acquire) != 0
     }
 
-    /// Takes the exclusive right to recount. Returns false while another process has it.
+    /// Claims the exclusive right to recount. Returns false while another process has the right.
     pub(super) fn begin_recount(&self) -> bool {
-        try_lock(&self.file, &RECOUNT, Mode::Exclusive).unwrap_or(false)
+        try_lock(&self.file, &RECOUNT, LockMode::Exclusive).unwrap_or(false)
     }
 
-    /// Ends a recount which found that `leak` bytes too many were counted.
+    /// Ends a recount that found the count to be too high by `leak` bytes.
     pub(super) fn end_recount(&self, leak: u64) {
         subtract(&self.counters().used, leak);
         self.counters().exact.store(1, Ordering::Release);
         let _ = unlock(&self.file, &RECOUNT);
     }
 
-    /// Whether the bytes have been counted.
+    /// Returns whether the bytes have been counted.
     pub(super) fn is_known(&self) -> bool {
         self.used() < UNKNOWN / 2
     }
 
-    /// Bytes used, as counted.
+    /// Returns the number of bytes used, as counted.
     pub(super) fn used(&self) -> u64 {
         self.counters().used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that can be added now within the limits.
+    /// Returns the number of bytes that fit within the limits now.
     pub(super) fn room(&self) -> u64 {
         let within = self.limits.size.map_or(u64::MAX, |size| size.saturating_sub(self.used()));
         let moving = self.counters().moving.load(Ordering::SeqCst);
         within.min(self.query_available().saturating_sub(self.limits.reserve).saturating_sub(moving))
     }
 
-    /// Bytes that the cache can hold in total, as of the last query of the file system.
+    /// Returns the number of bytes that the cache can hold in total, as of the last query of the
+    /// file system.
     pub(super) fn capacity(&self) -> u64 {
         let free = self.available.load(Ordering::Relaxed).saturating_sub(self.limits.reserve);
         self.limits.size.unwrap_or(u64::MAX).min(free.saturating_add(self.used()))
     }
 
-    /// Free bytes of the file system; 0 if it does not report them.
+    /// Returns the free bytes of the file system, or 0 if it does not report them.
     fn query_available(&self) -> u64 {
         let Ok(stat) = rustix::fs::fstatvfs(&self.file) else { return 0 };
         let available = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -148,7 +152,7 @@ impl CacheUsage {
         available
     }
 
-    /// Counts `bytes` if they fit.
+    /// Adds `bytes` to the count. Returns `None` if they do not fit.
     pub(super) fn reserve(&self, bytes: u64) -> Option<Reservation<'_>> {
         let page = self.counters();
         let limit = self.limits.size.unwrap_or(UNKNOWN / 2);
@@ -163,7 +167,7 @@ impl CacheUsage {
         (self.query_available() >= needed).then_some(reservation)
     }
 
-    /// Announces that `bytes` of a version are about to be free.
+    /// Announces that `bytes` of a version are about to be freed.
     pub(super) fn free(&self, bytes: u64) -> Freeing<'_> {
         self.counters().moving.fetch_add(bytes, Ordering::SeqCst);
         Freeing { usage: self, bytes }
@@ -176,15 +180,16 @@ impl CacheUsage {
 
 impl Drop for CacheUsage {
     fn drop(&mut self) {
-        // The last process marks the count as right, so that the next need not recount.
-        if self.is_exact() && try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
+        // The last process that closes the cache marks the count as exact, so that the next one
+        // need not recount.
+        if self.is_exact() && try_lock(&self.file, &OPEN, LockMode::Exclusive).unwrap_or(false) {
             self.counters().in_use.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// Bytes counted for a version before they are used. If the reservation is dropped before
-/// [`keep`](Self::keep), they are subtracted again.
+/// Bytes that are counted for a version before they are used. If this value is dropped without
+/// [`keep`](Self::keep), the bytes are subtracted again.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     usage: &'a CacheUsage,
@@ -193,13 +198,13 @@ pub(super) struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// Adds the bytes to the count in the version's header.
+    /// Adds the bytes to the charge in the version's header as well.
     pub(super) fn charge(&mut self, charged: &'a AtomicU64) {
         charged.fetch_add(self.bytes, Ordering::SeqCst);
         self.charged = Some(charged);
     }
 
-    /// Subtracts bytes that are not needed.
+    /// Subtracts bytes that turned out not to be needed.
     pub(super) fn reduce(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -212,12 +217,12 @@ impl<'a> Reservation<'a> {
         subtract(&page.moving, bytes);
     }
 
-    /// The bytes counted.
+    /// Returns the number of bytes that are counted.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Records that the bytes are used now.
+    /// Records that the bytes are now used.
     pub(super) fn keep(mut self) {
         subtract(&self.usage.counters().moving, self.bytes);
         self.bytes = 0;
@@ -230,7 +235,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Bytes about to be free. If this is dropped before [`done`](Self::done), they stay counted.
+/// Bytes that are about to be freed. If this value is dropped without [`done`](Self::done), the
+/// bytes stay counted.
 #[derive(Debug)]
 pub(super) struct Freeing<'a> {
     usage: &'a CacheUsage,
@@ -238,7 +244,8 @@ pub(super) struct Freeing<'a> {
 }
 
 impl Freeing<'_> {
-    /// Subtracts the bytes: they are free, and no longer counted in the version's header.
+    /// Subtracts the bytes from the count: they are free, and no longer counted in the version's
+    /// header.
     pub(super) fn done(self) {
         let page = self.usage.counters();
         subtract(&page.used, self.bytes);
@@ -252,19 +259,21 @@ impl Drop for Freeing<'_> {
     }
 }
 
-/// Subtracts, but not below 0. The next recount corrects a count that drifted.
+/// Subtracts `bytes` from a counter, but not below 0. If the counter has drifted, the next recount
+/// corrects it.
 pub(super) fn subtract(counter: &AtomicU64, bytes: u64) {
     let _ =
         counter.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |value| Some(value.saturating_sub(bytes)));
 }
 
-/// Bytes that the disk allocates for a file.
+/// Returns the bytes that the disk allocates for a file.
 pub(super) fn on_disk(file: &File) -> u64 {
-    // The unit of `st_blocks` is 512 bytes, whatever the file system's block size.
+    // `st_blocks` counts units of 512 bytes, independent of the file system's block size.
     file.metadata().map_or(0, |meta| meta.blocks() * 512)
 }
 
-/// Bytes that the disk allocates for `len` bytes: whole file system blocks of the usual size.
+/// Returns the bytes that the disk allocates for `len` bytes: whole file system blocks of the usual
+/// size.
 pub(super) fn block_cost(len: usize) -> u64 {
     (len as u64).next_multiple_of(4096)
 }

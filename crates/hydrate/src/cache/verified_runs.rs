@@ -1,39 +1,41 @@
-//! Remembers the blocks that this process wrote and read back since it opened a version. They need
-//! not be read again when the whole version is verified.
+//! Records which blocks this process has written and read back since it opened a version. These
+//! blocks need not be read again when the whole version is verified.
 //!
-//! A block is read back right after it was written, from the processor's cache, by the thread that
-//! fetched it. Reading 1 GiB again at the end would take twice the processor time, while every
-//! reader of the whole waits. Adjacent blocks form one run with one checksum, so memory follows the
-//! number of fetches. The runs are valid for one generation of the map: no process removed a block
-//! since.
+//! The thread that fetches a block reads it back right after writing it, while it is in the
+//! processor's cache. Reading 1 GiB again at the end would take twice the processor time, and every
+//! reader of the whole file would wait for that. Adjacent blocks form one run with one checksum, so
+//! the memory needed depends on the number of fetches. The runs are valid for one generation of the
+//! map, which means as long as no process has removed a block.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use firstbyte_location::Checksum;
 
-/// The most runs: more than there are concurrent fetches. Blocks beyond the limit are read again.
+/// Maximum number of runs, which is more than the number of concurrent fetches. Blocks beyond the
+/// limit are read again.
 const MAX_RUNS: usize = 1024;
 
-/// Blocks verified in one generation.
+/// The runs of blocks that were verified in one generation.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedRuns {
     generation: u64,
-    /// The runs, by their first block.
+    /// The runs, by the first block of each.
     runs: BTreeMap<u64, VerifiedRun>,
 }
 
-/// Adjacent blocks.
+/// A run of adjacent blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VerifiedRun {
     pub(super) blocks: Range<u64>,
     pub(super) bytes: u64,
-    /// The checksum over all of the blocks, if it was computed.
+    /// The checksum over all blocks of the run, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
 impl VerifiedRun {
-    /// Joins two runs if they are adjacent and both have a checksum, or neither.
+    /// Joins two runs. Returns `None` unless they are adjacent, and either both or none has a
+    /// checksum.
     fn join(&self, next: &Self) -> Option<Self> {
         let adjacent = self.blocks.end == next.blocks.start;
         let checksum = match (&self.checksum, &next.checksum) {
@@ -69,7 +71,7 @@ impl VerifiedRuns {
         }
     }
 
-    /// The runs valid in this generation, in order.
+    /// Returns the runs that are valid in this generation, in order.
     pub(super) fn runs(&self, generation: u64) -> Vec<VerifiedRun> {
         let valid = self.generation == generation;
         self.runs.values().filter(|_| valid).cloned().collect()
@@ -83,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// The content of blocks, each of which is its number in two bytes.
+    /// Returns the content of blocks. Each block consists of its index, in two bytes.
     fn bytes(blocks: Range<u16>) -> Vec<u8> {
         blocks.flat_map(u16::to_be_bytes).collect()
     }

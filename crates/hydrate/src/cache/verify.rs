@@ -1,11 +1,11 @@
-//! Verifies a version as a whole when all of its blocks are present, and every block of the cache
-//! on request.
+//! Verifies a version as a whole when all of its blocks are present, and verifies every block of
+//! the cache on request.
 //!
-//! Each block that another process or an earlier open wrote is read again and checked against its
-//! CRC, which finds errors of disk and memory. Blocks written by this process were read back when
-//! they were written. All blocks together are checked against the store's checksum, which finds
+//! A block that another process or an earlier open wrote is read again and compared with its CRC,
+//! which finds errors of disk and memory. Blocks that this process wrote were read back right after
+//! they were written. All blocks together are compared with the store's checksum, which finds
 //! errors of the network. A large version is then synced, so that it is still complete after a
-//! power cut; a small one is cheaper to verify again than to sync.
+//! power cut. A small version is not synced, because verifying it again is cheaper than a sync.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use firstbyte_store::{FileAccess, PrivateDirectory};
 use super::block_map::{BlockWord, DURABLE, INTACT, crc};
 use super::cached::CachedVersion;
 use super::directory::CachePaths;
-use super::lock::{LockWait, Mode, WHOLE};
+use super::lock::{LockMode, LockWait, WHOLE};
 use super::open::{IfMissing, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::VerifiedRun;
@@ -32,13 +32,14 @@ use super::{Cache, Retention};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// The size from which on a complete version is synced. A sync takes a few milliseconds, in which a
-/// disk reads about this much.
-const SYNC_FROM: u64 = SHORTEST_REQUEST;
-/// The tolerated error in the count of present blocks: blocks being filled, now and by processes
-/// that were killed.
-const COUNT_ERROR: u64 = 64;
-/// The number of blocks worth a thread, which checks them in a few milliseconds.
+/// Size of the smallest version that is synced when it is complete, bytes. A sync takes a few
+/// milliseconds, in which a disk reads about this many bytes.
+const MIN_SYNCED_SIZE: u64 = SHORTEST_REQUEST;
+/// Tolerated error in the count of present blocks: blocks that are being filled, and blocks that
+/// killed processes were filling.
+const MAX_COUNT_ERROR: u64 = 64;
+/// Smallest number of blocks for which another thread is started. A thread checks this many blocks
+/// in a few milliseconds.
 const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 
 /// The result of verifying a whole version.
@@ -48,37 +49,37 @@ pub enum VersionVerification {
     Complete,
     /// Blocks are absent, or were wrong and have been dropped.
     Missing,
-    /// Blocks are being removed at this moment.
+    /// Blocks are being removed now.
     Busy,
 }
 
 impl CachedVersion {
-    /// Whether every block is present, perhaps unverified.
+    /// Returns whether every block is present. Some may be unverified.
     #[must_use]
     pub fn has_all_blocks(&self) -> bool {
-        let near = self.inner.map.live().present.load(Ordering::Acquire) + COUNT_ERROR >= self.blocks();
+        let near = self.inner.map.live().present.load(Ordering::Acquire) + MAX_COUNT_ERROR >= self.blocks();
         near && self.next_missing(0).is_none()
     }
 
-    /// Whether all blocks are present and were verified as a whole.
+    /// Returns whether all blocks are present and the whole version was verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.inner.is_complete()
     }
 
-    /// Verifies the whole version: reads every block that was not read back since it was written.
-    /// Other threads can get a [`Backing`] as soon as it is verified, before it is synced.
+    /// Verifies the whole version. Reads every block that was not read back since it was written.
+    /// Other threads can get a [`Backing`] as soon as the version is verified, before it is synced.
     ///
     /// # Errors
-    /// [`Error::Checksum`]: the blocks together are not the object; all of them are dropped.
-    /// [`Error::Cache`]: the version could not be synced, and is complete until the machine
-    /// restarts.
+    /// - [`Error::Checksum`]: the blocks together are not the object. All of them are dropped.
+    /// - [`Error::Cache`]: the version could not be synced. It stays complete until the machine
+    ///   restarts.
     pub fn verify_complete(&self) -> Result<VersionVerification> {
         let inner = &self.inner;
         if self.is_complete() {
             return Ok(VersionVerification::Complete);
         }
-        let Some(whole) = inner.locks.guard(WHOLE, Mode::Shared) else {
+        let Some(whole) = inner.locks.guard(WHOLE, LockMode::Shared) else {
             return Ok(VersionVerification::Busy);
         };
         if self.next_missing(0).is_some() {
@@ -91,8 +92,8 @@ impl CachedVersion {
             inner.verify_pass(generation, expected.map(|checksum| checksum.algorithm));
         if missing || !wrong.is_empty() {
             inner.correct_count();
-            // The lock is freed first, because blocks are punched only if no thread relies on the
-            // whole.
+            // The lock is freed first, because blocks are punched only if no thread relies on all
+            // blocks being present.
             drop(whole);
             wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
             return Ok(VersionVerification::Missing);
@@ -107,7 +108,8 @@ impl CachedVersion {
         }
         let complete = &inner.map.live().complete;
         complete.store(inner.stamp.as_number(), Ordering::SeqCst);
-        // Blocks that this process wrote were not read again, and the file may have been cut since.
+        // Blocks that this process wrote were not read again, and the file may have been cut short
+        // since they were written.
         if inner.is_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
             return Ok(VersionVerification::Missing);
@@ -118,32 +120,33 @@ impl CachedVersion {
         Ok(VersionVerification::Complete)
     }
 
-    /// Returns the file of a version that will be synced when it is complete.
+    /// Returns the file of a version that is synced once it is complete. `None` if this version is
+    /// never synced.
     #[must_use]
     pub fn unsynced_file(&self) -> Option<File> {
         self.is_synced().then(|| self.inner.data.file().try_clone().ok())?
     }
 
-    /// Whether the version is synced when it is complete.
+    /// Returns whether the version is synced once it is complete.
     fn is_synced(&self) -> bool {
-        self.size() >= SYNC_FROM && self.inner.retention == Retention::Persistent
+        self.size() >= MIN_SYNCED_SIZE && self.inner.retention == Retention::Persistent
     }
 
-    /// Returns the whole file, if it is complete. No block of it is removed while the backing
+    /// Returns the file of the version if it is complete. No block is removed while the backing
     /// lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
-        if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, Mode::Shared) {
+        if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, LockMode::Shared) {
             return None;
         }
         let backing = Backing(self.clone());
-        // Checked again, because blocks may have been evicted before the lock was taken.
+        // Checked again, because blocks may have been evicted just before the lock was taken.
         (self.is_complete() && !self.inner.is_cut()).then_some(backing)
     }
 }
 
-/// The file of a complete version, exempt from eviction. The descriptor is writable; writing to it
-/// corrupts the cache.
+/// The file of a complete version, exempt from eviction. The descriptor is writable, but writing to
+/// it corrupts the cache.
 #[derive(Debug)]
 pub struct Backing(CachedVersion);
 
@@ -159,7 +162,7 @@ impl Drop for Backing {
     }
 }
 
-/// The result of reading adjacent blocks; the default is of no blocks.
+/// The result of reading adjacent blocks. The default is the result of reading no blocks.
 #[derive(Default)]
 struct VerifyPass {
     bytes: u64,
@@ -167,12 +170,12 @@ struct VerifyPass {
     missing: bool,
     /// Blocks that do not match their CRC.
     wrong: Vec<u64>,
-    /// The requested checksum over all bytes; meaningless if blocks are missing or wrong.
+    /// The requested checksum over all bytes. Meaningless if blocks are missing or wrong.
     checksum: Option<Checksum>,
 }
 
 impl VerifyPass {
-    /// Adds the result of the following blocks.
+    /// Adds the result of reading the blocks that follow.
     fn append(&mut self, next: Self) {
         self.missing |= next.missing;
         self.wrong.extend(next.wrong);
@@ -199,21 +202,22 @@ impl OpenVersion {
     pub(super) fn is_complete(&self) -> bool {
         let live = self.map.live();
         let complete = live.complete.load(Ordering::SeqCst);
-        // The stamp of another boot is valid if everything was synced.
+        // The stamp of another boot is valid if the version was synced.
         let durable = || complete != 0 && live.flags.load(Ordering::SeqCst) & DURABLE != 0;
         self.map.blocks() == 0 || complete == self.stamp.as_number() || durable()
     }
 
-    /// Corrects the count of present blocks, which is too high after a kill. Called while no block
-    /// is removed.
+    /// Corrects the count of present blocks, which is too high after a kill. The caller must ensure
+    /// that no block is being removed.
     fn correct_count(&self) {
         let present = &self.map.live().present;
         let before = present.load(Ordering::Acquire);
         subtract(present, before.saturating_sub(self.map.count_present()));
     }
 
-    /// Syncs data and words before it sets the flag, so that the flag is never ahead of them.
-    /// Blocks are not evicted meanwhile, but wrong ones may be dropped, which clears `complete`.
+    /// Syncs the data and the map before it sets the flag [`DURABLE`], so the flag is never set too
+    /// early. Blocks are not evicted during the sync, but wrong blocks may be dropped, which clears
+    /// `complete`.
     fn make_durable(&self) -> io::Result<()> {
         self.data.file().sync_data()?;
         self.map.sync()?;
@@ -226,10 +230,11 @@ impl OpenVersion {
     }
 
     /// Checks every block that is not yet verified in this generation against its CRC, and computes
-    /// the `algorithm` over all blocks.
+    /// a checksum with `algorithm` over all blocks.
     fn verify_pass(&self, generation: u64, algorithm: Option<Algorithm>) -> VerifyPass {
         let mut known = self.verified.lock().runs(generation);
-        // A sequential algorithm has no checksums of parts, so all blocks are read for it.
+        // A sequential algorithm cannot combine the checksums of runs, so all blocks are read for
+        // it.
         known.retain(|run| run.checksum.as_ref().map(|checksum| checksum.algorithm) == algorithm);
         let (mut pass, mut at) = (VerifyPass::default(), 0);
         for run in known {
@@ -241,8 +246,8 @@ impl OpenVersion {
         pass
     }
 
-    /// Reads unverified blocks, with several threads if there are many: one thread checks 1 GiB in
-    /// 0.2 s, and the readers of the whole wait for it.
+    /// Reads unverified blocks, with several threads if there are many blocks. One thread checks 1
+    /// GiB in 0.2 s, and readers of the whole file wait for the result.
     fn verify_gap(&self, gap: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
         let blocks = gap.end - gap.start;
         let sequential = algorithm.is_some_and(|algorithm| !algorithm.is_combinable());
@@ -250,8 +255,8 @@ impl OpenVersion {
         if sequential || most <= 1 {
             return self.verify_part(gap, algorithm);
         }
-        // Called late: it reads files of the kernel, which costs as much as checking a small
-        // object.
+        // Called only if it is needed: it reads files of the kernel, which takes as long as
+        // checking a small object.
         let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
         let parts = threads.min(most);
         let part = |index| gap.start + blocks * index / parts..gap.start + blocks * (index + 1) / parts;
@@ -276,7 +281,7 @@ impl OpenVersion {
     fn verify_part(&self, blocks: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
         let mut hasher = algorithm.map(Hasher::new);
         let mut pass = VerifyPass::default();
-        // A gap is mostly empty, because the blocks around it were read back when they were
+        // Most gaps are empty, because the blocks around them were read back when they were
         // written.
         let mut buffer =
             vec![0; if blocks.is_empty() { 0 } else { to_usize(BLOCK.min(self.identity.size())) }];
@@ -292,7 +297,7 @@ impl OpenVersion {
         pass
     }
 
-    /// Reads a block and compares it with its CRC, even if it was verified before.
+    /// Reads a block and compares it with its CRC, even if the block was verified before.
     fn check<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Check<'a> {
         let bytes = &mut buffer[..self.block_len(block)];
         loop {
@@ -324,7 +329,7 @@ impl OpenVersion {
         }
     }
 
-    /// Whether a block is present and right. A wrong block is dropped.
+    /// Returns whether a block is present and right. A wrong block is dropped.
     pub(super) fn verify_block(&self, block: u64) -> bool {
         match self.check(block, &mut vec![0; self.block_len(block)]) {
             Check::Right(_) => true,
@@ -337,32 +342,32 @@ impl OpenVersion {
     }
 }
 
-/// The result of checking one block.
+/// The result of checking a block.
 enum Check<'a> {
-    /// The block is present, with these bytes.
+    /// The block is present and has these bytes.
     Right(&'a [u8]),
     Missing,
-    /// The block differs from the one that was filled.
+    /// The block differs from what was written.
     Wrong,
 }
 
 /// The result of verifying the whole cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerificationReport {
-    /// Versions examined.
+    /// Number of versions examined.
     pub versions: u64,
-    /// Versions whose files are corrupt. They are started over at the next open. A version whose
-    /// creation was interrupted does not count: it held no blocks.
+    /// Number of versions whose files are corrupt. The next open creates them again. A version
+    /// whose creation was interrupted does not count, because it held no blocks.
     pub corrupt: u64,
-    /// Blocks that are right.
+    /// Number of blocks that are right.
     pub blocks: u64,
-    /// Blocks that were wrong and have been dropped.
+    /// Number of blocks that were wrong and have been dropped.
     pub wrong: u64,
 }
 
 impl Cache {
-    /// Reads every block of every version and drops the damaged ones. Other processes may use the
-    /// cache meanwhile.
+    /// Reads every block of every version, and drops the damaged blocks. Other processes may use
+    /// the cache at the same time.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
@@ -395,8 +400,8 @@ impl Cache {
     }
 }
 
-/// Whether the creation of a version was interrupted. The header is written last, and no block
-/// before it.
+/// Returns whether the creation of a version was interrupted. Because the header is written last,
+/// such a version has no blocks.
 fn is_unfinished(directory: &PrivateDirectory, paths: &CachePaths) -> bool {
     let mut magic = [0; 8];
     let unwritten = directory.file(&paths.map, FileAccess::Read).is_ok_and(|map| {

@@ -1,8 +1,8 @@
 //! Slows background fetches down while readers fetch.
 //!
-//! While a reader's fetch is running, and for a moment afterwards, background fetches continue only
+//! While a reader's fetch is running, and for a moment after it, background fetches continue only
 //! block by block, at a tenth of their undisturbed rate. The moment is needed because a reader that
-//! requests one block after another has no fetch running between two of them.
+//! requests one block after another has no running fetch between two blocks.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use rustix_futex_sync::Mutex;
 
 use crate::block::BLOCK;
 
-/// The share of the undisturbed rate left to background work: enough to finish, too little to
-/// disturb.
-const SHARE: f64 = 0.1;
-/// The time for which readers count as present after their last fetch: longer than most programs
-/// compute between two reads. The rate is measured over the same time.
-const LINGER: Duration = Duration::from_millis(50);
+/// Share of the undisturbed rate that background work gets while readers fetch. It is enough to
+/// finish, and too little to disturb.
+const BACKGROUND_SHARE: f64 = 0.1;
+/// Time for which readers count as present after their last fetch. It is longer than most programs
+/// compute between two reads. The undisturbed rate is measured over the same time.
+const READER_LINGER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct BackgroundThrottle {
@@ -24,21 +24,21 @@ pub(crate) struct BackgroundThrottle {
 
 #[derive(Debug)]
 struct Pace {
-    /// The number of running fetches for readers.
+    /// Number of running fetches for readers.
     readers: usize,
-    /// The time at which the last of them ended.
+    /// The time at which the last reader's fetch ended.
     left: Option<Instant>,
-    /// Bytes per second of all background work when it was last undisturbed.
+    /// Bytes per second of all background work, measured when it was last undisturbed.
     rate: f64,
-    /// Start of the current period.
+    /// Start of the current measuring period.
     since: Instant,
-    /// Bytes moved in the current period.
+    /// Bytes moved in the current measuring period.
     moved: u64,
     /// The time at which the next block may be fetched while readers are present.
     next: Instant,
 }
 
-/// A reader's fetch that is running.
+/// A running fetch for a reader.
 pub(crate) struct ReaderFetch<'a> {
     throttle: &'a BackgroundThrottle,
 }
@@ -52,13 +52,13 @@ impl Default for BackgroundThrottle {
 }
 
 impl BackgroundThrottle {
-    /// Registers a reader's fetch until the returned value is dropped.
+    /// Registers a fetch for a reader until the returned value is dropped.
     pub(crate) fn begin_reader(&self) -> ReaderFetch<'_> {
         self.pace.lock().readers += 1;
         ReaderFetch { throttle: self }
     }
 
-    /// Records bytes moved by background work. Returns the time for which that must pause.
+    /// Records bytes moved by background work. Returns the time for which this work must pause.
     pub(crate) fn pause_after(&self, bytes: u64, now: Instant) -> Duration {
         let mut pace = self.pace.lock();
         if !pace.has_readers(now) {
@@ -67,14 +67,14 @@ impl BackgroundThrottle {
         }
         pace.since = now;
         pace.moved = 0;
-        // A block per [`LINGER`] is never too much.
-        let least = BLOCK as f64 / LINGER.as_secs_f64();
-        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(least));
+        // One block per [`READER_LINGER`] is always allowed.
+        let least = BLOCK as f64 / READER_LINGER.as_secs_f64();
+        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * BACKGROUND_SHARE).max(least));
         pace.next = pace.next.max(now) + each;
         pace.next - now
     }
 
-    /// Whether paused background work may continue at once, because no reader is present.
+    /// Returns whether background work may continue at once because no reader is present.
     pub(crate) fn is_clear(&self, now: Instant) -> bool {
         let mut pace = self.pace.lock();
         let clear = !pace.has_readers(now);
@@ -87,13 +87,13 @@ impl BackgroundThrottle {
 
 impl Pace {
     fn has_readers(&self, now: Instant) -> bool {
-        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < LINGER)
+        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < READER_LINGER)
     }
 
     fn measure(&mut self, bytes: u64, now: Instant) {
         self.moved += bytes;
         let period = now.saturating_duration_since(self.since);
-        if period < LINGER {
+        if period < READER_LINGER {
             return;
         }
         self.rate = self.moved as f64 / period.as_secs_f64();
@@ -119,7 +119,7 @@ mod tests {
         let throttle = BackgroundThrottle::default();
         let start = Instant::now();
         let mut now = start;
-        // 400 MB/s, undisturbed, for a second.
+        // Undisturbed work at 400 MB/s, for one second.
         let each = Duration::from_secs_f64(BLOCK as f64 / 4e8);
         while now < start + Duration::from_secs(1) {
             assert_eq!(throttle.pause_after(BLOCK, now), Duration::ZERO);
@@ -134,6 +134,6 @@ mod tests {
         assert!((35_000_000..45_000_000).contains(&moved), "{moved}");
         drop(reader);
         assert!(!throttle.is_clear(Instant::now()), "the reader may come again at once");
-        assert!(throttle.is_clear(Instant::now() + LINGER));
+        assert!(throttle.is_clear(Instant::now() + READER_LINGER));
     }
 }

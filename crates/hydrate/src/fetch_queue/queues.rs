@@ -1,5 +1,5 @@
-//! The queues of waiting fetches, and the count of running ones. Pure: no thread, and no clock
-//! except for the deadlines of reads.
+//! Keeps the queues of waiting fetches, and counts the running ones. Starts no thread, and reads
+//! the clock only for the deadlines of reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -12,39 +12,41 @@ use firstbyte_store::THREAD_MEMORY;
 use crate::block::BLOCK;
 use crate::block_table::{Fetch, FetchId, PendingRead, Priority};
 
-/// The length in bytes up to which a fetch mostly waits for its round trip.
+/// Largest length, in bytes, of a fetch that mostly waits for its round trip.
 const SMALL_FETCH: u64 = BLOCK;
-/// The most fetches of whole blocks for which memory is reserved: by fetches ahead for demand, and
-/// by background fetches for those ahead.
+/// Maximum number of whole-block fetches for which memory is reserved. Fetches ahead leave this
+/// much memory for fetches on demand, and background fetches leave it for fetches ahead.
 pub(super) const RESERVED_FETCHES: u64 = START as u64;
-/// Divisor: of little memory, this share is reserved. A sequential reader waits for fetches ahead
-/// of it, which need most.
+/// Divisor of the memory. If memory is short, only this share is reserved, because a sequential
+/// reader waits for the fetches ahead of it, which need most of the memory.
 const RESERVED_SHARE: u64 = 4;
-/// Memory of a fetch of whole blocks, bytes.
+/// Memory of a fetch of whole blocks, bytes, including its thread.
 pub(super) const WHOLE_BLOCK_MEMORY: u64 = THREAD_MEMORY + BLOCK;
 
 #[derive(Default)]
 pub(super) struct Queues {
     pub(super) demand: VecDeque<Fetch>,
-    /// Fetches ahead, by distance from the reader in MiB, then by age.
+    /// Fetches ahead, sorted by distance from the reader in MiB, then by age.
     pub(super) ahead: BTreeMap<(u64, u64), Fetch>,
     pub(super) background: VecDeque<Fetch>,
-    /// Number of fetches ever submitted.
+    /// Total number of fetches ever submitted.
     pub(super) submitted: u64,
     pub(super) running_ahead: usize,
     pub(super) running_background: usize,
     pub(super) running: usize,
-    /// Bytes free for fetches.
+    /// Bytes of memory that no fetch uses.
     pub(super) memory: u64,
-    /// Bytes free for fetches ahead and in the background, which leave some memory for demand.
+    /// Bytes of memory left for fetches ahead and in the background. The rest is left for fetches
+    /// on demand.
     pub(super) non_demand_budget: u64,
-    /// Bytes that background fetches leave for fetches ahead.
+    /// Bytes of memory that background fetches leave for fetches ahead.
     pub(super) readahead_reserve: u64,
     pub(super) concurrency: usize,
     pub(super) idle: usize,
-    /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
+    /// Number of threads that were woken and have not run yet. Such threads no longer count as
+    /// idle.
     pub(super) woken: usize,
-    /// New threads that have not run yet.
+    /// Number of new threads that have not run yet.
     pub(super) starting: usize,
     pub(super) free_slots: Vec<usize>,
     pub(super) threads: usize,
@@ -52,16 +54,17 @@ pub(super) struct Queues {
     pub(super) threadless: bool,
     /// Whether the supervisor's thread exists.
     pub(super) supervised: bool,
-    /// Whether the supervisor sleeps until it is woken. Otherwise it wakes after a tick, because
-    /// waking it for each request would cost more.
+    /// Whether the supervisor sleeps until it is woken. Otherwise it wakes after a tick by itself,
+    /// because waking it for each request would cost more.
     pub(super) dormant: bool,
     pub(super) closed: bool,
-    /// Reads of callbacks, in order of their deadlines, which are all equally far ahead.
+    /// Reads with a callback, in the order of their deadlines. All deadlines are equally long, so
+    /// this is the order in which the reads began.
     pub(super) waiting: VecDeque<Weak<PendingRead>>,
 }
 
 impl Queues {
-    /// Makes empty queues, with `memory` bytes for fetches.
+    /// Creates empty queues, with `memory` bytes for fetches.
     pub(super) fn new(memory: u64) -> Self {
         let left = (memory / RESERVED_SHARE).min(RESERVED_FETCHES * WHOLE_BLOCK_MEMORY);
         let non_demand_budget = memory - left;
@@ -90,7 +93,7 @@ impl Queues {
         }
     }
 
-    /// Adds reads that fail at their deadlines.
+    /// Adds reads that have to fail at their deadlines.
     pub(super) fn watch(&mut self, reads: &[Arc<PendingRead>]) {
         while self.waiting.front().is_some_and(|old| old.strong_count() == 0) {
             self.waiting.pop_front();
@@ -98,27 +101,27 @@ impl Queues {
         self.waiting.extend(reads.iter().map(Arc::downgrade));
     }
 
-    /// Queued fetches that may start.
+    /// Returns the number of queued fetches that may start.
     pub(super) fn startable_count(&self) -> usize {
         let demand = fetches_that_fit(self.memory, self.demand.front()).min(self.demand.len());
         let ahead = self.room_ahead().min(self.ahead.len());
         demand + ahead + self.room_in_background().min(self.background.len())
     }
 
-    /// Fetches ahead that may start.
+    /// Returns the number of fetches ahead that may start.
     pub(super) fn room_ahead(&self) -> usize {
         let fit = fetches_that_fit(self.memory.min(self.non_demand_budget), self.ahead.values().next());
         self.concurrency.saturating_sub(self.running_ahead).min(fit)
     }
 
-    /// Background fetches that may start.
+    /// Returns the number of background fetches that may start.
     pub(super) fn room_in_background(&self) -> usize {
         let free = self.memory.min(self.non_demand_budget.saturating_sub(self.readahead_reserve));
         let running = self.running_ahead + self.running_background;
         self.concurrency.saturating_sub(running).min(fetches_that_fit(free, self.background.front()))
     }
 
-    /// Whether another thread may wait for work. Waiting threads and their buffers take no more
+    /// Returns whether another thread may become idle. Idle threads and their buffers use no more
     /// than the memory that no fetch uses.
     pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
         let threads = self.idle as u64 + 1;
@@ -128,9 +131,9 @@ impl Queues {
         threads * THREAD_MEMORY <= self.memory
     }
 
-    /// Counts an idle thread that runs again. Returns whether a woken thread was expected, though
-    /// it may have been another.
-    pub(super) fn resumed(&mut self) -> bool {
+    /// Counts an idle thread that runs again. Returns whether a thread was woken and has not run
+    /// yet. This thread need not be the one that was woken.
+    pub(super) fn count_resumed_thread(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {
             self.woken -= 1;
@@ -140,8 +143,9 @@ impl Queues {
         was_woken
     }
 
-    /// Removes the next fetch that may start from its queue. A fetch that does not fit holds up
-    /// those behind it, and a fetch on demand holds up all others.
+    /// Removes the next fetch that may start from its queue. If there is no memory for the first
+    /// fetch of a queue, the fetches behind it wait too. If a fetch on demand has to wait, all
+    /// other fetches wait.
     pub(super) fn next(&mut self) -> Option<Fetch> {
         if let Some(first) = self.demand.front() {
             return if memory_of(first) <= self.memory { self.demand.pop_front() } else { None };
@@ -154,7 +158,7 @@ impl Queues {
         if self.room_in_background() > 0 { self.background.pop_front() } else { None }
     }
 
-    /// Counts a fetch that starts.
+    /// Counts a fetch that starts, and its memory.
     pub(super) fn started(&mut self, priority: Priority, memory: u64) {
         self.running += 1;
         self.memory -= memory;
@@ -177,15 +181,15 @@ impl Queues {
         self.non_demand_budget += memory;
     }
 
-    /// Whether there is nothing to supervise. A queued fetch counts, because the supervisor is not
-    /// woken when it starts.
+    /// Returns whether there is nothing to supervise. Queued fetches count as work, because the
+    /// supervisor is not woken when they start.
     pub(super) fn is_idle(&self) -> bool {
         let queued = self.demand.len() + self.ahead.len() + self.background.len();
         self.running + queued == 0 && self.waiting.is_empty()
     }
 
-    /// Removes the reads whose deadline has passed.
-    pub(super) fn take_late(&mut self) -> Vec<Arc<PendingRead>> {
+    /// Removes and returns the reads whose deadlines have passed.
+    pub(super) fn take_overdue_reads(&mut self) -> Vec<Arc<PendingRead>> {
         let now = Instant::now();
         let mut late = Vec::new();
         while let Some(first) = self.waiting.front() {
@@ -199,19 +203,21 @@ impl Queues {
         late
     }
 
-    /// The kind of the waiting work, without fetches on demand.
+    /// Returns the kind of the queued work, not counting fetches on demand. `None` if nothing is
+    /// queued.
     pub(super) fn work(&self) -> Option<Work> {
         let next = self.ahead.values().next().or(self.background.front())?;
         Some(if next.bytes() <= SMALL_FETCH { Work::Small } else { Work::One })
     }
 }
 
-/// Memory of a fetch while it runs, bytes.
+/// Returns the memory of a fetch while it runs, bytes.
 pub(super) fn memory_of(fetch: &Fetch) -> u64 {
     THREAD_MEMORY + fetch.buffer()
 }
 
-/// The number of fetches like `first` that fit into `memory` bytes; without one, of whole blocks.
+/// Returns how many fetches like `first` fit into `memory` bytes. Without `first`, fetches of whole
+/// blocks are assumed.
 fn fetches_that_fit(memory: u64, first: Option<&Fetch>) -> usize {
     to_usize(memory / first.map_or(WHOLE_BLOCK_MEMORY, memory_of))
 }
@@ -225,7 +231,7 @@ mod tests {
     use crate::block_table::OpenTables;
 
     /// Starts as many fetches of objects of `size` bytes as may run. Returns their number, and the
-    /// memory of one.
+    /// memory of one fetch.
     fn start(queues: &mut Queues, priority: Priority, size: u64) -> (usize, u64) {
         let location = Location::parse("s3://bucket/key".as_ref()).unwrap();
         let version = Version { size: Some(size), ..Version::default() };
@@ -276,15 +282,18 @@ mod tests {
     #[test]
     fn an_idle_thread_that_times_out_does_not_take_the_place_of_one_that_starts() {
         let mut queues = Queues { idle: 1, threads: 2, starting: 1, ..Queues::default() };
-        assert!(!queues.resumed(), "nothing woke it");
+        assert!(!queues.count_resumed_thread(), "nothing woke it");
         assert_eq!((queues.idle, queues.woken, queues.starting), (0, 0, 1));
     }
 
     #[test]
     fn a_thread_that_times_out_while_another_is_woken_works_in_its_place() {
         let mut queues = Queues { idle: 1, threads: 2, woken: 1, ..Queues::default() };
-        assert!(queues.resumed());
-        assert!(!queues.resumed(), "the one that was woken finds nothing to do, and stays if it is not late");
+        assert!(queues.count_resumed_thread());
+        assert!(
+            !queues.count_resumed_thread(),
+            "the one that was woken finds nothing to do, and stays if it is not late"
+        );
         assert_eq!((queues.idle, queues.woken), (0, 0));
     }
 }

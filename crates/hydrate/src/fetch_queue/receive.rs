@@ -1,8 +1,8 @@
-//! One fetch: a ranged request over adjacent blocks, received block by block.
+//! Runs one fetch: a ranged request over adjacent blocks, received block by block.
 //!
-//! A fetch needs memory for one block at most, whatever the length of the request. Blocks received
-//! before a failure stay, and so do the first bytes of the next one; only the rest is requested
-//! again. Called by the threads of the [`FetchQueue`]; reports to the table of blocks below.
+//! A fetch needs memory for one block at most, however long the request is. Blocks that were
+//! received before a failure stay, and so do the first bytes of the next block; only the rest is
+//! requested again. Called by the threads of the [`FetchQueue`]; reports to the table of blocks.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -22,22 +22,22 @@ use super::background_throttle::BackgroundThrottle;
 use crate::block_store::{CacheOutcome, FetchTurn};
 use crate::block_table::{Fetch, Priority, Requests};
 use crate::error::Error;
-use crate::limits::POLL;
+use crate::limits::POLL_INTERVAL;
 
-/// Meters that all fetches share, and that the supervisor of the workers observes.
+/// Meters that all fetches share, and that the queue's supervisor observes.
 pub(super) struct FetchMeters {
     pub(super) tracker: RequestTracker<Cancel>,
     pub(super) throttle: BackgroundThrottle,
-    /// Bytes received.
+    /// Number of bytes received.
     pub(super) moved: AtomicU64,
-    /// Fetches ended.
+    /// Number of fetches that have ended.
     pub(super) requests: AtomicU64,
-    /// Responses that asked for a slower rate.
+    /// Number of responses that asked for a slower rate.
     pub(super) slowdowns: AtomicU64,
 }
 
 impl FetchMeters {
-    /// Makes meters for fetches in at most `slots` threads.
+    /// Creates meters for fetches on at most `slots` threads.
     pub(super) fn new(slots: usize) -> Self {
         Self {
             tracker: RequestTracker::new(slots, Instant::now()),
@@ -49,11 +49,12 @@ impl FetchMeters {
     }
 }
 
-/// The most retries of a fetch ahead. If a read waits for it, it has as many as any other request.
+/// Maximum number of retries of a fetch ahead. If a read waits for the fetch, it is retried as
+/// often as any other request.
 const MAX_AHEAD_RETRIES: u32 = 3;
 
-/// Brings the blocks of a fetch, or reports the error to the reads that wait for them. A panic is
-/// such an error, so that no block stays claimed.
+/// Brings the blocks of a fetch, or reports an error to the reads that wait for them. A panic is
+/// reported as an error as well, so that no block keeps an owner.
 pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
     let caught = catch_unwind(AssertUnwindSafe(|| bring(queue, &fetch, slot, buffer)));
     queue.meters.requests.fetch_add(1, Ordering::Relaxed);
@@ -77,36 +78,39 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
     }
     let throttle = &queue.meters.throttle;
     let _reader = (fetch.priority != Priority::Background).then(|| throttle.begin_reader());
-    let interest = Wanted { queue, fetch };
+    let interest = FetchInterest { queue, fetch };
     let mut receiver = Receiver::new(queue, fetch, buffer);
     let slot = TrackerSlot { tracker: &queue.meters.tracker, index: slot };
     loop {
         let (error, is_final) = match slot.request(&interest, None, |attempt| receiver.receive_all(attempt)) {
             Ok(()) => return Ok(()),
-            // The request was cut, and the one response that the object allows has passed.
+            // The request was cut off, and the object allows only one response.
             Err(RequestEnd::Failed(StoreError::Cancelled)) => {
                 (Error::Unversioned { location: table.location.to_string() }, true)
             }
             Err(RequestEnd::Failed(error)) => (error.into(), true),
-            Err(RequestEnd::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
+            Err(RequestEnd::Unwanted(error)) => {
+                (error.unwrap_or_else(|| interest.error_of_cut_request()).into(), false)
+            }
         };
-        // Goes on if a read has just joined the fetch: it is entitled to tries of its own.
+        // The fetch goes on if a read has just joined it, because that read is entitled to attempts
+        // of its own.
         if is_final || table.give_up(fetch.id, Some(&error)) {
             return Err(error);
         }
     }
 }
 
-/// The reads and the job that want a fetch.
-struct Wanted<'a> {
+/// Answers whether reads or a job still want a fetch.
+struct FetchInterest<'a> {
     queue: &'a FetchQueue,
     fetch: &'a Fetch,
 }
 
-impl Wanted<'_> {
-    /// The error of a fetch whose last request was cut. If the job was cancelled, that cut it, and
-    /// the server has not failed.
-    fn silence(&self) -> StoreError {
+impl FetchInterest<'_> {
+    /// Returns the error of a fetch whose last request was cut off. If the job was cancelled, that
+    /// was the cause, and the server has not failed.
+    fn error_of_cut_request(&self) -> StoreError {
         let (location, after) = (self.fetch.table.location.to_string(), self.queue.deadline);
         if self.fetch.is_wanted() {
             StoreError::TimedOut { location, after, trace: None }
@@ -116,14 +120,14 @@ impl Wanted<'_> {
     }
 }
 
-impl Interest for Wanted<'_> {
+impl Interest for FetchInterest<'_> {
     fn is_wanted(&self, tries: Tries) -> bool {
         if tries == Tries::default() {
             return true;
         }
         match (self.deadline(), self.fetch.priority) {
             (Some(deadline), _) => deadline > Instant::now(),
-            // A reader may have promoted the fetch and left.
+            // A reader may have promoted the fetch and then left, so the job decides.
             (None, _) if self.fetch.job.is_some() => self.fetch.is_wanted(),
             (None, Priority::Ahead) => {
                 tries.failures.max(tries.cuts) <= MAX_AHEAD_RETRIES && self.fetch.is_wanted()
@@ -132,12 +136,13 @@ impl Interest for Wanted<'_> {
         }
     }
 
-    /// The object's version was learnt from an answer.
+    /// The version of the object came from a response, so the endpoint has answered before.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// Readers share one deadline; background work waits until the server responds again.
+    /// Reads fail fast, because their deadline covers all requests. Background work waits until the
+    /// server responds again.
     fn outages(&self) -> Outages {
         match self.fetch.priority {
             Priority::Background => Outages::WaitFor,
@@ -164,8 +169,8 @@ impl Interest for Wanted<'_> {
     }
 }
 
-/// Makes the buffer as long as a fetch needs it. A longer buffer of an earlier fetch is freed,
-/// because the memory of all threads is counted by their fetches.
+/// Makes the buffer as long as the fetch needs. A longer buffer from an earlier fetch is freed,
+/// because memory is counted by the fetches that run.
 fn resize_buffer(buffer: &mut Vec<u8>, length: usize) {
     if buffer.capacity() > length {
         *buffer = Vec::new();
@@ -174,7 +179,8 @@ fn resize_buffer(buffer: &mut Vec<u8>, length: usize) {
     buffer.resize(length, 0);
 }
 
-/// The right to fetch, among the processes that share the cache.
+/// The right of a fetch to fetch its blocks, which only one of the processes sharing the cache can
+/// have.
 struct Lease<'a> {
     queue: &'a Arc<FetchQueue>,
     fetch: &'a Fetch,
@@ -187,8 +193,9 @@ impl<'a> Lease<'a> {
         Self { queue, fetch, since: Instant::now(), turn: FetchTurn::Theirs }
     }
 
-    /// Returns true once this process may fetch. Otherwise waits a moment, and delivers the blocks
-    /// that the other process has cached. If that takes too long, both fetch the blocks.
+    /// Returns true once this process may fetch. Otherwise waits a moment and delivers the blocks
+    /// that the other process has cached. If that takes too long, this process fetches the blocks
+    /// too.
     fn acquire(&mut self, buffer: &mut [u8]) -> bool {
         if let FetchTurn::Ours { .. } = self.turn {
             return true;
@@ -208,13 +215,13 @@ impl<'a> Lease<'a> {
         if ours {
             table.set_lease(self.fetch.id);
         } else {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
         ours
     }
 }
 
-/// Receives the blocks of a fetch, in order.
+/// Receives the blocks of a fetch in order.
 struct Receiver<'a> {
     queue: &'a Arc<FetchQueue>,
     fetch: &'a Fetch,
@@ -222,7 +229,7 @@ struct Receiver<'a> {
     buffer: &'a mut [u8],
     /// Whether the cached file has just failed to receive a block.
     is_refused: bool,
-    /// A block whose first bytes are in the buffer, and their number.
+    /// The index of a block whose first bytes are in the buffer, and the number of these bytes.
     partial: Option<(u64, usize)>,
 }
 
@@ -232,8 +239,8 @@ impl<'a> Receiver<'a> {
         Self { queue, fetch, lease, buffer, is_refused: false, partial: None }
     }
 
-    /// Receives the blocks that the fetch has yet to bring, in one attempt. It takes several
-    /// requests if blocks are taken over meanwhile, or for a local file.
+    /// Receives the blocks that the fetch has yet to bring, in one attempt. An attempt makes
+    /// several requests for a local file, or if other fetches take blocks over.
     fn receive_all(&mut self, attempt: &mut Attempt<'_>) -> Result<(), StoreError> {
         let (fetch, table) = (self.fetch, &self.fetch.table);
         loop {
@@ -247,7 +254,7 @@ impl<'a> Receiver<'a> {
             }
             match self.request_each(attempt, blocks) {
                 Err(StoreError::RangeIgnored { .. }) => self.queue.submit(table.request_whole()),
-                // The cached file failed to receive a block: the next attempt receives through
+                // The cached file could not receive a block, so the next attempt receives through
                 // memory.
                 Err(StoreError::Io { .. }) if std::mem::take(&mut self.is_refused) => {}
                 received => received?,
@@ -255,8 +262,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Makes one request; for a local file one for each block, because its version is checked only
-    /// after the last byte of a request, and no block may be stored before.
+    /// Makes one request for all blocks. For a local file, makes one request per block, because the
+    /// version of a local file is checked only after the last byte of a request, and no block may
+    /// be stored before that.
     fn request_each(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
         if let Location::Local(_) = self.fetch.table.location {
             return blocks.into_iter().try_for_each(|block| self.request(attempt, block..block + 1));
@@ -270,7 +278,7 @@ impl<'a> Receiver<'a> {
         let partial = self.partial.take().filter(|(block, _)| *block == blocks.start && !is_whole);
         let mut kept = partial.map_or(0, |(_, kept)| kept);
         let range = fetch.requested(&blocks).skip(kept as u64);
-        // A response with the whole object may carry its checksum.
+        // A response with the whole object may contain its checksum.
         let whole = is_whole || range.len() == table.size();
         let blocks = if is_whole { 0..blocks.end } else { blocks };
         attempt.begin(Wait::Head);
@@ -323,7 +331,8 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Receives a block whose first `kept` bytes are in the buffer. Returns its length.
+    /// Receives a block whose first `kept` bytes are already in the buffer. Returns the length of
+    /// the block.
     fn receive_block(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -350,17 +359,17 @@ impl<'a> Receiver<'a> {
                 0 => break,
                 read => done += read,
             }
-            // A response with the whole object cannot be resumed inside a block: repeated, it
-            // starts at byte 0. So only complete blocks count as progress.
+            // A response with the whole object cannot be resumed inside a block, because a repeated
+            // one starts at byte 0. So only complete blocks count as progress.
             attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;
         Ok((done, outcome))
     }
 
-    /// Receives a block directly into the cached file, if possible, and from there into the buffer.
-    /// Not used for a response that cannot be repeated: bytes in transit are lost when the disk is
-    /// full.
+    /// Receives a block directly into the cached file if possible, and reads it into the buffer
+    /// from there. Not used for a response that cannot be repeated, because bytes in transit are
+    /// lost if the disk is full.
     fn receive_into_cache(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -382,8 +391,8 @@ impl<'a> Receiver<'a> {
             fetch.table.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
                 let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
-                // The next attempt continues after the bytes that arrived, unless the file was cut
-                // short: it may then have zeros in their place.
+                // The next attempt continues after the bytes that have arrived. If the file was cut
+                // short, they may be zeros, so they are not used.
                 let arrived = &mut scratch[..to_usize(done.get())];
                 let is_uncut = || sink.file().metadata().is_ok_and(|found| found.len() == fetch.table.size());
                 kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok() && is_uncut();
@@ -394,8 +403,8 @@ impl<'a> Receiver<'a> {
         received
     }
 
-    /// Stores the first `length` bytes of the buffer as a block, unless it is in the cache
-    /// already, and delivers it.
+    /// Stores the first `length` bytes of the buffer as a block, unless the block is cached
+    /// already, and delivers the block.
     fn store(&self, block: u64, length: usize, outcome: CacheOutcome) -> Requests {
         let Fetch { table, id, job, .. } = self.fetch;
         let bytes = &self.buffer[..length];
@@ -408,28 +417,29 @@ impl<'a> Receiver<'a> {
         table.arrived(*id, block, bytes)
     }
 
-    /// Length of a block, at most that of the buffer.
+    /// Returns the length of a block, but at most the length of the buffer.
     fn len(&self, bytes: ByteRange) -> usize {
         to_usize(bytes.len()).min(self.buffer.len())
     }
 
-    /// The limits on the rate of a background fetch.
+    /// Returns the limits on the rate of a background fetch. `None` for other fetches.
     fn throttle(&self) -> Option<&Throttle> {
         let background = self.fetch.priority == Priority::Background;
         self.fetch.job.as_ref().filter(|_| background).map(|job| job.throttle())
     }
 
-    /// Keeps a whole response close to its readers if only memory holds it.
+    /// Waits while a whole response is too far ahead of its readers and only memory holds its
+    /// blocks.
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let table = &self.fetch.table;
         attempt.paused();
-        // While the file is open, the version has other owners than this fetch.
+        // While a file is open, it owns the table too, so the count is above 1.
         while table.is_far_ahead(block) && Arc::strong_count(table) > 1 {
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Pauses background work while readers fetch.
+    /// Pauses a background fetch while readers fetch.
     fn yield_to_readers(&self, bytes: u64, attempt: &Attempt<'_>) {
         let yields = || self.fetch.table.yields(self.fetch.id);
         if self.fetch.priority != Priority::Background || !yields() {
@@ -447,12 +457,12 @@ impl<'a> Receiver<'a> {
             if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() || !yields() {
                 return;
             }
-            std::thread::sleep(left.min(POLL));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }
 
-/// Fails if fewer bytes of a block were received than it has.
+/// Fails if fewer bytes were received than the block has.
 fn check_length(fetch: &Fetch, received: u64, bytes: ByteRange) -> Result<(), StoreError> {
     let missing = bytes.len() - received;
     let location = || fetch.table.location.to_string();

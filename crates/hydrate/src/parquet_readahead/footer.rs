@@ -1,12 +1,12 @@
-//! Finds the column chunks of a Parquet file in its footer: the `FileMetaData` of `parquet.thrift`
-//! in Thrift's compact protocol. Everything else in it is skipped.
+//! Finds the column chunks of a Parquet file in its footer, which is the `FileMetaData` of
+//! `parquet.thrift` in Thrift's compact protocol. Everything else in the footer is skipped.
 //!
-//! Footers come from servers, so nothing in them is trusted: lengths are checked before memory is
-//! taken, and nesting is bounded.
+//! Footers come from servers, so they are not trusted: lengths are checked before memory is
+//! allocated, and nesting is bounded.
 
 use firstbyte_location::{ByteRange, to_usize};
 
-/// The bytes of one column in one row group.
+/// The chunk of one column in one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnChunk {
     pub(crate) range: ByteRange,
@@ -14,12 +14,12 @@ pub(crate) struct ColumnChunk {
     pub(crate) column: usize,
 }
 
-/// The most chunks of a file that is parsed.
-const MOST_CHUNKS: usize = 1 << 16;
-/// The deepest nesting that is skipped; a deeper one is an error.
+/// Maximum number of column chunks in a footer. A footer with more chunks is not parsed.
+const MAX_CHUNKS: usize = 1 << 16;
+/// Maximum nesting of values that are skipped. Deeper nesting is an error.
 const MAX_NESTING: u32 = 16;
 
-// Types of the compact protocol.
+// Types of values in the compact protocol.
 const STOP: u8 = 0;
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
@@ -32,7 +32,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCT: u8 = 12;
 
-// Fields of parquet.thrift.
+// Field ids in parquet.thrift.
 const ROW_GROUPS: i64 = 4;
 const COLUMNS: i64 = 1;
 const META_DATA: i64 = 3;
@@ -40,8 +40,8 @@ const COMPRESSED_SIZE: i64 = 7;
 const DATA_PAGE: i64 = 9;
 const DICTIONARY_PAGE: i64 = 11;
 
-/// Parses the chunks of a footer. `None` if it is damaged, has too many, or has columns in other
-/// files.
+/// Parses the column chunks of a footer. Returns `None` if the footer is damaged, has too many
+/// chunks, or has columns in other files.
 pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
     let mut input = Input { bytes: footer };
     let mut chunks = Vec::new();
@@ -49,9 +49,9 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
         (ROW_GROUPS, LIST) => input.structs(|input, group| {
             input.fields(|input, id, kind| match (id, kind) {
                 (COLUMNS, LIST) => input.structs(|input, column| {
-                    let range = chunk(input)?;
+                    let range = chunk_range(input)?;
                     chunks.push(ColumnChunk { range, group, column });
-                    (chunks.len() <= MOST_CHUNKS).then_some(())
+                    (chunks.len() <= MAX_CHUNKS).then_some(())
                 }),
                 _ => input.skip(kind, 0),
             })
@@ -61,8 +61,8 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
     Some(chunks)
 }
 
-/// Parses the range of a `ColumnChunk`.
-fn chunk(input: &mut Input<'_>) -> Option<ByteRange> {
+/// Parses the byte range of a `ColumnChunk`.
+fn chunk_range(input: &mut Input<'_>) -> Option<ByteRange> {
     let (mut size, mut data, mut dictionary) = (None, None, None);
     input.fields(|input, id, kind| match (id, kind) {
         (META_DATA, STRUCT) => input.fields(|input, id, kind| {
@@ -78,12 +78,12 @@ fn chunk(input: &mut Input<'_>) -> Option<ByteRange> {
         _ => input.skip(kind, 0),
     })?;
     let data = u64::try_from(data?).ok()?;
-    // Some writers set the dictionary's offset to 0 if there is none.
+    // If there is no dictionary, some writers set its offset to 0.
     let dictionary = dictionary.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > 0);
     Some(ByteRange::at(dictionary.map_or(data, |at| at.min(data)), u64::try_from(size?).ok()?))
 }
 
-/// The rest of a footer.
+/// The bytes of a footer that have not been parsed yet.
 struct Input<'a> {
     bytes: &'a [u8],
 }
@@ -107,7 +107,7 @@ impl Input<'_> {
         None
     }
 
-    /// Parses a signed integer, in zigzag encoding.
+    /// Parses a signed integer in zigzag encoding.
     fn integer(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
@@ -118,7 +118,7 @@ impl Input<'_> {
         Some(())
     }
 
-    /// Calls `field` with the number and type of each field of a struct; `field` has to consume the
+    /// Calls `field` with the id and type of each field of a struct. `field` has to consume the
     /// value.
     fn fields(&mut self, mut field: impl FnMut(&mut Self, i64, u8) -> Option<()>) -> Option<()> {
         let mut id = 0_i64;
@@ -136,20 +136,21 @@ impl Input<'_> {
         }
     }
 
-    /// Parses the length and type of a list or set.
-    fn list(&mut self) -> Option<(u64, u8)> {
+    /// Parses the header of a list or set. Returns the number of elements and their type.
+    fn list_header(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => self.varint()?,
             short => u64::from(short),
         };
-        // An element takes at least a byte.
+        // Each element takes at least one byte, so a larger count is an error.
         (count <= self.bytes.len() as u64).then_some((count, head & 0x0f))
     }
 
-    /// Calls `element` with the index of each struct of a list.
+    /// Calls `element` with the index of each struct of a list. `element` has to consume the
+    /// struct.
     fn structs(&mut self, mut element: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
-        let (count, kind) = self.list()?;
+        let (count, kind) = self.list_header()?;
         if kind != STRUCT && count > 0 {
             return None;
         }
@@ -169,8 +170,8 @@ impl Input<'_> {
                 self.advance(length)
             }
             LIST | SET => {
-                let (count, kind) = self.list()?;
-                // In a list, a boolean takes a byte.
+                let (count, kind) = self.list_header()?;
+                // In a list, a boolean takes one byte.
                 let kind = if kind <= FALSE { BYTE } else { kind };
                 (0..count).try_for_each(|_| self.skip(kind, depth + 1))
             }
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A field with its number relative to the previous one.
+    /// Encodes a field whose id is `delta` more than that of the previous field.
     fn field(delta: u8, kind: u8, value: &[u8]) -> Vec<u8> {
         [&[delta << 4 | kind], value].concat()
     }
@@ -213,7 +214,7 @@ mod tests {
         bytes
     }
 
-    /// A footer with a version, one row group of two columns, and fields that are skipped.
+    /// Returns a footer with a version, one row group of two columns, and fields that are skipped.
     fn footer() -> Vec<u8> {
         let column = |dictionary: Option<u64>, data: u64, size: u64| {
             let mut meta = field(1, 5, &integer(1));

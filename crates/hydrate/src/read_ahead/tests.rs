@@ -4,8 +4,9 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 const WINDOW: u64 = 64 * MIB;
 
-/// Reads `from..to` in steps of `step`, all waiting. Returns what was fetched ahead.
-fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
+/// Reads `from..to` in steps of `step` bytes, and waits at each step. Returns the ranges that were
+/// fetched ahead.
+fn read_sequentially(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
     let mut ahead = Vec::new();
     let mut at = from;
     while at < to {
@@ -39,7 +40,7 @@ fn a_long_read_of_the_beginning_opens_a_window_at_once() {
 fn a_reader_is_random_after_many_reads_that_continue_no_other() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     let read = |at: u64| at * 10 * MIB..at * 10 * MIB + BLOCK;
-    for at in 0..u64::from(RANDOM_AFTER) {
+    for at in 0..u64::from(RANDOM_AFTER_READS) {
         assert!(!read_ahead.is_random(&read(at)));
         read_ahead.note(read(at), FoundBytes::Missing);
     }
@@ -53,7 +54,7 @@ fn a_reader_is_random_after_many_reads_that_continue_no_other() {
 #[test]
 fn requests_to_a_far_server_stay_short_in_a_wide_window() {
     let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
-    go_on(&mut read_ahead, 0, 8 * WINDOW, MIB);
+    read_sequentially(&mut read_ahead, 0, 8 * WINDOW, MIB);
     let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, FoundBytes::All).unwrap();
     assert_eq!(ahead.segment, MAX_FAR_REQUEST);
 }
@@ -61,13 +62,13 @@ fn requests_to_a_far_server_stay_short_in_a_wide_window() {
 #[test]
 fn a_window_grows_while_readers_wait_and_then_stays() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-    go_on(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
     assert_eq!(
         read_ahead.sequences[0].window,
         10 * BLOCK * GROWTH,
         "no more than in proportion to what was read"
     );
-    go_on(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
     let reached = read_ahead.sequences[0].ahead;
     assert_eq!(read_ahead.sequences[0].window, WINDOW);
     let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, FoundBytes::All).unwrap();
@@ -80,7 +81,7 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         read_ahead.adapt(WINDOW, server, None);
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (WINDOW / 16, WINDOW / 4));
@@ -91,7 +92,7 @@ fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
         read_ahead.adapt(16 * MIB, server, None);
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (MIB / 2, MIB));
@@ -102,7 +103,7 @@ fn requests_over_slow_connections_take_a_quarter_of_a_second_each() {
     let segment = |rate| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         read_ahead.adapt(WINDOW, Proximity::Far, Some(rate));
-        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_sequentially(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!([1, 4 * MIB, u64::MAX].map(segment), [MIB / 2, MIB, WINDOW / 16]);
@@ -111,7 +112,7 @@ fn requests_over_slow_connections_take_a_quarter_of_a_second_each() {
 #[test]
 fn reads_out_of_order_stay_one_sequence() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-    go_on(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
+    read_sequentially(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
     for block in [5, 4, 7, 6, 9, 8_u64] {
         read_ahead.note(block * BLOCK..(block + 1) * BLOCK, FoundBytes::All);
     }
@@ -153,12 +154,12 @@ proptest! {
     }
 
     #[test]
-    fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MOST_SEQUENCES, 1..400)) {
-        // Far enough apart that no two sequences meet.
+    fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MAX_SEQUENCES, 1..400)) {
+        // The readers are so far apart that no two sequences meet.
         let apart = 1_u64 << 32;
         let mut together = ReadAhead::new(1 << 40, WINDOW);
-        let mut alone: Vec<_> = (0..MOST_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
-        let mut at: Vec<_> = (0..MOST_SEQUENCES as u64).map(|reader| reader * apart).collect();
+        let mut alone: Vec<_> = (0..MAX_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
+        let mut at: Vec<_> = (0..MAX_SEQUENCES as u64).map(|reader| reader * apart).collect();
         for reader in turns {
             let read = at[reader]..at[reader] + BLOCK;
             at[reader] = read.end;
@@ -170,10 +171,10 @@ proptest! {
     fn a_random_reader_gets_nothing_ahead(blocks in proptest::collection::hash_set(0..100_000_u64, 1..300)) {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         for block in blocks {
-            // Every second block at most: none begins where another ends.
+            // No read begins where another ends, because only every second block is read.
             let start = block * 2 * BLOCK;
             prop_assert_eq!(read_ahead.note(start..start + 4096, FoundBytes::Missing), None);
-            prop_assert!(read_ahead.sequences.len() <= MOST_SEQUENCES);
+            prop_assert!(read_ahead.sequences.len() <= MAX_SEQUENCES);
         }
     }
 }

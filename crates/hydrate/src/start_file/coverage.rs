@@ -1,15 +1,15 @@
-//! The parts of an object that were read so far.
+//! Records which parts of an object have been read so far.
 
 use std::collections::BTreeMap;
 
 use firstbyte_location::ByteRange;
 
-/// Ranges that neither touch nor overlap, by their starts.
+/// Ranges that neither touch nor overlap, as a map from their starts to their ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage(BTreeMap<u64, u64>);
 
 impl Coverage {
-    /// Adds a range. Returns its parts that were not included before, in order.
+    /// Adds a range. Returns those parts of it that were not covered before, in order.
     pub(super) fn add(&mut self, range: ByteRange) -> Vec<ByteRange> {
         let (mut fresh, mut at) = (Vec::new(), range.start);
         let (mut start, mut end) = (range.start, range.end);

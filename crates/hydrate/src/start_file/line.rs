@@ -1,4 +1,4 @@
-//! The lines of a start file.
+//! Reads and writes the lines of a start file.
 
 use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
 use serde::{Deserialize, Serialize};
@@ -11,24 +11,25 @@ const FORMAT: u64 = 1;
 /// A line of a start file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartLine {
-    /// The location that was mounted: the first line.
+    /// The location that was mounted. It is on the first line.
     Root(Location),
     /// A directory whose names were looked up.
     Directory(Location),
     /// A range that was read.
     Read {
-        /// The object.
+        /// The location of the object.
         location: Location,
-        /// The object's version; `None` in files of older releases.
+        /// The version of the object. `None` in files of older releases.
         version: Option<Version>,
-        /// The bytes.
+        /// The byte range that was read.
         range: ByteRange,
-        /// The start of the read in milliseconds since the mount, or a number that gives the order.
+        /// The start of the read in milliseconds since the mount. In files of older releases, a
+        /// number that only gives the order.
         at: u64,
     },
 }
 
-/// A line in its written form. Names are relative to the root.
+/// A line in the form in which it is written. Names are relative to the root.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -59,13 +60,13 @@ struct WrittenVersion {
     version_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_modified: Option<String>,
-    /// The words of a [`FileIdentity`].
+    /// The four fields of a [`FileIdentity`].
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<[String; 4]>,
 }
 
 impl StartLine {
-    /// Parses a line of a file whose first line named `root`.
+    /// Parses a line of a file. `root` is the location that the file's first line names.
     pub(super) fn parse(line: &[u8], root: Option<&Location>) -> Result<Self, String> {
         if !line.starts_with(b"{") {
             return parse_old(line).ok_or_else(|| "no line of a start file".to_owned());
@@ -99,8 +100,8 @@ impl StartLine {
         })
     }
 
-    /// Encodes the line, with its newline. `None` for a name that is not UTF-8, or not below the
-    /// root.
+    /// Encodes the line, including its newline. Returns `None` if a name is not UTF-8, or is not
+    /// below the root.
     #[must_use]
     pub fn to_bytes(&self, root: Option<&Location>) -> Option<Vec<u8>> {
         let below = |location: &Location| match root {
@@ -110,7 +111,7 @@ impl StartLine {
         };
         let written = match self {
             Self::Root(root) => {
-                // Written without secrets: the location of a later use has its own.
+                // Secrets are left out: when the file is used, the given location has its own.
                 let root = root.to_text().unwrap_or_else(|| root.to_string());
                 Written::Root { start_file: FORMAT, root }
             }

@@ -1,4 +1,4 @@
-//! Joins the start files of several runs.
+//! Joins the start files of several runs into one.
 
 use std::collections::HashMap;
 
@@ -6,22 +6,24 @@ use firstbyte_location::{Location, Version};
 
 use super::{Builder, StartFile};
 
-/// A joined file, and the parts left out of it.
+/// The joined file, and what was left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedStartFile {
-    /// The file.
+    /// The joined file.
     pub file: StartFile,
-    /// Objects that a later file has in another version: their older reads are left out.
+    /// Objects that have another version in a later file. The reads of their older versions are
+    /// left out.
     pub changed: Vec<Location>,
-    /// Bytes left out because they were beyond the limit.
+    /// Number of bytes that were left out because they exceeded the limit.
     pub left_out: u64,
 }
 
-/// Joins files, the newest last. A range is placed as early as the run that needed it earliest, by
-/// the bytes that the run had read before. Ranges beyond `max` bytes are left out.
+/// Joins start files, the newest of which must be the last. A range is placed by the number of
+/// bytes that a run had read before it; of several runs, the lowest number counts. Ranges beyond
+/// `max` bytes in total are left out.
 ///
 /// # Errors
-/// The files are of several locations, or from a release that recorded no location.
+/// The files are of several locations, or a file is from a release that recorded no location.
 pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
     let roots: Vec<Option<&Location>> = files.iter().map(|file| file.root.as_ref()).collect();
     let Some(Some(root)) = roots.first().copied() else {
@@ -53,7 +55,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
             before += read.range.len();
         }
     }
-    // The sort is stable: at the same place, the first run comes first.
+    // The sort is stable, so of ranges with equal numbers, those of the first run come first.
     ordered.sort_by_key(|(before, ..)| *before);
     let mut builder = Builder { root: Some(root.clone()), ..Builder::default() };
     for directory in files.iter().flat_map(|file| &file.directories) {

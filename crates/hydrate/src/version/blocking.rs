@@ -1,8 +1,8 @@
-//! Reads by threads that wait: one or many ranges, in parallel, straight into the callers' memory.
+//! Reads on threads that wait: one or many ranges, in parallel, directly into the callers' memory.
 //!
-//! A read is cut into groups of parts, one request each. A limited number of groups is in flight;
-//! when the first of them ends, the next follows. Only the first has priority over other readers,
-//! so that one long read does not delay short ones.
+//! A read is split into groups of parts. Each group needs one request. A limited number of groups
+//! is in flight; when the first of them has arrived, the next is requested. Only the first group
+//! has priority over other readers, so that one long read does not delay short ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -16,26 +16,26 @@ use crate::block::{BLOCK, blocks_of};
 use crate::block_table::{AheadRange, Groups, ObjectPart, PendingRead, Receiver, Rounding};
 use crate::error::{Error, Result};
 
-/// The groups of a read that wait for blocks, in order.
+/// The groups of a read that are in flight, in order.
 #[derive(Default)]
 struct Window {
     pending: VecDeque<Arc<PendingRead>>,
-    /// Fetches that have not begun are wanted while this lives.
+    /// Fetches that have not started are wanted as long as this value lives.
     alive: Arc<()>,
 }
 
 impl Drop for Window {
-    /// Gives the caller its memory back.
+    /// Abandons the pending reads, so that no fetch writes to the caller's memory any more.
     fn drop(&mut self) {
         self.pending.iter().for_each(|pending| pending.abandon());
     }
 }
 
 impl SharedVersion {
-    /// Fills `parts`, waiting for absent blocks. Calls `requested` once the first blocks are
-    /// requested, so that requests of lower priority can follow. Calls `go_on` every `tick` of the
-    /// wait, and fails as cancelled if that returns false. The deadline counts from the latest
-    /// progress.
+    /// Fills `parts`, waiting for absent blocks. Calls `requested` after the first blocks are
+    /// requested, so that requests of lower priority can follow. Calls `go_on` every `tick` while
+    /// it waits, and fails as cancelled if `go_on` returns false. The deadline starts again with
+    /// each progress.
     pub(crate) fn read(
         &self,
         parts: Vec<ObjectPart>,
@@ -58,15 +58,15 @@ impl SharedVersion {
                 let interest = (!window.pending.is_empty()).then_some(&interest);
                 self.table.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
                 let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
-                // The window abandons the read if anything fails from here on: fetches write to the
-                // caller's memory only while the read is open.
-                let pending = self.table.pending(deadline, Receiver::Thread(missing));
+                // From here on, fetches write to the caller's memory while the read is open. If a
+                // later step fails, dropping the window abandons the read.
+                let pending = self.table.new_pending_read(deadline, Receiver::Thread(missing));
                 window.pending.push_back(Arc::clone(&pending));
                 self.request(&pending, reader, interest, rounding);
             }
             requested();
             let Some(front) = window.pending.front() else { return Ok(()) };
-            self.engine.queue.submit(self.table.hasten(front));
+            self.engine.queue.submit(self.table.promote_fetches_of(front));
             match front.wait(tick, go_on) {
                 Some(result) => result?,
                 None if Instant::now() < front.deadline() => {
@@ -80,7 +80,7 @@ impl SharedVersion {
         }
     }
 
-    /// Fills the parts whose bytes are present. Returns the others.
+    /// Fills the parts whose bytes are all present. Returns the other parts.
     fn read_present(&self, mut parts: Vec<ObjectPart>) -> Vec<ObjectPart> {
         parts.retain_mut(|part| {
             let (range, memory) = (part.range, part.all());
@@ -89,8 +89,9 @@ impl SharedVersion {
         parts
     }
 
-    /// The most groups in flight. Few keep a near server busy; before its distance is known, not
-    /// many short requests are queued for it.
+    /// Returns the maximum number of groups that one read has in flight. A few keep a near server
+    /// busy. While the distance of the server is unknown, the number is small, so that a near
+    /// server does not get a queue of short requests.
     fn most_groups(&self) -> usize {
         match self.engine.queue.server() {
             Proximity::Near => 2 * START_NEAR,
@@ -99,8 +100,8 @@ impl SharedVersion {
         }
     }
 
-    /// Requests blocks that a reader is about to ask for, by the same request as the blocks of
-    /// `read` before them.
+    /// Requests `expected`, which a reader is about to read, together with the blocks of `read`
+    /// before it.
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
             let segment = self.engine.queue.read_sizes().request / BLOCK * BLOCK;
@@ -128,11 +129,11 @@ mod tests {
             HydrationSettings::default(),
             None,
         ));
-        engine.queue.start_nothing();
+        engine.queue.prevent_new_threads();
         let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
         let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
         let mut memory = [0; 10];
-        // SAFETY: `memory` outlives the part, and is read after its read has ended.
+        // SAFETY: `memory` outlives the part, and is used again only after the read has ended.
         let part = unsafe { ObjectPart::new(0, &mut memory) };
         let read = catch_unwind(AssertUnwindSafe(|| {
             let mut requested = || panic!("the panic of the test");

@@ -1,5 +1,5 @@
-//! The resources that all open versions of one process share: the store, the cache, memory, and the
-//! threads that fetch.
+//! Holds the resources that all open versions of one process share: the store, the cache, memory,
+//! and the threads that fetch.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use crate::fetch_queue::FetchQueue;
 use crate::limits::MEMORY_SHARE;
 use crate::settings::HydrationSettings;
 
-/// A function that is called for every read, in order, with the location and range.
+/// A callback that is called for every read, in order, with the location and range.
 pub type ReadObserver = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
 
 pub(crate) struct HydrationContext {
@@ -27,7 +27,7 @@ pub(crate) struct HydrationContext {
     pub(crate) counters: Arc<HydrationCounters>,
     pub(crate) observer: OnceLock<ReadObserver>,
     pub(crate) cache: Option<Cache>,
-    /// The limit on the rate of all background fetches.
+    /// The limit on the total rate of all background fetches.
     pub(crate) background_limit: Option<Arc<RateLimit>>,
     pub(crate) memory: Arc<MemoryBlocks>,
     tables: Arc<OpenTables>,
@@ -35,8 +35,8 @@ pub(crate) struct HydrationContext {
 
 impl HydrationContext {
     pub(crate) fn new(store: Store, settings: HydrationSettings, cache: Option<Cache>) -> Self {
-        // Without a cache, only memory holds blocks that were read ahead, so more of it is for
-        // blocks.
+        // Without a cache, blocks that were read ahead are only in memory, so blocks get a larger
+        // share of the memory.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let counters = Arc::<HydrationCounters>::default();
         let queue = FetchQueue::new(store.clone(), threads, settings.deadline, Arc::clone(&counters));
@@ -53,7 +53,7 @@ impl HydrationContext {
         }
     }
 
-    /// Opens the current version of an object (one request).
+    /// Opens the current version of an object, which takes one request.
     pub(crate) fn open(self: &Arc<Self>, location: &Location) -> Result<SharedVersion> {
         let stat = self.store.stat(location)?;
         self.open_stat(location, stat)
@@ -78,7 +78,7 @@ impl HydrationContext {
         SharedVersion { engine: Arc::clone(self), table: self.tables.open(location, version, blocks) }
     }
 
-    /// The cache for the objects of the store that has `location`.
+    /// Returns a handle of the cache for the objects of the store that has `location`.
     pub(crate) fn cache_for(&self, location: &Location) -> Option<Cache> {
         let endpoint = || self.store.service_of(location);
         let name = self.settings.store_name.clone().unwrap_or_else(endpoint);

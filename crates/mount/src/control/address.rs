@@ -1,8 +1,8 @@
-//! Addresses of control sockets, of any length of path.
+//! Creates addresses of control sockets whose paths may have any length.
 //!
 //! The address of a socket has 108 bytes, but the path of a runtime directory may be longer. So
-//! both sides open the directory, and address the socket below its descriptor. Called by the daemon
-//! to listen, and by clients to connect.
+//! both sides open the directory, and address the socket relative to its file descriptor. The
+//! daemon uses this to listen, and clients use it to connect.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::directory_of;
 use rustix::fs::{Mode, OFlags, open};
 
-/// The address of a socket below a descriptor of its directory, which is kept open.
+/// The address of a socket, relative to the descriptor of its directory. The directory stays open
+/// as long as this value lives.
 pub(super) struct ControlAddress {
     directory: OwnedFd,
     name: PathBuf,
 }
 
 impl ControlAddress {
-    /// Makes the address of the socket at `path`.
+    /// Creates the address of the socket at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = directory_of(path);
@@ -26,7 +27,7 @@ impl ControlAddress {
         Ok(Self { directory, name: name.into() })
     }
 
-    /// The path to bind or connect, valid while `self` lives.
+    /// Returns the path to bind or connect. It is valid as long as `self` lives.
     pub(super) fn path(&self) -> PathBuf {
         Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(&self.name)
     }

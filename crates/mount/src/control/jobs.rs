@@ -1,5 +1,5 @@
-//! Hydration jobs that clients of the control socket started. The daemon runs them, so that readers
-//! of the mount have priority, and a job continues when its client ends.
+//! Keeps the hydration jobs that clients of the control socket have started. The daemon runs these
+//! jobs, so readers of the mount have priority, and a job continues after its client has ended.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,13 +11,14 @@ use rustix_futex_sync::Mutex;
 use super::protocol::{ControlResponse, HydrateRequest, JobFailure, JobProgress};
 use crate::filesystem::FileSystem;
 
-/// The most ended jobs that are remembered: clients poll every tenth of a second, and thousands of
-/// jobs may be begun a day.
-const MOST_OVER: usize = 64;
-/// The most failures reported of one job; their number is always reported.
-const MOST_FAILURES: usize = 100;
+/// Maximum number of ended jobs that are remembered. Clients poll every tenth of a second, and
+/// thousands of jobs may be started in a day.
+const MAX_ENDED_JOBS: usize = 64;
+/// Maximum number of failures of one job that are reported. The total number of failures is always
+/// reported.
+const MAX_REPORTED_FAILURES: usize = 100;
 
-/// The jobs of a mount, by number.
+/// The jobs of a mount, by their numbers.
 #[derive(Default)]
 pub(super) struct MountJobs {
     table: Mutex<Table>,
@@ -40,7 +41,7 @@ impl MountJobs {
         let mut list: HydrationList = if request.recursive {
             wanted::below(store, &location)
         } else {
-            // The job looks the object up, so that the client is answered at once.
+            // The job looks the object up, so that the client gets its answer at once.
             let store = store.clone();
             Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };
@@ -54,9 +55,9 @@ impl MountJobs {
     }
 
     pub(super) fn progress(&self, job: u64) -> ControlResponse {
-        let Some(job) = self.get(job) else { return unknown() };
+        let Some(job) = self.get(job) else { return unknown_job() };
         let progress = job.progress();
-        let failed = progress.failed.iter().take(MOST_FAILURES).map(|failure| JobFailure {
+        let failed = progress.failed.iter().take(MAX_REPORTED_FAILURES).map(|failure| JobFailure {
             location: failure.location.to_string(),
             error: failure.error.to_string(),
         });
@@ -74,9 +75,9 @@ impl MountJobs {
         })
     }
 
-    /// Ends a job; the blocks that it fetched stay.
+    /// Ends a job. The blocks that it has fetched stay in the cache.
     pub(super) fn cancel(&self, job: u64) -> ControlResponse {
-        let Some(job) = self.get(job) else { return unknown() };
+        let Some(job) = self.get(job) else { return unknown_job() };
         job.cancel();
         ControlResponse::Done {}
     }
@@ -85,7 +86,7 @@ impl MountJobs {
         let mut table = self.table.lock();
         let over: Vec<u64> =
             table.jobs.iter().filter(|(_, job)| job.progress().is_over).map(|(number, _)| *number).collect();
-        if over.len() >= MOST_OVER {
+        if over.len() >= MAX_ENDED_JOBS {
             over.iter().min().map(|oldest| table.jobs.remove(oldest));
         }
         table.last += 1;
@@ -99,6 +100,6 @@ impl MountJobs {
     }
 }
 
-fn unknown() -> ControlResponse {
+fn unknown_job() -> ControlResponse {
     ControlResponse::Error { error: "no such job".into() }
 }

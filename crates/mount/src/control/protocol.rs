@@ -1,5 +1,5 @@
-//! The messages on the control socket: one JSON object on a line each, shared by the daemon and its
-//! clients.
+//! Defines the messages on the control socket, which the daemon and its clients share. Each message
+//! is a JSON object on a line of its own.
 
 use firstbyte_store::RequestCounts;
 use serde::{Deserialize, Serialize};
@@ -8,80 +8,84 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase")]
 pub enum ControlRequest {
-    /// Asks which location is mounted, and by which process. Answered by
+    /// Asks which location is mounted, and by which process. The answer is
     /// [`ControlResponse::About`].
     About,
-    /// Asks for the requests and bytes of the mount. Answered by [`ControlResponse::Counts`].
+    /// Asks for the number of requests and bytes of the mount. The answer is
+    /// [`ControlResponse::Counts`].
     Counts,
-    /// Begins to bring files into the cache. Answered by [`ControlResponse::Begun`] at once.
+    /// Starts to hydrate files. The answer, which comes at once, is [`ControlResponse::Begun`].
     Hydrate(HydrateRequest),
-    /// Asks for the progress of a job. Answered by [`ControlResponse::Progress`].
+    /// Asks for the progress of a job. The answer is [`ControlResponse::Progress`].
     Progress {
         /// The number of the job.
         job: u64,
     },
-    /// Ends a job; the blocks that it fetched stay. Answered by [`ControlResponse::Done`].
+    /// Ends a job. The blocks that it has fetched stay in the cache. The answer is
+    /// [`ControlResponse::Done`].
     Cancel {
         /// The number of the job.
         job: u64,
     },
 }
 
-/// Files to bring into the cache.
+/// The files to hydrate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HydrateRequest {
-    /// The location.
+    /// The location of an object, or of a directory or prefix.
     pub location: String,
-    /// Whether to fetch everything below the location, not one object.
+    /// Whether to hydrate everything below the location and not one object.
     #[serde(default)]
     pub recursive: bool,
     /// Whether to exempt the files from eviction.
     #[serde(default)]
     pub pin: bool,
-    /// Limit in bytes per second; unlimited if `None`.
+    /// Maximum rate in bytes per second. `None` means no limit.
     #[serde(default)]
     pub limit_rate: Option<u64>,
 }
 
-/// An answer of the daemon. Variants are distinguished by their fields.
+/// An answer of the daemon. Each variant is recognized by its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ControlResponse {
     /// The request failed.
     Error {
-        /// The reason.
+        /// The reason for the failure.
         error: String,
     },
     /// Describes the mount.
     About {
-        /// The location mounted.
+        /// The location that is mounted.
         source: String,
-        /// The daemon's process.
+        /// The process id of the daemon.
         pid: u32,
     },
-    /// A job was begun.
+    /// A job was started.
     Begun {
         /// The number of the job.
         job: u64,
     },
-    /// Requests and bytes of the mount.
+    /// The number of requests and bytes of the mount.
     Counts(MountCounts),
     /// The progress of a job.
     Progress(JobProgress),
-    /// Done; nothing to report. Last, because an object with any fields would match it.
+    /// The request was carried out, and there is nothing to report. This variant is the last,
+    /// because an object with any fields would match it.
     Done {},
 }
 
-/// Requests and bytes of a mount since it was made.
+/// The number of requests and bytes of a mount since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MountCounts {
-    /// Requests by kind.
+    /// Number of requests, by kind.
     pub requests_by_kind: RequestCounts,
-    /// Requests sent again after a failure.
+    /// Number of requests that were sent again after a failure.
     pub retries: u64,
-    /// Bytes received over the network.
+    /// Number of bytes received over the network.
     pub received_bytes: u64,
-    /// US dollars for both by list prices, if these are known.
+    /// Cost of these requests and bytes in US dollars, by list prices. `None` if the prices are not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
 }
@@ -89,15 +93,15 @@ pub struct MountCounts {
 /// The progress of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Files found so far.
+    /// Number of files found so far.
     pub files: u64,
-    /// Files that are hydrated.
+    /// Number of files that are hydrated.
     pub files_done: u64,
-    /// Bytes of the files found so far.
+    /// Total length of the files found so far, bytes.
     pub bytes: u64,
-    /// Bytes of these files that are cached.
+    /// Number of bytes of the files found so far that are cached.
     pub bytes_here: u64,
-    /// Bytes that this job fetched.
+    /// Number of bytes that this job has fetched.
     pub fetched: u64,
     /// Whether all files have been found.
     pub is_counted: bool,
@@ -105,16 +109,16 @@ pub struct JobProgress {
     pub is_over: bool,
     /// Time since the start of the job, seconds.
     pub seconds: f64,
-    /// Number of files that failed.
+    /// Total number of files that could not be hydrated.
     pub failures: usize,
-    /// The first failures.
+    /// The first failures; later ones are only counted.
     pub failed: Vec<JobFailure>,
 }
 
 /// A file that could not be hydrated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFailure {
-    /// The file's location.
+    /// The location of the file.
     pub location: String,
     /// The reason.
     pub error: String,

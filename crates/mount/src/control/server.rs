@@ -1,4 +1,4 @@
-//! Listens on the control socket, and answers each connection in its own thread.
+//! Listens on the control socket, and answers each connection in a thread of its own.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,21 +14,21 @@ use super::protocol::{ControlRequest, ControlResponse, MountCounts};
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 
-/// Bytes of the longest request: a path of 4,096 bytes, written as JSON.
-const LONGEST: u64 = 64 << 10;
-/// Bytes of the stack of a connection's thread.
+/// Maximum length of a request, bytes. The longest contains a path of 4,096 bytes, written as JSON.
+const MAX_REQUEST_LENGTH: u64 = 64 << 10;
+/// Stack size of a connection's thread, bytes.
 const STACK: usize = 256 << 10;
 
-/// A socket on which the daemon listens; removed when dropped.
-pub(crate) struct Listening {
+/// A socket on which the daemon listens. The socket is removed when this value is dropped.
+pub(crate) struct ControlListener {
     path: PathBuf,
 }
 
-impl Listening {
-    /// Answers requests about `core` at `path`.
+impl ControlListener {
+    /// Starts to answer requests about `core` on a socket at `path`.
     pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
-        // Removes the socket of a daemon that died: a running one would have its mount at this
+        // If there is a socket, its daemon has died: a running daemon would have its mount at this
         // directory.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -47,15 +47,15 @@ impl Listening {
                 }
             }
         };
-        // The thread lives as long as the process, so it is not joined, and keeps nothing alive.
+        // The thread is not joined: it runs as long as the process, and holds no strong reference.
         thread::Builder::new().name("control".into()).stack_size(STACK).spawn(accept).map_err(failed)?;
         Ok(Self { path: path.to_owned() })
     }
 }
 
-impl Drop for Listening {
+impl Drop for ControlListener {
     fn drop(&mut self) {
-        // The socket may be gone already.
+        // The socket may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -65,12 +65,12 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &MountJobs) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match io::Read::take(&mut reader, LONGEST).read_until(b'\n', &mut line) {
+        match io::Read::take(&mut reader, MAX_REQUEST_LENGTH).read_until(b'\n', &mut line) {
             Ok(read) if read > 0 && line.ends_with(b"\n") => {}
             _ => return,
         }
-        // The file system is not held while the connection waits: `unmount` keeps it open until the
-        // daemon has ended.
+        // The file system is not held while the connection waits, because `unmount` keeps the
+        // connection open until the daemon has ended.
         let Some(core) = core.upgrade() else { return };
         let response = match serde_json::from_slice(&line) {
             Ok(request) => respond(&core, jobs, request),

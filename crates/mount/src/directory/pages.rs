@@ -1,9 +1,10 @@
-//! The last pages of the listings of wide directories, packed: a name takes some 50 bytes here and
-//! 200 in a [`DirectorySnapshot`].
+//! Keeps the most recent pages of listings of wide directories, in packed form: a name takes some
+//! 50 bytes here, and 200 in a [`DirectorySnapshot`].
 //!
-//! `find` and others read up to 100,000 names of a directory before they look up the first of them.
-//! Pages are dropped in the order in which they came, so their bytes are bounded. A page answers
-//! for the names in it, never that a name is missing. `Directories` owns the pages.
+//! `find` and other programs read up to 100,000 names of a directory before they look up the first
+//! of them. The oldest pages are dropped first, so the memory is bounded. A page shows that a name
+//! exists, and never that a name is missing. [`KnownDirectories`](super::KnownDirectories) owns the
+//! pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,27 +15,27 @@ use firstbyte_location::{EntryKind, to_usize};
 use super::{DirectorySnapshot, ListedName};
 use crate::child::{Child, VersionIdentity};
 
-/// The packed kinds of a name, and the flag of a name with a time.
+/// The kind of a packed name, and the flag of a name that has a time.
 const DIRECTORY: u8 = 0;
 const FILE: u8 = 1;
 const HAS_TIME: u8 = 2;
 
-/// Adjacent names of one listing.
+/// A page of adjacent names of one listing.
 #[derive(Debug)]
 struct Page {
     path: Arc<[u8]>,
-    /// The position of its first name in the listing.
+    /// The position of the page's first name in the listing.
     first: usize,
-    /// The first and last of the names in byte order.
+    /// The first and the last name of the page in byte order.
     least: Box<[u8]>,
     greatest: Box<[u8]>,
-    /// Each name without the prefix that it shares with the one before, with its attributes and
-    /// number.
+    /// The packed names. For each: the part that differs from the previous name, the attributes,
+    /// and the inode number.
     bytes: Box<[u8]>,
     taken: Instant,
 }
 
-/// All packed pages, the oldest first.
+/// All packed pages, with the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct PackedPages {
     pages: VecDeque<Page>,
@@ -42,9 +43,9 @@ pub(super) struct PackedPages {
 }
 
 impl PackedPages {
-    /// Adds names that follow each other in the listing of `path`, the first of them at position
-    /// `first`. Drops the oldest pages above `most` bytes. Names are not kept if the listing lacks
-    /// their attributes.
+    /// Adds adjacent names of the listing of `path`. The first of them is at position `first`.
+    /// Drops the oldest pages until at most `most` bytes are used. Names are not kept if the
+    /// listing lacks their attributes.
     pub(super) fn add(
         &mut self,
         path: &[u8],
@@ -74,7 +75,7 @@ impl PackedPages {
         }
     }
 
-    /// Returns the latest page that has `name`.
+    /// Returns the most recent page that contains `name`.
     pub(super) fn find(&self, path: &[u8], name: &[u8]) -> Option<DirectorySnapshot> {
         let around = |page: &&Page| *page.path == *path && (&*page.least..=&*page.greatest).contains(&name);
         let mut found = self.pages.iter().rev().filter(around).map(Page::unpacked);
@@ -115,7 +116,7 @@ impl Page {
     }
 }
 
-/// Packs names into one allocation. `None` if an attribute is not known, or cannot be packed.
+/// Packs names into one allocation. Returns `None` if an attribute is unknown or cannot be packed.
 fn packed(listed: &[ListedName]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(listed.len() * 64);
     let mut before: &[u8] = b"";
@@ -130,7 +131,8 @@ fn packed(listed: &[ListedName]) -> Option<Vec<u8>> {
             None => None,
         };
         let has_time = if time.is_some() { HAS_TIME } else { 0 };
-        // Listings of sources with permissions report only names.
+        // Permissions are not packed. Only names that were looked up have them, because listings
+        // of such sources contain only names.
         if child.permissions.is_some() {
             return None;
         }
@@ -153,7 +155,7 @@ fn packed(listed: &[ListedName]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Appends a number, seven bits per byte.
+/// Appends a number, with seven bits in each byte.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -167,7 +169,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// Takes a number from the front.
+/// Removes a number from the front of `rest` and returns it.
 fn number(rest: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);
     while let Some((byte, behind)) = rest.split_first() {

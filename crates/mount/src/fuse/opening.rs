@@ -1,10 +1,12 @@
-//! Opens files: lazily, or, if `--eager` covers their size, once they are hydrated. The kernel then
-//! reads a hydrated file directly. A small file has no file of its own in the cache: the kernel
-//! gets its content with the first open, which costs less than the read request that it would send.
+//! Opens files. An open is answered at once or, for files small enough for `--eager`, after the
+//! file was hydrated; the kernel then reads the hydrated file directly. A packed file has no file
+//! of its own in the cache. Its content is given to the kernel with the first open, which costs
+//! less than the read request that the kernel would otherwise send.
 //!
-//! A lazy open costs nothing, but every byte read for the first time passes through this process.
-//! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
-//! faster: see [`MountOptions::eager`](crate::MountOptions::eager).
+//! An open that is answered at once costs nothing, but every byte that is read for the first time
+//! passes through this process. A program that reads nearly all of a file, or maps it into memory,
+//! is faster if the open waits for the whole file: see
+//! [`MountOptions::eager`](crate::MountOptions::eager).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use firstbyte_hydrate::{Backing, File, HydrationItem, HydrationJob};
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, Notifier, ReplyOpen};
 
-use super::reply::Failing;
+use super::reply::FailableReply;
 use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
 use crate::handles::{HandleTable, InodeReadMode};
@@ -21,24 +23,25 @@ use crate::inodes::{Ino, Node};
 use crate::operations::{MountOperation, OperationOutcome};
 use crate::reader::OpenFile;
 
-/// The shortest and longest intervals at which a file is checked for completeness.
+/// Minimum and maximum interval at which a file is checked for being complete.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A hydrated file that the kernel reads directly.
-pub(super) struct Through {
+pub(super) struct PassthroughFile {
     id: BackingId,
-    /// Keeps the file from eviction.
+    /// Prevents the file from being evicted.
     _file: Backing,
 }
 
 pub(super) struct FileOpener {
     core: Arc<FileSystem>,
-    pub(super) handles: Arc<HandleTable<OpenFile, Through>>,
+    pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
-    /// Whether the kernel passes no file through.
+    /// Whether the kernel has refused to pass files through.
     refused: AtomicBool,
-    /// The connection by which the kernel is given content; set once it is mounted.
+    /// The connection through which content is given to the kernel. Not set until the file system
+    /// is mounted.
     pub(super) notifier: OnceLock<Notifier>,
 }
 
@@ -48,12 +51,12 @@ impl FileOpener {
         Self { core, pool, handles, refused, notifier: OnceLock::new() }
     }
 
-    /// Records that no file can be passed through.
+    /// Records that the kernel passes no file through.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Opens an inode, and answers at once, or once it is hydrated.
+    /// Opens an inode. Replies at once, or after the file was hydrated.
     pub(super) fn open(self: &Arc<Self>, ino: Ino, reply: ReplyOpen) {
         let begun = Instant::now();
         let reader = self.core.open(ino);
@@ -70,7 +73,7 @@ impl FileOpener {
                 self.pool.within(
                     (reply, reader),
                     move || {
-                        // The job itself ends later, when its bytes are on the disk.
+                        // The job itself ends later, after its bytes were written to the disk.
                         while begun.elapsed() < deadline && !file.is_complete() {
                             let progress = job.wait_for_more(
                                 (begun.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL),
@@ -82,8 +85,8 @@ impl FileOpener {
                             }
                         }
                     },
-                    // Complete or not: a read of bytes that could not be fetched requests them
-                    // again, and reports why it fails.
+                    // The reply is the same if the file is not complete: a read of missing bytes
+                    // requests them again, and reports why that fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
@@ -91,11 +94,11 @@ impl FileOpener {
         }
     }
 
-    /// Starts to hydrate a file and then the next one of its series. Returns the job that the open
-    /// must wait for; `None` if it need not wait.
+    /// Starts to hydrate a file and then the next file of its series. Returns the job for which the
+    /// open has to wait, or `None` if the open need not wait.
     fn start_hydration(&self, ino: Ino, reader: &OpenFile) -> Option<HydrationJob> {
         let file = reader.handle.file();
-        // Waiting pays only if the kernel then reads the file directly.
+        // Waiting is useful only if the kernel then reads the file directly.
         if !self.core.prefetch.is_eager(file.size()) || self.is_refused() || self.handles.is_open(ino) {
             return None;
         }
@@ -106,7 +109,7 @@ impl FileOpener {
         }
         let (location, version) = (file.location().clone(), Some(file.version().clone()));
         let this = (!is_whole).then_some(HydrationItem { location, version, range: None });
-        // The job looks the next file up when its turn has come.
+        // The job looks up the next file only after the first one is complete.
         let prefetch = Arc::clone(&self.core.prefetch);
         let next = next.into_iter().filter_map(move |path| prefetch.wanted(&path));
         let job = self.core.hydrator.hydrate(Box::new(this.into_iter().chain(next).map(Ok)), None);
@@ -117,15 +120,15 @@ impl FileOpener {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        // No other open of the inode is answered meanwhile, so no read of it waits for pages that
-        // are being handed over.
+        // Until this returns, no other open of the inode is answered, so no read of it has to wait
+        // for pages that are being given to the kernel.
         let (handle, mode) = self.handles.open(ino, reader, || {
             self.hand_over(ino, &node, &file);
             self.pass_through(&file, &reply)
         });
         match mode {
-            // The content of an inode never changes, so its pages stay valid. A close has no data
-            // to flush.
+            // The content of an inode never changes, so its pages stay valid. There is no data to
+            // flush on close.
             InodeReadMode::Cached => {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.opened(FileHandle(handle), flags);
@@ -139,15 +142,15 @@ impl FileOpener {
         self.core.prefetch.file_opened(&node, &self.pool);
     }
 
-    /// Returns the cached file for the kernel to read, if the inode is hydrated and the kernel
-    /// supports it.
-    fn pass_through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
+    /// Returns the cached file for the kernel to read, if the file is hydrated and the kernel
+    /// supports this.
+    fn pass_through(&self, file: &File, reply: &ReplyOpen) -> Option<PassthroughFile> {
         if self.is_refused() {
             return None;
         }
         let file = file.backing()?;
         match reply.open_backing(&file) {
-            Ok(id) => Some(Through { id, _file: file }),
+            Ok(id) => Some(PassthroughFile { id, _file: file }),
             Err(error) => {
                 self.refuse();
                 tracing::info!("hydrated files are read through the page cache: passthrough: {error}");
@@ -156,8 +159,8 @@ impl FileOpener {
         }
     }
 
-    /// Puts the content of a small hydrated file into the kernel's page cache, once. The kernel
-    /// requests pages that it has dropped as usual.
+    /// Puts the content of a small hydrated file into the kernel's page cache, once per inode. If
+    /// the kernel drops pages of it, it requests them again as usual.
     fn hand_over(&self, ino: Ino, node: &Node, file: &File) {
         let Some(notifier) = self.notifier.get() else { return };
         let store = |content: &[u8]| {

@@ -1,4 +1,4 @@
-//! Makes replies to the kernel: attributes, entries, error numbers.
+//! Builds replies to the kernel: attributes, entries, and error numbers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
-use super::FOR_EVER;
+use super::ATTRIBUTE_VALIDITY;
 use crate::child::Permissions;
 use crate::dir_handles::NamedEntry;
 use crate::error::Error;
@@ -20,21 +20,26 @@ use crate::inodes::{Fullness, Ino, InodeAttributes, ROOT};
 pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: LookupResult) {
     match found {
         LookupResult::Found(found, valid) => {
-            reply.entry_with_ttls(&FOR_EVER, &core.to_keep(valid), &attributes(core, found), Generation(0));
+            reply.entry_with_ttls(
+                &ATTRIBUTE_VALIDITY,
+                &core.kernel_validity(valid),
+                &attributes(core, found),
+                Generation(0),
+            );
         }
-        // Inode 0 lets the kernel remember that the name does not exist.
+        // Inode 0 allows the kernel to remember that the name does not exist.
         LookupResult::Missing(valid) => {
             reply.entry(&valid, &of_kind(core, 0, EntryKind::File), Generation(0))
         }
     }
 }
 
-/// Adds a name. Returns true if the reply was full before it.
+/// Adds a name to a reply. Returns true if the reply was already full.
 pub(super) fn add(named: &NamedEntry, reply: &mut ReplyDirectory) -> bool {
     reply.add(INodeNo(named.ino()), named.next, kind(named.kind()), OsStr::from_bytes(named.name()))
 }
 
-/// Adds a name and its inode. Returns true if the reply was full before it.
+/// Adds a name and its inode to a reply. Returns true if the reply was already full.
 pub(super) fn add_with_attributes(
     core: &FileSystem,
     path: &[u8],
@@ -42,10 +47,11 @@ pub(super) fn add_with_attributes(
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(named.name());
-    let told = named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
-    let Some(child) = told else {
-        // A name without an inode: `.`, `..`, and names that have to be looked up by themselves, as
-        // all have while the kernel holds too many inodes.
+    let known_child =
+        named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
+    let Some(child) = known_child else {
+        // These names are sent without an inode: `.`, `..`, and names that have to be looked up
+        // separately. While the kernel holds too many inodes, all names are sent this way.
         let attributes = of_kind(core, named.ino(), named.kind());
         return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
     };
@@ -98,8 +104,8 @@ fn of_kind(core: &FileSystem, ino: Ino, of: EntryKind) -> FileAttr {
         crtime: core.began,
         kind: kind(of),
         perm: if directory { modes.directory.unwrap_or(0o555) } else { modes.file.unwrap_or(0o444) },
-        // One link also for a directory, as on btrfs: a count of 2 says that no directory is below
-        // it, and programs that trust it do not look.
+        // The link count is 1 even for a directory, as on btrfs. A count of 2 would mean that the
+        // directory has no subdirectories, and programs that rely on this would not look for any.
         nlink: 1,
         uid: modes.user.unwrap_or_else(|| rustix::process::getuid().as_raw()),
         gid: modes.group.unwrap_or_else(|| rustix::process::getgid().as_raw()),
@@ -109,7 +115,7 @@ fn of_kind(core: &FileSystem, ino: Ino, of: EntryKind) -> FileAttr {
     }
 }
 
-/// Returns the error number that programs see.
+/// Returns the error number that programs see for an error.
 fn number(error: &Error) -> Errno {
     use firstbyte_hydrate::Error as Data;
     use firstbyte_store::Error as Store;
@@ -126,14 +132,14 @@ fn number(error: &Error) -> Errno {
     }
 }
 
-/// A reply that can carry an error.
-pub(super) trait Failing: Send + 'static {
+/// A reply that can be an error.
+pub(super) trait FailableReply: Send + 'static {
     fn fail(self, error: &Error);
 }
 
 macro_rules! failing {
     ($($reply:ty),*) => {$(
-        impl Failing for $reply {
+        impl FailableReply for $reply {
             fn fail(self, error: &Error) {
                 tracing::debug!("{error}");
                 self.error(number(error));

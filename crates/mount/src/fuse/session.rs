@@ -1,5 +1,5 @@
-//! The connection to the kernel: opens it, serves it with a few threads, and asks the kernel to
-//! drop unused inodes (FORGET).
+//! Opens the connection to the kernel, serves it with a few threads, and asks the kernel to drop
+//! unused inodes (FORGET).
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, 
 use rustix_futex_sync::RwLock;
 
 use super::Fuse;
-use super::opening::{FileOpener, Through};
+use super::opening::{FileOpener, PassthroughFile};
 use super::prune::Pruning;
 use super::splice::Splicing;
 use crate::filesystem::FileSystem;
@@ -25,27 +25,28 @@ use crate::inodes::Fullness;
 use crate::options::AllowedUsers;
 use crate::reader::OpenFile;
 
-/// The number of threads that take requests. None of them waits for a network; with two, one can
-/// look up while another copies, and more than four only contend for the kernel's queue. Each has a
-/// buffer of 16 MiB, of which a mount that is never written to uses a page.
+/// Minimum and maximum number of threads that take requests. None of them waits for a network. With
+/// two threads, one can look up names while the other copies; more than four only contend for the
+/// kernel's queue. Each thread has a buffer of 16 MiB, of which only one page is used, because the
+/// mount is never written to.
 const THREADS: RangeInclusive<usize> = 2..=4;
-/// The time that the kernel has to send FORGET after a request, and the interval of checks.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Time to wait for the kernel's FORGET after a request, and the interval of checks.
+const FORGET_WAIT: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// The pause before the next round of requests, if the kernel still holds too many inodes.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause before the next round of requests, if the kernel still holds too many inodes.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
-/// A mount being served.
+/// A mount that is being served.
 pub(crate) struct ServedMount(BackgroundSession);
 
 impl ServedMount {
-    /// Waits until the file system is unmounted and no file below it is open any more.
+    /// Waits until the file system is unmounted and no file below it is open.
     pub(crate) fn join(self) -> io::Result<()> {
         self.0.join()
     }
 }
 
-/// Asks the kernel to forget inodes.
+/// Asks the kernel to forget inodes, in one of two ways.
 #[derive(Default)]
 pub(super) struct Forgetting {
     notifier: OnceLock<Notifier>,
@@ -54,18 +55,19 @@ pub(super) struct Forgetting {
 }
 
 impl Forgetting {
-    /// Asks the kernel to forget unused inodes. The kernel keeps them as long as it has memory, and
-    /// so would this process: `ls -lR` of a bucket would leave an inode for every object.
-    fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, Through>) {
+    /// Asks the kernel to forget unused inodes. The kernel keeps inodes as long as it has memory,
+    /// and this process has to keep them as long. Without this, `ls -lR` of a bucket would leave an
+    /// inode for every object.
+    fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
-        // A listing adds inodes meanwhile, and no request may follow its end. So this repeats until
-        // the inodes are few, and asks for each once.
-        let mut asked = 0;
+        // While this runs, a listing adds inodes, and there may be no request after its end. So
+        // this repeats until there are few inodes. Each inode is asked for only once.
+        let mut last_asked = 0;
         loop {
             let len = core.inodes.len();
-            let oldest = core.inodes.oldest(asked, len.saturating_sub(most / 8 * 7));
+            let oldest = core.inodes.oldest(last_asked, len.saturating_sub(most / 8 * 7));
             let Some(last) = oldest.last().filter(|_| len > most) else { break };
-            asked = *last;
+            last_asked = *last;
             let expected = len - oldest.len() / 2;
             if self.pruning.forget(&oldest) {
                 wait_until(|| core.inodes.len() <= expected);
@@ -73,38 +75,38 @@ impl Forgetting {
             }
             let Some(notifier) = self.notifier.get() else { break };
             for ino in oldest.into_iter().filter(|ino| !handles.is_open(*ino)) {
-                if let Some((directory, name)) = core.inodes.place(ino) {
-                    // This fails if the kernel has forgotten the name already.
+                if let Some((directory, name)) = core.inodes.directory_and_name(ino) {
+                    // This fails if the kernel has already forgotten the name.
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
             }
             wait_until(|| core.inodes.len() <= expected);
         }
         if core.inodes.len() > most {
-            // The remaining inodes are in use.
-            thread::sleep(PAUSE);
+            // The inodes that remain are in use.
+            thread::sleep(ROUND_PAUSE);
         }
     }
 }
 
-/// Waits a moment for the FORGET requests of the kernel. Without the wait, inodes whose FORGET is
-/// on its way would be requested again.
+/// Waits a moment for the kernel's FORGET requests. Without the wait, the kernel would be asked
+/// again for inodes whose FORGET is on its way.
 fn wait_until(arrived: impl Fn() -> bool) {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE && !arrived() {
+    while begun.elapsed() < FORGET_WAIT && !arrived() {
         thread::sleep(POLL_INTERVAL);
     }
 }
 
 impl Fuse {
-    /// Serves a mount made on `device`, in its own threads.
+    /// Serves a mount that was made on `device`, on threads of its own.
     pub(crate) fn serve(self, device: OwnedFd, access: AllowedUsers) -> io::Result<ServedMount> {
         let config = config(access)?;
         let shared = self.shared();
         serving(Session::from_fd(self, device, config.acl, config)?, &shared)
     }
 
-    /// Mounts with the help of `fusermount3`, and serves.
+    /// Mounts with the help of `fusermount3`, and serves the mount.
     pub(crate) fn mount(
         self,
         directory: &Path,
@@ -120,7 +122,7 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &shared)
     }
 
-    /// Returns the parts that need the connection to the kernel once it is made.
+    /// Returns the parts that need the connection to the kernel after it was made.
     fn shared(&self) -> Connected {
         Connected {
             forgetting: Arc::clone(&self.forgetting),
@@ -129,7 +131,7 @@ impl Fuse {
         }
     }
 
-    /// Asks the kernel to forget the oldest inodes if it holds many.
+    /// Asks the kernel to forget the oldest inodes, if it holds many.
     pub(super) fn bound_memory(&self) {
         if self.core.inodes.fullness() == Fullness::Room
             || self.forgetting.under_way.swap(true, Ordering::Relaxed)
@@ -138,8 +140,8 @@ impl Fuse {
         }
         let (core, handles, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
-        // Not run on a thread that answers, because the kernel may hold the directory while it
-        // waits for one of those.
+        // This does not run on a thread that answers requests: the kernel may lock the directory
+        // while it waits for such a thread.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
             forgetting.under_way.store(false, Ordering::Relaxed);
@@ -147,7 +149,7 @@ impl Fuse {
     }
 }
 
-/// The parts of a file system that use its connection directly.
+/// The parts of a file system that use the connection directly.
 struct Connected {
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
@@ -155,9 +157,9 @@ struct Connected {
 }
 
 fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<ServedMount> {
-    connected.splicing.on(session.as_fd());
-    connected.forgetting.pruning.on(session.as_fd());
-    // No other code sets the notifiers.
+    connected.splicing.set_connection(session.as_fd());
+    connected.forgetting.pruning.set_connection(session.as_fd());
+    // Setting cannot fail, because no other code sets the notifiers.
     let _ = connected.forgetting.notifier.set(session.notifier());
     let _ = connected.opening.notifier.set(session.notifier());
     Ok(ServedMount(session.spawn()?))
@@ -171,14 +173,15 @@ fn config(access: AllowedUsers) -> io::Result<Config> {
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);
-    // A request must be answered on the descriptor by which it came; with one for all threads, this
-    // is known.
+    // A request must be answered on the descriptor on which it came. If all threads share one
+    // descriptor, it is known.
     config.clone_fd = false;
     Ok(config)
 }
 
-/// Returns how many of the `wanted` threads this process may start, besides one that waits for
-/// them. The session starts its threads unseen by the mount, which a refusal would end.
+/// Returns how many of the `wanted` threads this process may start, in addition to one that waits
+/// for them. The session starts its threads where the mount cannot see an error, and an error would
+/// end the mount.
 fn startable_threads(wanted: usize) -> io::Result<usize> {
     let hold = Arc::new(RwLock::new(()));
     let held = hold.write();

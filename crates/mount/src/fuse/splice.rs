@@ -1,7 +1,7 @@
-//! Read replies by splice: pages of the cached file go through a pipe to the kernel, which copies
-//! them once.
+//! Sends the replies to reads by splice: pages of the cached file go through a pipe to the kernel,
+//! which copies them once.
 //!
-//! A reply from memory would copy the bytes twice. `fuser` replies from memory only, so the reply
+//! A reply from memory would copy the bytes twice. `fuser` can only reply from memory, so the reply
 //! is built here: a header, then the bytes.
 
 use std::cell::Cell;
@@ -17,42 +17,42 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use super::LARGEST_READ;
 
-/// Bytes of a read below which the calls cost more than the copy.
+/// Length of a read, in bytes, below which the system calls take longer than the copy.
 const MIN_READ: u32 = 64 << 10;
-/// Bytes of the pipe: a slot for each page, and one for the header. The kernel rounds up to a power
-/// of two, and allows any process a megabyte.
+/// Size of the pipe, bytes: a slot for each page of the read, and one for the header. The kernel
+/// rounds this up to a power of two, and allows any process a pipe of 1 MiB.
 const PIPE_SIZE: usize = LARGEST_READ as usize + 4096;
-/// Bytes of the header: the length with the header, an error number, the request's number.
+/// Length of the header, bytes: total length, error number, and number of the request.
 const HEADER_SIZE: usize = 16;
 
-/// A pipe that is empty.
+/// A pipe. It is empty between two replies.
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
 }
 
 thread_local! {
-    /// One pipe per thread, so that replies never mix.
+    /// One pipe for each thread, so that replies never mix.
     static OWN: Cell<Option<Pipe>> = const { Cell::new(None) };
 }
 
-/// Replies by splice on the connection to the kernel.
+/// Sends replies by splice on the connection to the kernel.
 #[derive(Default)]
 pub(super) struct Splicing {
     device: OnceLock<OwnedFd>,
 }
 
 impl Splicing {
-    /// Sets the connection. If its descriptor cannot be duplicated, replies are copied.
-    pub(super) fn on(&self, device: BorrowedFd<'_>) {
+    /// Sets the connection. If its file descriptor cannot be duplicated, replies are copied.
+    pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
-            // No other code sets the device.
+            // Setting cannot fail, because no other code sets the device.
             let _ = self.device.set(own);
         }
     }
 
-    /// Answers request `id` with the range that `lend` returns. Returns the length, or the reply if
-    /// no byte was sent.
+    /// Answers request `id` with the range that `lend` returns. Returns the length of the range. If
+    /// no byte was sent, returns the reply, so that the caller can use it.
     pub(super) fn read(
         &self,
         id: RequestId,
@@ -67,13 +67,14 @@ impl Splicing {
             return Err(reply);
         };
         if let Err(error) = pipe.answer(device, id, &file, range) {
-            // The pipe is dropped with its content.
+            // The pipe is dropped, because it may not be empty.
             tracing::debug!("a reply is copied: {error}");
             return Err(reply);
         }
         OWN.set(Some(pipe));
-        // Dropping the reply would answer once more. It owns only a count of the connection's
-        // users: the connection ends when it is unmounted, and its descriptor with the process.
+        // Dropping the reply would answer the request again. Forgetting it leaks only a count of
+        // the connection's users: the connection ends when it is unmounted, and its descriptor ends
+        // with the process.
         std::mem::forget(reply);
         Ok(range.len())
     }
@@ -106,12 +107,12 @@ impl Pipe {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        // The file was cut short by another program: the bytes may be zeros.
+        // The file was cut short by another program, so the bytes may be zeros.
         if !file.is_whole() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match splice(&self.read, None, device, None, whole, none) {
-            // The process that asked has gone.
+            // The process that made the request has ended.
             Err(Errno::NOENT) | Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,21 +1,22 @@
-//! The paths of directories by number. Each path is stored once, for any number of inodes in it.
+//! Numbers the paths of directories. Each path is stored only once, for any number of inodes in the
+//! directory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Paths with the number of their users.
+/// Paths, each with the number of its users.
 #[derive(Default)]
 pub(crate) struct InodePaths {
     numbers: HashMap<Arc<[u8]>, u32>,
-    /// By number: the path, and the number of its users.
+    /// For each number, its path and the number of users.
     slots: Vec<(Arc<[u8]>, u32)>,
     free: Vec<u32>,
-    /// The number of the last lookup, because children of one directory come together.
+    /// The number that was looked up last, because children of the same directory come together.
     last: Option<u32>,
 }
 
 impl InodePaths {
-    /// Returns the number of a path that is in use.
+    /// Returns the number of a path, if the path is in use.
     pub(crate) fn find(&mut self, path: &[u8]) -> Option<u32> {
         if let Some(last) = self.last
             && *self.slots[last as usize].0 == *path
@@ -26,7 +27,7 @@ impl InodePaths {
         self.last
     }
 
-    /// Returns the number of a path, and counts one more user.
+    /// Returns the number of a path, and counts one more user of it.
     pub(crate) fn enter(&mut self, path: &[u8]) -> u32 {
         let number = self.find(path).unwrap_or_else(|| {
             let path: Arc<[u8]> = path.into();
@@ -44,7 +45,7 @@ impl InodePaths {
         number
     }
 
-    /// Counts one user less, and frees the path with the last one.
+    /// Counts one user less. Frees the path if no user is left.
     pub(crate) fn leave(&mut self, number: u32) {
         let (path, users) = &mut self.slots[number as usize];
         *users -= 1;

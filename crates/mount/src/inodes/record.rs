@@ -1,6 +1,6 @@
-//! The compact record of one inode: the kernel may hold a hundred thousand of them.
+//! Stores one inode in a compact record, because the kernel may hold a hundred thousand inodes.
 //!
-//! A record is one allocation with fixed fields, the name, and the identity of the version. It is
+//! A record is one allocation, with fixed fields, the name, and the identity of the version. It is
 //! decoded when the kernel requests the inode. Used by `inodes`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use firstbyte_location::{EntryKind, FileIdentity};
 
 use crate::child::{Child, Permissions, VersionIdentity};
 
-/// Offsets of the fields. Numbers are in native byte order.
+/// Offsets of the fixed fields. Numbers are in native byte order.
 const LOOKUPS: usize = 0;
 const DIRECTORY: usize = 4;
 const IDENTITY: usize = 8;
@@ -21,42 +21,44 @@ const PINNED_BY: usize = 37;
 const NAME_LENGTH: usize = 38;
 const NAME: usize = 40;
 
-/// Flag: the object was seen to be overwritten.
+/// Flag: the object is known to be overwritten.
 const STALE: u8 = 1;
 /// Flag: the inode is a directory.
 const IS_DIRECTORY: u8 = 2;
-/// Flag: the inode has a time.
+/// Flag: the inode has a modification time.
 const HAS_TIME: u8 = 4;
-/// Flag: the kernel was given the content.
-const HANDED: u8 = 8;
-/// Flag: permissions are the last bytes of the record.
+/// Flag: the content was given to the kernel.
+const CONTENT_GIVEN: u8 = 8;
+/// Flag: the last bytes of the record are permissions.
 const HAS_PERMISSIONS: u8 = 16;
-/// Flag: the permissions have an owner.
+/// Flag: the permissions include an owner.
 const HAS_OWNER: u8 = 32;
-/// Bytes of permissions.
+/// Length of permissions, bytes.
 const PERMISSIONS: usize = 10;
 
-/// Values at [`PINNED_BY`]: the meaning of the bytes behind the name.
+/// Values of the field at [`PINNED_BY`], which say how the bytes after the name identify the
+/// version.
 const BY_NOTHING: u8 = 0;
 const UNKNOWN: u8 = 1;
 const BY_TAG: u8 = 2;
 const BY_FILE: u8 = 3;
 const ELSEWHERE: u8 = 4;
 
-/// The pin of the content, as a record stores it.
-pub(crate) enum Kept {
-    /// A pin stored in the record.
+/// The identity of the version, or where it is stored.
+pub(crate) enum StoredIdentity {
+    /// An identity that is stored in the record.
     Here(VersionIdentity),
-    /// A version too varied for a record; the owner of the record keeps it.
+    /// The version does not fit into a record. The owner of the record stores it.
     Elsewhere,
 }
 
-/// One inode.
+/// The record of one inode.
 #[derive(Debug)]
 pub(crate) struct InodeRecord(Box<[u8]>);
 
 impl InodeRecord {
-    /// Makes the record of a child in the directory of this number, with one lookup.
+    /// Creates the record of a child with one lookup. `directory` is the number of the directory's
+    /// path.
     pub(crate) fn new(directory: u32, child: &Child, identity: u64) -> Self {
         let (pinned_by, pin) = packed(&child.pin);
         let mut bytes = Vec::with_capacity(NAME + child.name.len() + pin.len() + PERMISSIONS);
@@ -76,7 +78,7 @@ impl InodeRecord {
         record.put(DIRECTORY, &directory.to_ne_bytes());
         record.put(IDENTITY, &identity.to_ne_bytes());
         record.put(SIZE, &child.pin.size().unwrap_or(0).to_ne_bytes());
-        // A name has 255 bytes at most.
+        // A name has at most 255 bytes.
         record.put(NAME_LENGTH, &(child.name.len() as u16).to_ne_bytes());
         if let Some((seconds, nanoseconds)) = child.modified.and_then(split) {
             flags |= HAS_TIME;
@@ -88,7 +90,7 @@ impl InodeRecord {
         record
     }
 
-    /// Lookups of the inode that the kernel has not forgotten.
+    /// Returns the number of lookups that the kernel has not forgotten.
     pub(crate) fn lookups(&self) -> u32 {
         u32::from_ne_bytes(self.field(LOOKUPS))
     }
@@ -97,17 +99,17 @@ impl InodeRecord {
         self.put(LOOKUPS, &lookups.to_ne_bytes());
     }
 
-    /// The number of the directory's path.
+    /// Returns the number of the directory's path.
     pub(crate) fn directory(&self) -> u32 {
         u32::from_ne_bytes(self.field(DIRECTORY))
     }
 
-    /// The hash by which the record is found.
+    /// Returns the hash by which the record is found.
     pub(crate) fn identity(&self) -> u64 {
         u64::from_ne_bytes(self.field(IDENTITY))
     }
 
-    /// Bytes of the object; 0 if not known.
+    /// Returns the length of the object in bytes, or 0 if it is not known.
     pub(crate) fn size(&self) -> u64 {
         u64::from_ne_bytes(self.field(SIZE))
     }
@@ -132,31 +134,31 @@ impl InodeRecord {
         self.0[FLAGS] |= STALE;
     }
 
-    /// Marks the content as given to the kernel. Returns true the first time.
+    /// Records that the content was given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&mut self) -> bool {
         let before = self.0[FLAGS];
-        self.0[FLAGS] |= HANDED;
-        before & HANDED == 0
+        self.0[FLAGS] |= CONTENT_GIVEN;
+        before & CONTENT_GIVEN == 0
     }
 
     pub(crate) fn name(&self) -> &[u8] {
         &self.0[NAME..self.name_end()]
     }
 
-    /// The pin of the content.
-    pub(crate) fn pin(&self) -> Kept {
+    /// Returns the identity of the version.
+    pub(crate) fn pin(&self) -> StoredIdentity {
         let bytes = &self.0[self.name_end()..self.pin_end()];
-        Kept::Here(match self.0[PINNED_BY] {
+        StoredIdentity::Here(match self.0[PINNED_BY] {
             BY_NOTHING => VersionIdentity::Directory,
             BY_TAG => VersionIdentity::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
             BY_FILE => VersionIdentity::Local(self.size(), Box::new(unpacked(bytes))),
             UNKNOWN => VersionIdentity::Unknown,
-            _ => return Kept::Elsewhere,
+            _ => return StoredIdentity::Elsewhere,
         })
     }
 
-    /// Whether this is the record of `child` in `directory`. A pin that is kept elsewhere is not
-    /// compared.
+    /// Returns whether this is the record of `child` in `directory`. A version that is stored
+    /// elsewhere is not compared.
     pub(crate) fn matches_child(&self, directory: u32, child: &Child) -> bool {
         let (pinned_by, pin) = packed(&child.pin);
         self.directory() == directory
@@ -192,13 +194,15 @@ impl InodeRecord {
     }
 }
 
-/// Splits a time into seconds and nanoseconds since 1970. `None` if it is earlier.
+/// Splits a time into seconds and nanoseconds since 1970. Returns `None` if the time is before
+/// 1970.
 fn split(time: SystemTime) -> Option<(u64, u32)> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
-/// Returns the kind of a pin (a value at [`PINNED_BY`]), and its bytes without the size.
+/// Packs the identity of a version. Returns a value for the field at [`PINNED_BY`], and the bytes
+/// of the identity without the size.
 fn packed(pin: &VersionIdentity) -> (u8, std::borrow::Cow<'_, [u8]>) {
     use std::borrow::Cow;
     match pin {
@@ -264,7 +268,7 @@ mod tests {
             prop_assert_eq!(record.name(), &*child.name);
             prop_assert_eq!(record.permissions(), child.permissions);
             prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
-            prop_assert!(matches!(record.pin(), Kept::Here(pin) if pin == child.pin));
+            prop_assert!(matches!(record.pin(), StoredIdentity::Here(pin) if pin == child.pin));
             prop_assert!(!record.is_stale());
             record.mark_stale();
             record.set_lookups(9);

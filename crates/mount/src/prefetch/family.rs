@@ -1,10 +1,9 @@
-//! Fetches the files that belong to the one just opened: files of its directory whose names differ
-//! only behind the last dot, as the parts of a database do (`db.nin`, `db.nhr`, `db.nsq`). A
-//! program that opens one of them opens the others next, and would wait a round trip or two for
-//! each.
+//! Fetches the files that belong to an opened file: the files of its directory whose names differ
+//! only after the last dot, like the parts of a database (`db.nin`, `db.nhr`, `db.nsq`). A program
+//! that opens one of them opens the others next, and would wait a round trip or two for each.
 //!
-//! Small files are fetched whole, and of large ones the beginning. Each family is fetched once
-//! while it is remembered.
+//! Small files are fetched as a whole; of large files, only the beginning is fetched. Each family
+//! is fetched only once while it is remembered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,27 +17,28 @@ use crate::blocking_pool::BlockingPool;
 use crate::directory::{DirectorySnapshot, ListedName};
 use crate::inodes::{Node, name_of, parent};
 
-/// The most files of a family: a database in one volume has about ten. If there are more, the part
-/// before the dot says little.
+/// Maximum number of files in a family. A database in one volume has about ten. If more files share
+/// the part before the dot, they need not belong together.
 const MAX_MEMBERS: usize = 16;
-/// Bytes fetched of a large file: its head, and the bytes until its reader is known to be
-/// sequential.
+/// Length of the beginning that is fetched of a large file, bytes. It covers the file's header, and
+/// what is read until the reader is known to be sequential.
 const HEAD_BYTES: u64 = SMALL_FILE;
-/// The most families remembered: those that one program opens in turns.
-const REMEMBERED: usize = 64;
+/// Maximum number of families that are remembered. A program may open several in turns.
+const MAX_REMEMBERED_FAMILIES: usize = 64;
 
-/// The families fetched last, by the path up to the dot.
+/// The families that were fetched most recently, by their paths up to the dot.
 #[derive(Default)]
 pub(super) struct Families(Mutex<VecDeque<Box<[u8]>>>);
 
 impl Families {
-    /// Records the family at `stem` as fetched. Returns false if it was among those fetched last.
+    /// Records that the family at `stem` is fetched. Returns false if it is one of the remembered
+    /// families.
     fn begin(&self, stem: &[u8]) -> bool {
         let mut begun = self.0.lock();
         if begun.iter().any(|known| **known == *stem) {
             return false;
         }
-        if begun.len() == REMEMBERED {
+        if begun.len() == MAX_REMEMBERED_FAMILIES {
             begun.pop_front();
         }
         begun.push_back(stem.into());
@@ -46,13 +46,15 @@ impl Families {
     }
 }
 
-/// Returns a name up to and including its last dot. `None` if nothing is before or after the dot.
+/// Returns a name up to its last dot, including the dot. Returns `None` if there is nothing before
+/// or after the dot.
 fn stem(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|byte| *byte == b'.')?;
     (dot > 0 && dot + 1 < name.len()).then(|| &name[..=dot])
 }
 
-/// Returns the files with this stem in their names, or none if they are too many.
+/// Returns the files whose names have this stem. Returns no files if there are more than
+/// [`MAX_MEMBERS`].
 fn members(directory: &DirectorySnapshot, stem: &[u8]) -> Vec<ListedName> {
     let extends = |listed: &&ListedName| !listed.child.name[stem.len()..].contains(&b'.');
     let found: Vec<ListedName> =
@@ -61,14 +63,15 @@ fn members(directory: &DirectorySnapshot, stem: &[u8]) -> Vec<ListedName> {
 }
 
 impl Prefetch {
-    /// Fetches the other files of the family of a file that was opened.
+    /// Fetches the other files of an opened file's family.
     pub(super) fn member_opened(
         self: &Arc<Self>,
         node: &Node,
         directory: &DirectorySnapshot,
         pool: &BlockingPool,
     ) {
-        // If opens wait for whole files, a cached part only costs one more request.
+        // If opens wait for whole files, a part that is already cached would only cost one more
+        // request.
         if self.eager > 0 {
             return;
         }
@@ -128,7 +131,7 @@ mod tests {
     fn a_family_is_fetched_once_while_it_is_remembered() {
         let families = Families::default();
         assert!(families.begin(b"d/a.") && !families.begin(b"d/a.") && families.begin(b"e/a."));
-        assert!((0..REMEMBERED).all(|number| families.begin(number.to_string().as_bytes())));
+        assert!((0..MAX_REMEMBERED_FAMILIES).all(|number| families.begin(number.to_string().as_bytes())));
         assert!(families.begin(b"d/a."));
     }
 }

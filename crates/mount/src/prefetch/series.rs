@@ -1,9 +1,9 @@
-//! Predicts the next file of a numbered series: volumes of a database, shards of a data set or of a
-//! model.
+//! Predicts the next file of a numbered series, such as volumes of a database or shards of a data
+//! set or model.
 //!
 //! The prediction is used if opens wait until a file is hydrated. A program that opens `db.00.nsq`
-//! and then `db.01.nsq` will probably open `db.02.nsq`, which is then fetched while the program
-//! works on the second. One numbered file alone predicts nothing.
+//! and then `db.01.nsq` will probably open `db.02.nsq`, so that file is fetched while the program
+//! works on the second one. A single numbered file predicts nothing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use rustix_futex_sync::Mutex;
 
 use crate::inodes::name_of;
 
-/// The most paths remembered: a few series that are opened in turns.
-const REMEMBERED: usize = 64;
+/// Maximum number of paths that are remembered. A few series may be opened in turns.
+const MAX_REMEMBERED_PATHS: usize = 64;
 
-/// The files opened last.
+/// The files that were opened most recently, and the predictions made.
 #[derive(Default)]
 pub(super) struct Series(Mutex<Opened>);
 
 #[derive(Default)]
 struct Opened {
     paths: VecDeque<Box<[u8]>>,
-    /// The predictions already returned.
-    told: VecDeque<Box<[u8]>>,
+    /// The predictions that were already returned.
+    predicted: VecDeque<Box<[u8]>>,
 }
 
 impl Series {
-    /// Records that the file at `path` is opened. Returns the path of the file likely to be opened
-    /// next, unless it was returned before.
+    /// Records that the file at `path` is opened. Returns the path of the file that is likely to be
+    /// opened next, unless that path was returned before.
     pub(super) fn open(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut opened = self.0.lock();
         let follows = |number: &Range<usize>| {
@@ -36,23 +36,23 @@ impl Series {
         };
         let next = numbers(path).find(follows).and_then(|number| with_next(path, number.start));
         remember(&mut opened.paths, path);
-        next.filter(|next| remember(&mut opened.told, next))
+        next.filter(|next| remember(&mut opened.predicted, next))
     }
 }
 
-/// Adds a path, in place of the oldest if there are many. Returns false if it was there already.
+/// Adds a path. If there are many, drops the oldest. Returns false if the path was there already.
 fn remember(paths: &mut VecDeque<Box<[u8]>>, path: &[u8]) -> bool {
     if paths.iter().any(|known| **known == *path) {
         return false;
     }
-    if paths.len() == REMEMBERED {
+    if paths.len() == MAX_REMEMBERED_PATHS {
         paths.pop_front();
     }
     paths.push_back(path.into());
     true
 }
 
-/// Returns the ranges of the numbers in a file's name.
+/// Returns the positions of the numbers in the name of a file.
 fn numbers(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let name = path.len() - name_of(path).len();
     let starts = (name..path.len())
@@ -65,8 +65,8 @@ fn end_of(path: &[u8], start: usize) -> usize {
     path[start..].iter().position(|byte| !byte.is_ascii_digit()).map_or(path.len(), |len| start + len)
 }
 
-/// Returns the path with the number at `start` raised by one, in as many digits if it fits. `None`
-/// if there is no number.
+/// Returns the path with the number at `start` increased by one, in the same number of digits if
+/// that is possible. Returns `None` if there is no number.
 fn with_next(path: &[u8], start: usize) -> Option<Vec<u8>> {
     let digits = path.get(start..end_of(path, start.min(path.len())))?;
     let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -114,6 +114,6 @@ mod tests {
         let series = Series::default();
         (0..1000).for_each(|index| drop(series.open(format!("{}x{index}", index * 7919).as_bytes())));
         let opened = series.0.lock();
-        assert_eq!((opened.paths.len(), opened.told.len()), (REMEMBERED, 0));
+        assert_eq!((opened.paths.len(), opened.predicted.len()), (MAX_REMEMBERED_PATHS, 0));
     }
 }

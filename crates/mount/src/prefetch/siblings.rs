@@ -1,16 +1,17 @@
-//! Fetches small files ahead that are read in the order of their directory. Fetched one by one,
-//! each would cost a round trip; fetched together, dozens cost one.
+//! Fetches small files ahead of a program that reads the files of a directory. Fetching the files
+//! one by one takes a round trip for each; fetching them together takes one for dozens of files.
 //!
-//! For each directory the file opened last is recorded. If the next opened file is its successor,
-//! the files after it are fetched, twice as many each time, and later half of the window at a time,
-//! because each time wakes a thread. After a listing was read to its end, opening its first file
-//! counts as such a step, because `cp -r` and `tar` work that way.
+//! For each directory, the file that was opened last is recorded. If the next opened file is the
+//! one after it in the listing, the files after that are fetched: twice as many each time, and
+//! later half of the window at a time, because each fetch wakes a thread. If a listing was read to
+//! its end, opening the directory's first file counts in the same way, because `cp -r` and `tar`
+//! work like that.
 //!
-//! If files are opened in any other order, each open from the second in a directory on fetches a
-//! few others, beginning with the directory's first, and twice as many each time. After
-//! [`MAX_UNPROVED`] files, an open fetches more than a few again only if its file was among them.
-//! So a directory that is read whole in any order is fetched after a dozen opens, and if only some
-//! files of a large directory are read, each open costs a few small files more.
+//! If files are opened in any other order, each open after the first in a directory fetches a few
+//! other files, beginning with the directory's first, and twice as many each time. After
+//! [`MAX_UNPROVED`] files, an open fetches more than a few again only if its own file was among
+//! those fetched. So a directory that is read completely, in any order, is fetched after a dozen
+//! opens. If only some files of a large directory are read, each open costs a few more small files.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -25,43 +26,45 @@ use crate::blocking_pool::BlockingPool;
 use crate::directory::DirectorySnapshot;
 use crate::inodes::{Node, name_of, parent};
 
-/// Bytes of the largest file fetched ahead: a larger one is worth its own requests, and is read
-/// ahead by itself.
+/// Maximum length of a file that is fetched ahead, bytes. A larger file is worth requests of its
+/// own, and is read ahead by itself.
 pub(super) const SMALL_FILE: u64 = 1 << 20;
-/// The number of files fetched ahead of the first file opened in order, the most fetched ahead of
-/// any, and the most bytes of them. More than half of `MAX_BATCH` are wanted at any time: with a
-/// round trip of 30 ms and memory for so many requests these are 4,000 per second.
+/// Number of files that are fetched ahead when the first file is opened in order, maximum number of
+/// files fetched ahead, and maximum number of their bytes. More than half of `MAX_BATCH` are wanted
+/// at any time: with a round trip of 30 ms and enough memory for so many requests, this is 4,000
+/// files per second.
 const FIRST_BATCH: usize = 8;
 const MAX_BATCH: usize = 256;
 const MAX_BATCH_BYTES: u64 = 16 << 20;
-/// The number of files of a directory that are fetched for opens in no order before one of them is
-/// opened. Of 500 files in no order, the seventh open finds every second file cached.
+/// Maximum number of files of a directory that are fetched for opens in no order before one of
+/// these files is opened. Of 500 files in no order, the seventh open finds every second file
+/// cached.
 const MAX_UNPROVED: usize = 256;
-/// The most bytes of files fetched for an open that was not expected: a link of 40 MB/s brings them
-/// in a quarter of the round trip that the open takes.
+/// Maximum number of bytes of files that are fetched for an open that was not expected. A link of
+/// 40 MB/s brings this many in a quarter of the open's round trip.
 const UNEXPECTED_BATCH_BYTES: u64 = 1 << 20;
-/// The most directories remembered. If there are more, all are forgotten, which costs each a few
-/// round trips.
-const DIRECTORIES: usize = 1024;
+/// Maximum number of directories that are remembered. If there are more, all of them are forgotten,
+/// which costs each directory a few round trips.
+const MAX_DIRECTORIES: usize = 1024;
 
-/// The state of reads in one directory.
+/// The state of the reads in one directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
-    /// The position behind the file opened last.
+    /// The position after the file that was opened last.
     next: usize,
-    /// The position up to which files have been fetched ahead.
+    /// The position up to which files were fetched ahead.
     ahead: usize,
-    /// The number of files to fetch ahead; 0 until files have been opened in order.
+    /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
     /// Whether a file has been opened.
     opened: bool,
-    /// The position up to which files have been fetched for opens in no order, and the number
+    /// The position up to which files were fetched for opens in no order, and the number of files
     /// fetched last.
     beside: usize,
     width: usize,
 }
 
-/// Files to fetch, by their positions, and the most bytes of them.
+/// The positions of files to fetch, and the maximum number of their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Batch {
     files: Range<usize>,
@@ -79,14 +82,15 @@ enum Order {
 }
 
 impl Run {
-    /// The state after a listing was read: its files may follow, from the first on.
+    /// The state after a listing was read: the files may be opened in order, from the first on.
     const LISTED: Self =
         Self { next: 0, ahead: 0, window: FIRST_BATCH / 2, opened: false, beside: 0, width: 0 };
 
     /// Records that the file at `position` is opened. Returns the files to fetch.
     fn open(&mut self, position: usize) -> Batch {
         let was_opened = std::mem::replace(&mut self.opened, true);
-        // Files among those fetched ahead may be left out: those that are not files, or not wanted.
+        // Some files up to `ahead` may be skipped: entries that are not files, and files that the
+        // program does not want.
         let goes_on = (self.next..=self.ahead.max(self.next)).contains(&position);
         if goes_on {
             return Batch { files: self.in_order(position), bytes: MAX_BATCH_BYTES, order: Order::Listed };
@@ -117,18 +121,18 @@ impl Run {
     }
 }
 
-/// The state of reads in all directories.
+/// The state of the reads in all directories.
 #[derive(Default)]
 pub(super) struct Siblings {
     runs: Mutex<HashMap<Box<[u8]>, Run>>,
     alive: Arc<()>,
-    /// The files fetched ahead last, so that an open that soon follows finds its file prepared.
-    /// Each holds a descriptor, so there are at most `MAX_BATCH`.
+    /// The files that were fetched ahead most recently, so that an open that soon follows finds its
+    /// file ready. Each holds a file descriptor, so there are at most `MAX_BATCH`.
     held: Mutex<VecDeque<File>>,
 }
 
 impl Siblings {
-    /// Records that a directory's listing was read to its end.
+    /// Records that the listing of a directory was read to its end.
     pub(super) fn note_listing_read(&self, path: &[u8]) {
         self.with(path, |run| {
             if *run == Run::default() {
@@ -141,7 +145,7 @@ impl Siblings {
         self.with(path, |run| run.open(position))
     }
 
-    /// Records that files were fetched only up to `end`, because their bytes were too many.
+    /// Records that files were fetched only up to `end`, because they have too many bytes.
     fn reached(&self, path: &[u8], order: Order, end: usize) {
         self.with(path, |run| match order {
             Order::Listed => run.ahead = run.ahead.min(end),
@@ -159,13 +163,13 @@ impl Siblings {
         held.push_back(file);
         let oldest = if held.len() > MAX_BATCH { held.pop_front() } else { None };
         drop(held);
-        // This may close the file, which takes a while.
+        // This may close the file, which takes a while, so the lock is released first.
         drop(oldest);
     }
 
     fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut Run) -> T) -> T {
         let mut runs = self.runs.lock();
-        if runs.len() >= DIRECTORIES && !runs.contains_key(path) {
+        if runs.len() >= MAX_DIRECTORIES && !runs.contains_key(path) {
             runs.clear();
         }
         change(runs.entry(path.into()).or_default())
@@ -173,7 +177,7 @@ impl Siblings {
 }
 
 impl Prefetch {
-    /// Fetches the files that are likely to be opened after the file that was just opened.
+    /// Fetches files that are likely to be opened after the file that was just opened.
     pub(crate) fn file_opened(self: &Arc<Self>, node: &Node, pool: &BlockingPool) {
         if !self.is_enabled {
             return;
@@ -194,7 +198,8 @@ impl Prefetch {
         }
     }
 
-    /// Returns the files of a batch whose bytes are not too many, as positions in `directory`.
+    /// Returns the first files of a batch that together do not exceed its maximum number of bytes,
+    /// as positions in `directory`.
     fn affordable(&self, directory: &DirectorySnapshot, path: &[u8], batch: Batch) -> Range<usize> {
         let Batch { files: wanted, bytes: most, order } = batch;
         let (first, end) = (directory.first(), wanted.end.min(directory.end()));
@@ -255,7 +260,8 @@ mod tests {
     #[test]
     fn a_directory_of_500_read_in_any_order_is_fetched_after_few_opens() {
         let mut run = Run::default();
-        // Each file once, in steps that have no common divisor with their number.
+        // Opens each file once, in steps whose length has no common divisor with the number of
+        // files.
         let waits = (0..500).map(|step| step * 277 % 500).filter(|position| {
             let was_here = *position < run.beside;
             run.open(*position);

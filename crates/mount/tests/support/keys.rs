@@ -1,5 +1,5 @@
-//! An S3 service that can hold any key. Real services keep keys as files, or refuse keys that a
-//! mount must handle.
+//! Provides an S3 service that can hold any key. Real services store keys as files, or refuse keys
+//! that a mount must handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use firstbyte_location::{Location, ObjectLocation, Service};
 use firstbyte_store::{Store, StoreOptions};
 use firstbyte_testkit::{Scripted, ScriptedReply, set_credentials};
 
-/// The service. Each object's content is its key.
+/// A scripted S3 service. The content of each object is its key.
 pub struct Keys {
     _server: Scripted,
     pub store: Store,

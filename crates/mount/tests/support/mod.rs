@@ -1,4 +1,4 @@
-//! A real mount of a real location, for one test.
+//! Mounts a real location for one test.
 
 pub mod keys;
 
@@ -15,7 +15,7 @@ use firstbyte_store::Store;
 use firstbyte_testkit::{Backend, Subject, scratch};
 use tempfile::TempDir;
 
-/// A mounted location; unmounted on drop.
+/// A mounted location, which is unmounted when this value is dropped.
 pub struct Mounted {
     pub subject: Subject,
     pub mount: Mount,
@@ -23,7 +23,8 @@ pub struct Mounted {
     cache: TempDir,
 }
 
-/// Returns options for tests. Names are valid for a minute, so that no test depends on its speed.
+/// Returns options for tests. Names are valid for a minute, so that no test depends on its own
+/// speed.
 pub fn options() -> MountOptions {
     MountOptions { metadata_ttl: Duration::from_secs(60), ..MountOptions::default() }
 }
@@ -53,7 +54,7 @@ impl Mounted {
         Self { subject, mount, directory, cache }
     }
 
-    /// Unmounts, and mounts again with the same cache.
+    /// Unmounts the location, and mounts it again with the same cache.
     pub fn again(&mut self, options: &MountOptions) {
         self.mount.stop().unwrap();
         self.mount.wait().unwrap();
@@ -62,7 +63,7 @@ impl Mounted {
         self.mount = mount_with(store, base, self.directory.path(), options, cache, None).unwrap();
     }
 
-    /// Opens the mount's cache a second time.
+    /// Opens the mount's cache again, like another process.
     pub fn cache(&self) -> Cache {
         Cache::open(self.cache.path(), CacheLimits { size: None, reserve: 0 }).unwrap()
     }
@@ -75,7 +76,7 @@ impl Mounted {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Returns the bytes received from the store so far.
+    /// Returns the number of bytes received from the store so far.
     pub fn received(&self) -> u64 {
         self.subject.store.counters().received
     }
@@ -88,7 +89,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Some tests end the mount themselves.
+        // Some tests have already ended the mount.
         let _ = self.mount.stop();
         let ended = self.mount.wait();
         if !std::thread::panicking() {
@@ -97,7 +98,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts a location with a separate engine that caches nothing.
+/// Mounts a location with a separate hydration engine that caches nothing.
 pub fn mount(
     store: &Store,
     location: &Location,
@@ -107,7 +108,7 @@ pub fn mount(
     mount_with(store, location, directory, options, None, None)
 }
 
-/// Mounts a location with a separate engine.
+/// Mounts a location with a separate hydration engine.
 pub fn mount_with(
     store: &Store,
     location: &Location,
@@ -144,7 +145,7 @@ pub fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Returns a counter of a mount.
+/// Returns the value of a counter of a mount.
 pub fn counter(mounted: &Mounted, name: &str) -> u64 {
     use std::io::{Read, Write};
     let mut connection = std::net::TcpStream::connect(mounted.mount.metrics().unwrap()).unwrap();

@@ -25,7 +25,7 @@ pub(crate) struct Connections {
     /// Wakes the connection that has been idle longest, because another one waits to be accepted.
     crowded: Notify,
     /// True while a connection waits to be accepted. A notification that no idle connection was
-    /// there for stays, and closes nothing when another connection has made room meanwhile.
+    /// there for stays, and closes no connection if another connection has made room meanwhile.
     is_crowded: AtomicBool,
 }
 

@@ -1,6 +1,6 @@
-//! Downloads an object in chunks: fetches them, several neighbours with one request, records each
-//! in the journal, and verifies the whole. If the whole is damaged, each chunk is fetched again
-//! until two fetches of it agree.
+//! Downloads an object in chunks: fetches several neighbouring chunks with one request, records
+//! each chunk in the journal, and verifies the whole object. If the whole object is damaged, each
+//! chunk is fetched again until two fetches of it agree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ use crate::pieces::{Finish, ObjectPieces, Piece};
 use crate::plan::ChunkPlan;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
-use crate::verify::{self, FETCHES, Follower};
+use crate::verify::{self, Follower, MAX_FETCHES};
 
-/// The number of times that all chunks are fetched again before the source itself counts as
+/// Number of times that all chunks are fetched again before the source itself is considered
 /// damaged.
-const AUDITS: u32 = 2;
+const MAX_AUDITS: u32 = 2;
 
 /// A download in chunks.
 pub(super) struct ChunkedDownload {
@@ -34,13 +34,14 @@ pub(super) struct ChunkedDownload {
     pub(super) over: ReplaceKind,
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
-    /// Whether a later run can resume.
+    /// Whether a later run can resume the download.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
     pub(super) chunks: Mutex<Vec<DownloadedChunk>>,
-    /// The checksum of the whole, once it is known whether the source has one.
+    /// The checksum of the whole object, or `None` if the source has none. Not set until that is
+    /// known.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
     pub(super) audits: AtomicU32,
@@ -49,14 +50,14 @@ pub(super) struct ChunkedDownload {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DownloadedChunk {
     pub(super) done: bool,
-    /// The CRC of the chunk, if one was computed.
+    /// The CRC of the chunk's bytes, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
-/// The chunk a worker is receiving.
-struct Arriving {
+/// A chunk that a worker is receiving.
+struct ArrivingChunk {
     index: u32,
-    /// The offset of the next byte.
+    /// The offset of the next byte, in the object.
     at: u64,
     end: u64,
     hasher: Option<Hasher>,
@@ -64,7 +65,7 @@ struct Arriving {
 
 impl ChunkedDownload {
     /// Starts a thread that hashes the file in order (a `Follower`), if the expected checksum
-    /// cannot be combined from those of chunks.
+    /// cannot be combined from the checksums of chunks.
     pub(super) fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {
@@ -76,21 +77,21 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Returns the offset up to which the file has no gaps.
+    /// Returns the offset up to which the file has no missing chunks.
     fn front(&self) -> u64 {
         let chunks = self.chunks.lock();
         let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
-    /// Returns the algorithm to hash a chunk with as it passes. `None` if the checksum would not be
-    /// used: the bytes then need not enter this process.
+    /// Returns the algorithm with which chunks are hashed as they arrive. Returns `None` if the
+    /// checksum would not be used; the bytes then need not pass through this process.
     fn algorithm(&self) -> Option<Algorithm> {
         let expected = self.expected.get()?.as_ref()?;
         expected.algorithm.is_combinable().then_some(expected.algorithm)
     }
 
-    fn ask_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
+    fn request_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
         let stat = requester.stat(&self.source, self.stat.version.version_id.as_deref())?;
         if !self.stat.version.agrees_with(&stat.version) {
             return Err(self.changed(&stat.version).into());
@@ -108,9 +109,9 @@ impl ChunkedDownload {
         }
     }
 
-    /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
-    /// After an error only the missing bytes are requested again. `opened` is the answer for the
-    /// first chunk, if it is already open.
+    /// Fetches neighbouring chunks with one request, and records each chunk as soon as it is
+    /// complete. After an error, only the missing bytes are requested again. `opened` is the
+    /// response for the first chunk, if it is already open.
     fn fetch(
         &self,
         requester: &mut Requester<'_>,
@@ -126,7 +127,7 @@ impl ChunkedDownload {
                 let is_requested = body.is_none();
                 let mut body = match body.take() {
                     Some(body) => body,
-                    None => self.ask(attempt, ByteRange::new(chunk.at, end))?,
+                    None => self.request_range(attempt, ByteRange::new(chunk.at, end))?,
                 };
                 let (before, head) = (chunk.at, Instant::now());
                 while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, buffer)? {
@@ -134,7 +135,8 @@ impl ChunkedDownload {
                     let done = std::mem::replace(&mut chunk, next);
                     self.record(done.index, done.hasher.map(Hasher::finish))?;
                 }
-                // Bytes of an answer that was open may have waited in the socket.
+                // The rate is not measured with a response that was already open, because its bytes
+                // may have waited in the socket.
                 if is_requested && attempt.context.throttles.reading.is_unlimited() {
                     attempt.context.tracker.learn_rate(chunk.at - before, head.elapsed());
                 }
@@ -152,18 +154,18 @@ impl ChunkedDownload {
         })
     }
 
-    fn arriving(&self, index: u32) -> Arriving {
+    fn arriving(&self, index: u32) -> ArrivingChunk {
         let ByteRange { start, end } = self.plan.range(index);
-        Arriving { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
+        ArrivingChunk { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
-    /// Writes a body's bytes to the chunk's place in the file. Returns whether the chunk is
+    /// Writes a body's bytes to the chunk's range in the file. Returns whether the chunk is
     /// complete.
     fn receive(
         &self,
         attempt: &mut TransferAttempt<'_, '_>,
         body: &mut Body,
-        chunk: &mut Arriving,
+        chunk: &mut ArrivingChunk,
         buffer: &mut [u8],
     ) -> Result<bool> {
         attempt
@@ -172,7 +174,7 @@ impl ChunkedDownload {
         Ok(chunk.at == chunk.end)
     }
 
-    fn ask(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {
+    fn request_range(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, ..attempt.get() };
         attempt.open(&self.source, &get)
@@ -190,13 +192,14 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Fetches a chunk again until two fetches agree: damage on the way differs each time.
+    /// Fetches a chunk again until two fetches agree. Damage on the way differs each time, so equal
+    /// bytes are the source's.
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
-        for _ in 0..FETCHES {
+        for _ in 0..MAX_FETCHES {
             self.fetch(requester, index..index + 1, None)?;
-            requester.context.reread(self.plan.range(index).len());
+            requester.context.count_reread(self.plan.range(index).len());
             let again = checksum();
             if seen.contains(&again) {
                 break;
@@ -222,7 +225,7 @@ impl ChunkedDownload {
         let mut chunks: Vec<_> = self.chunks.lock().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
             // The chunk was fetched before the algorithm was known, or by a run that did not
-            // compute it.
+            // compute its checksum.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
@@ -237,7 +240,7 @@ impl ChunkedDownload {
 impl ObjectPieces for ChunkedDownload {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         match piece {
-            Piece::Checksum => self.ask_checksum(requester),
+            Piece::Checksum => self.request_checksum(requester),
             Piece::FirstBody(index, opened) => self.fetch(requester, index..index + 1, Some(*opened)),
             Piece::Chunks(mut chunks)
                 if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 =>
@@ -257,7 +260,7 @@ impl ObjectPieces for ChunkedDownload {
         if let Some(Some(expected)) = self.expected.get() {
             let found = self.whole_checksum(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
-                if self.audits.fetch_add(1, Ordering::Relaxed) < AUDITS {
+                if self.audits.fetch_add(1, Ordering::Relaxed) < MAX_AUDITS {
                     return Ok(Finish::Again(self.plan.pieces().collect()));
                 }
                 return Err(error.into());
@@ -274,7 +277,7 @@ impl ObjectPieces for ChunkedDownload {
         Ok(Finish::Done(CompletedObject { bytes: self.plan.size(), verified, version, source: None }))
     }
 
-    fn kept(&self) -> u64 {
+    fn resumable_bytes(&self) -> u64 {
         if !self.resumable {
             return 0;
         }
@@ -287,7 +290,7 @@ impl ObjectPieces for ChunkedDownload {
     }
 
     fn abandon(&self, _store: &Store, error: &Error) {
-        // The bytes that arrived stay for the next run, unless they can never be used.
+        // The bytes that have arrived stay for the next run, unless they can never be used.
         let is_useless = matches!(
             error,
             Error::Store(

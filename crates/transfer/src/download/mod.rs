@@ -1,9 +1,9 @@
 //! Downloads any source to a local file.
 //!
-//! The first request opens the source: a ranged read of the first chunk returns length and version
-//! and carries bytes, all in one round trip. If that was the whole object, the file is complete.
-//! Otherwise the other chunks are assigned to workers while the first is still arriving. A source
-//! without a version to pin moves as one stream and does not resume.
+//! The first request opens the source: a ranged read of the first chunk returns the length, the
+//! version and the first bytes in one round trip. If the chunk was the whole object, the file is
+//! complete. Otherwise the other chunks are assigned to workers while the first chunk is still
+//! arriving. A source without a version to pin moves as one stream, which cannot be resumed.
 
 mod chunks;
 mod resume;
@@ -28,7 +28,7 @@ use crate::request::{OpenedBody, Requester};
 use chunks::{ChunkedDownload, DownloadedChunk};
 use resume::Resumable;
 
-/// Downloads a source as one stream to its end, because its stated length is false.
+/// Downloads a source as one stream to its end, because the length that the source states is false.
 pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
     single::stream(requester, job, path, StatedLength::Ignored)
 }
@@ -37,15 +37,15 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
     let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
-    // A job without a version id means the newest version. The ETag then shows whether the newest
-    // is still the one whose chunks are here.
+    // A job without a version id means the newest version. In that case only the ETag is sent,
+    // which shows whether the newest version is still the one whose chunks are here.
     if let Some(version) = pinned.as_mut().filter(|it| job.version_id().is_none() && it.if_match().is_some())
     {
         version.version_id = None;
     }
     let range = match &found {
         Some(found) => Some(found.first_missing()),
-        // A small object is requested whole, because stores send its checksum only then.
+        // A small object is requested as a whole, because stores send the checksum only then.
         None => job.listed_size().is_none_or(|size| size > CHUNK_SIZE).then(|| ByteRange::new(0, CHUNK_SIZE)),
     };
     let get = Get { range, version: pinned, checksum: true, ..Get::default() };
@@ -80,7 +80,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     split(requester, job, path, stat, found, opened)
 }
 
-/// Splits an object into chunks for all workers. This worker moves the one whose answer is open.
+/// Splits an object into chunks for all workers. This worker moves the chunk whose response is
+/// open.
 fn split(
     requester: &mut Requester<'_>,
     job: &CopyJob,
@@ -94,18 +95,19 @@ fn split(
     let plan = ChunkPlan::download(size);
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
-    // No space is reserved, but a length beyond a limit fails here, before the first byte moves.
+    // This reserves no space, but fails before the first byte moves if the length exceeds a limit.
     if let Err(error) = sink.file().set_len(size)
         && !firstbyte_store::is_refused(&error)
     {
-        // No later run can continue the file: it has not even its length.
+        // The file and journal are removed: as the file does not have its length, no later run can
+        // continue it.
         let (discarded, removed) = (partial.discard(), journal.remove());
         tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");
         return Err(Error::io(shown(path))(error));
     }
     let resumed: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
-    requester.context.resumed(resumed);
+    requester.context.count_resumed(resumed);
     let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
     let own = own.filter(|index| !chunks[*index as usize].done);
     let mut pending: PendingPieces =
@@ -113,7 +115,7 @@ fn split(
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     if known.is_some() || !matches!(source, Location::Object(_)) {
-        // `expected` is new, so this cannot fail.
+        // `expected` is a new value, so setting it cannot fail.
         let _ = expected.set(known);
     } else {
         pending.checksum = true;
@@ -138,8 +140,8 @@ fn split(
     Ok(Started::Split { object: Arc::new(download), pending, first })
 }
 
-/// Opens the files that a download writes: those found, or new ones. Returns them with the state of
-/// all chunks.
+/// Opens the files that a download writes: the ones that were found, or new ones. Returns the files
+/// and the state of all chunks.
 fn open_files(
     context: &Context<'_>,
     job: &CopyJob,

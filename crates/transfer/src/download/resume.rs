@@ -13,7 +13,7 @@ use crate::journal::{ChunkRecord, Journal, JournalHeader, JournalSource};
 use crate::plan::ChunkPlan;
 use crate::verify;
 
-/// A download that can be resumed. Holds the lock on the partial file.
+/// A download that can be resumed. This value holds the lock on the partial file.
 pub(super) struct Resumable {
     pub(super) header: JournalHeader,
     pub(super) records: Vec<ChunkRecord>,
@@ -21,13 +21,14 @@ pub(super) struct Resumable {
     pub(super) partial: LocalFile,
 }
 
-/// Looks for a download of the job's source to `path` that can be resumed. Removes one that cannot.
+/// Looks for a download of the job's source to `path` that can be resumed. Removes a download that
+/// cannot be.
 pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<Option<Resumable>> {
     let place = Journal::path_for(path);
     if !place.exists() {
         return Ok(None);
     }
-    // The lock comes first: the journal may belong to a running copy.
+    // The lock is taken first, because the journal may belong to a running copy.
     let privacy =
         if job.source.as_local().is_some() { PartialPermissions::Owner } else { PartialPermissions::Usual };
     let partial = context.open_partial(job, path, privacy)?;
@@ -64,14 +65,14 @@ pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<
 }
 
 impl Resumable {
-    /// Starts over: discards all chunks.
+    /// Discards all chunks, so that the download starts over.
     pub(super) fn discard(self) -> Result<()> {
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         self.partial.empty()?;
         Ok(self.partial.discard()?)
     }
 
-    /// The bytes of the first missing chunk; those of the last chunk if none is missing.
+    /// Returns the byte range of the first missing chunk, or of the last chunk if none is missing.
     pub(super) fn first_missing(&self) -> ByteRange {
         let plan = ChunkPlan::download(self.header.size());
         let mut done = vec![false; plan.count() as usize];
@@ -85,8 +86,8 @@ impl Resumable {
         plan.range(index)
     }
 
-    /// Keeps the chunks whose bytes on the disk have the recorded CRC. After a restart of the
-    /// machine only these are certain.
+    /// Keeps only the chunks whose bytes on the disk have the recorded CRC. After a restart of the
+    /// machine, no other chunk can be trusted.
     fn keep_intact(&mut self, plan: &ChunkPlan) -> Result<()> {
         let mut intact = Vec::new();
         for record in self.records.drain(..) {

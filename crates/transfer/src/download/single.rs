@@ -1,4 +1,4 @@
-//! Downloads an object with one request: a small object, or one without a version to pin.
+//! Downloads an object with one request: a small object, or an object without a version to pin.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use crate::job::CopyJob;
 use crate::pieces::Started;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
-use crate::verify::FETCHES;
+use crate::verify::MAX_FETCHES;
 
-/// Completes an object whose first answer carries all its bytes.
+/// Completes an object whose first response contains all of its bytes.
 pub(super) fn complete_opened(
     requester: &mut Requester<'_>,
     job: &CopyJob,
@@ -26,7 +26,7 @@ pub(super) fn complete_opened(
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
     if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::Object(_)) {
-        // Stores send a checksum with whole objects only, and this one was requested as a range.
+        // Stores send a checksum only with whole objects, but this object was requested as a range.
         let described = requester.stat(&job.source, stat.version.version_id.as_deref())?;
         if described.version.agrees_with(&stat.version) {
             stat.checksum = described.checksum;
@@ -35,8 +35,8 @@ pub(super) fn complete_opened(
     fetch(requester, job, path, Some(opened), stat, StatedLength::Checked)
 }
 
-/// Copies a source as one stream. After a failure it continues if the server has ranges and the
-/// source a version; otherwise it starts over.
+/// Copies a source as one stream. After a failure, continues where the stream ended if the server
+/// supports ranges and the source has a version; otherwise starts over.
 pub(super) fn stream(
     requester: &mut Requester<'_>,
     job: &CopyJob,
@@ -62,7 +62,7 @@ fn fetch(
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
     for fetches in 1.. {
-        let mut arriving = Arriving {
+        let mut arriving = ArrivingObject {
             job,
             partial: &partial,
             stat: &mut stat,
@@ -85,13 +85,13 @@ fn fetch(
             .zip(found.as_ref())
             .map(|(expected, found)| expected.verify(found, &job.source));
         match checked {
-            Some(Err(error)) if fetches >= FETCHES => {
+            Some(Err(error)) if fetches >= MAX_FETCHES => {
                 partial.discard()?;
                 return Err(error.into());
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, "fetching it again");
-                context.reread(bytes);
+                context.count_reread(bytes);
             }
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
@@ -108,32 +108,33 @@ fn fetch(
     unreachable!("the loop above ends by returning")
 }
 
-/// An object that is being written to its partial file, by one request and one more after each
-/// failure.
-struct Arriving<'a> {
+/// An object that is being written to its partial file. One request is made for it, and another
+/// after each failure.
+struct ArrivingObject<'a> {
     job: &'a CopyJob,
     partial: &'a LocalFile,
-    /// The description in the latest answer that started at the first byte.
+    /// The description of the object in the latest response that started at the first byte.
     stat: &'a mut Stat,
     length: StatedLength,
     expected: Option<&'a Checksum>,
-    /// The offset of the next byte.
+    /// The offset of the next byte, in the object.
     at: u64,
     hasher: Option<Hasher>,
-    /// Whether ranges may be requested; false once the server has ignored one.
+    /// Whether ranges may be requested. False once the server has ignored a range.
     has_ranges: bool,
 }
 
-impl Arriving<'_> {
+impl ArrivingObject<'_> {
     fn start_over(&mut self) -> Result<()> {
         self.at = 0;
         self.hasher = self.expected.map(|expected| Hasher::new(expected.algorithm));
         Ok(self.partial.empty()?)
     }
 
-    /// Requests the missing bytes, or everything if the server has no ranges or no version to pin.
+    /// Requests the missing bytes. Requests all bytes if the server does not support ranges, or if
+    /// there is no version to pin.
     fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
-        // A version other than the first answer's is an error.
+        // Pins the version of the first response, so that another version is an error.
         let version = Some(self.stat.version.clone()).filter(|version| version.strength() > Strength::None);
         let is_begun = self.at > 0 && self.stat.size().is_some_and(|size| self.at < size);
         if is_begun && self.has_ranges && version.is_some() {
@@ -151,7 +152,7 @@ impl Arriving<'_> {
         Ok(body)
     }
 
-    /// Receives all bytes. Returns how many, and their checksum if one is expected.
+    /// Receives all bytes. Returns their number, and their checksum if one is expected.
     fn receive(
         &mut self,
         requester: &mut Requester<'_>,

@@ -1,5 +1,6 @@
-//! The limits of a run: the maximum of workers, and the controller that decides how many of them
-//! work. The maximum follows from memory, the number of objects, the route and the rate limit.
+//! Computes the limits of a run: the maximum number of workers, and the controller that decides how
+//! many of them work. The maximum depends on memory, the number of objects, the route and the rate
+//! limit.
 
 use firstbyte_pacing::{Controller, START, Work};
 use firstbyte_store::{THREAD_MEMORY, most_requests};
@@ -10,26 +11,26 @@ use crate::plan::LEAST_PART;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
-/// Memory of a worker that receives long bodies, bytes, beyond the memory of one with small
-/// objects: bytes that its connection has read ahead.
+/// Additional memory of a worker that receives long bodies, bytes: what its connection has read
+/// ahead.
 const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
 #[derive(Clone, Debug)]
 pub(super) struct RunLimits {
-    /// Decides how many workers take part, from the start on.
+    /// Decides how many workers are active, from the start of the run on.
     pub(super) controller: Controller,
-    /// The most workers. Memory, descriptors and a rate limit bound it.
+    /// Maximum number of workers, limited by memory, file descriptors and the rate limit.
     pub(super) workers: usize,
-    /// Whether memory sets `workers`.
+    /// Whether memory determines `workers`.
     pub(super) by_memory: bool,
-    /// The most neighbouring pieces that are claimed together; `None` if only the object limits
-    /// them.
+    /// Maximum number of neighbouring pieces that are claimed together. `None` if only the object
+    /// limits them.
     pub(super) together: Option<u32>,
 }
 
 impl RunLimits {
-    /// Limits of a run with a constant number of workers.
+    /// Returns the limits of a run with a constant number of workers.
     pub(super) fn fixed(workers: usize) -> Self {
         Self { controller: Controller::fixed(workers), workers, by_memory: false, together: None }
     }
@@ -55,8 +56,8 @@ impl RunLimits {
             controller,
             workers,
             by_memory: workers == fit,
-            // Under a rate limit a request has one piece, so that it asks for little more than may
-            // come in a second.
+            // With a rate limit, a request has only one piece, so that it requests little more than
+            // can arrive in a second.
             together: connections.map(|_| 1),
         }
     }

@@ -1,9 +1,9 @@
 //! Runs jobs to their end: a feeder fills the queue, workers move objects, and a supervisor decides
-//! how many workers are active. The engine calls it.
+//! how many workers are active. The engine calls this.
 //!
-//! Workers take pieces of objects already started before they start another object. So few large
-//! objects are open at once, and memory depends on the number of workers, not on the size of the
-//! tree.
+//! Workers take pieces of started objects before they start another object. So only a few large
+//! objects are open at the same time, and memory depends on the number of workers and not on the
+//! size of the tree.
 
 mod limits;
 mod queue;
@@ -30,33 +30,34 @@ use crate::stream;
 use limits::RunLimits;
 use queue::Queue;
 
-/// The most jobs in the queue: one page of a listing moves while the next is fetched.
+/// Maximum number of jobs in the queue, so that one page of a listing moves while the next page is
+/// fetched.
 const MAX_QUEUED_JOBS: usize = PAGE;
 
 /// The jobs of one run and the threads that work on them.
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
     limits: RunLimits,
-    /// Whether the bucket denies everything; set once it has been asked.
+    /// Whether the whole bucket denies access. Not set until the bucket was asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
-    /// Signalled when there is a task, or there will be no more.
+    /// Signalled when there is a task, or when no more tasks will come.
     work: Condvar,
-    /// Signalled when more workers may take part.
+    /// Signalled when more workers may be active.
     raised: Condvar,
-    /// Signalled when the job queue drops below its limit.
+    /// Signalled when the number of queued jobs drops below its limit.
     room: Condvar,
-    /// Signalled when the supervisor should look before its next tick.
+    /// Signalled when the supervisor should check the run before its next tick.
     attention: Condvar,
 }
 
 impl<'a> Scheduler<'a> {
-    /// Makes a run of jobs.
+    /// Creates a run of jobs.
     pub(crate) fn new(scope: &'a CallScope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
         Self::with_limits(scope, observer, run_kind, RunLimits::of_jobs(scope, run_kind))
     }
 
-    /// Makes a run without jobs: a stream, which brings its own threads.
+    /// Creates a run without jobs, for a stream, which starts its own threads.
     pub(crate) fn of_stream(
         scope: &'a CallScope<'a>,
         observer: &'a dyn Observer,
@@ -127,7 +128,7 @@ impl<'a> Scheduler<'a> {
             (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), supervised)
         });
         if result.is_err() {
-            // A stop may be the reason and not have been seen yet.
+            // The error may result from a stop that was not seen yet; this call looks for one.
             self.context.is_ended();
         }
         let bound_by = baseline.judge(&self.context, false);
@@ -136,7 +137,7 @@ impl<'a> Scheduler<'a> {
             return Err(ended);
         }
         supervised?;
-        summary.complete(result?);
+        summary.add_completed(result?);
         Ok(summary)
     }
 
@@ -157,7 +158,7 @@ impl<'a> Scheduler<'a> {
         self.all_jobs_added();
     }
 
-    /// Adds a job when the queue has room. Returns false once the run has ended.
+    /// Adds a job as soon as the queue has room. Returns false if the run has ended.
     fn feed(&self, job: CopyJob) -> bool {
         let mut queue = self.queue.lock();
         while queue.jobs() >= MAX_QUEUED_JOBS && !self.context.has_ended() {
@@ -180,14 +181,14 @@ impl<'a> Scheduler<'a> {
         self.attention.notify_one();
     }
 
-    /// Whether no worker has a task and none will get one.
+    /// Returns whether no worker has a task and none will get one.
     fn is_over(&self, queue: &Queue) -> bool {
         queue.busy == 0 && (self.context.has_ended() || queue.is_exhausted())
     }
 
-    /// Wakes every thread of the run, which sees that it has ended.
+    /// Wakes every thread of the run, so that it sees that the run has ended.
     fn wake_all(&self) {
-        // Locked, so that a thread that has just found the run going is waiting by now.
+        // The lock ensures that a thread that has just seen the run continue is waiting by now.
         let _queue = self.queue.lock();
         self.work.notify_all();
         self.raised.notify_all();
@@ -199,8 +200,7 @@ impl<'a> Scheduler<'a> {
         self.wake_all();
     }
 
-    /// Counts a failure. If the same failure would affect all other objects, it ends the run
-    /// instead.
+    /// Counts a failure. If the same failure would affect all other objects, ends the run instead.
     fn failed(&self, failure: Failure) {
         if failure.error.ends_run() || self.is_general(&failure.error) {
             return self.end(failure.error);
@@ -218,8 +218,8 @@ impl<'a> Scheduler<'a> {
         is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }
 
-    /// Whether a denied object means that its bucket is denied too. S3 does not report the extent
-    /// of a denial, so the bucket is asked once per run, if no object has been copied.
+    /// Returns whether access to the whole bucket of a denied object is denied. S3 does not report
+    /// this, so the bucket is asked once per run, and only if no object has been copied.
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
         let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };
@@ -231,7 +231,7 @@ impl<'a> Scheduler<'a> {
         *self.denied.get_or_init(denied)
     }
 
-    /// Makes a batch durable: one `syncfs` costs less than an `fsync` of each file.
+    /// Makes a batch durable. One `syncfs` takes less time than an `fsync` of each file.
     fn sync_file_system(&self) -> Result<()> {
         if self.context.settings.durability == Durability::None {
             return Ok(());
@@ -248,16 +248,16 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Makes the summary, and abandons objects that the early end of the run left open.
+    /// Creates the summary, and abandons the objects that the early end of the run has left open.
     fn into_summary(self) -> Summary {
         let mut queue = self.queue.into_inner();
         for open in queue.open.drain(..) {
             open.object.abandon(self.context.store, &Error::Interrupted);
-            queue.summary.kept_bytes += open.object.kept();
+            queue.summary.kept_bytes += open.object.resumable_bytes();
         }
         let meters = &self.context.meters;
         let first_byte = load(&meters.first_byte);
-        // A stop that comes when the only object is complete has stopped nothing.
+        // If a stop comes after the only object is complete, it has stopped nothing.
         let is_done = self.context.run_kind.batch == ObjectCount::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
@@ -272,7 +272,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Guard of a thread that ends the run if the thread panics, so that the others do not wait for it.
+/// A guard that ends the run if its thread panics, so that the other threads do not wait for it.
 struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
 
 /// The role of a thread in its run.

@@ -1,5 +1,5 @@
-//! The remaining work of a run: jobs not started, and pieces of objects that are. Workers claim
-//! pieces from it.
+//! Keeps the remaining work of a run: jobs that have not started, and pieces of objects that have.
+//! Workers claim both.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -13,51 +13,51 @@ use crate::pieces::{ObjectPieces, PendingPieces, Piece};
 use crate::plan::{CHUNK_SIZE, LARGE_OBJECT};
 use crate::report::Summary;
 
-/// The least number of neighbouring pieces in a request to a near server.
+/// Minimum number of neighbouring pieces in a request to a near server.
 const NEAR_PIECES: u32 = (SHORTEST_REQUEST / CHUNK_SIZE) as u32;
 
 #[derive(Default)]
 pub(super) struct Queue {
     jobs: VecDeque<CopyJob>,
-    /// Bytes of the waiting jobs whose length is listed.
+    /// Total length of the waiting jobs whose length is listed, bytes.
     listed: u64,
-    /// Whether more jobs may come.
+    /// Whether more jobs may be added.
     pub(super) feeding: bool,
     pub(super) open: VecDeque<StartedObject>,
     pub(super) next_id: u64,
-    /// Workers that have a task.
+    /// Number of workers that have a task.
     pub(super) busy: usize,
-    /// Workers that may take part.
+    /// Number of workers that may be active.
     pub(super) limit: usize,
-    /// The most neighbouring pieces claimed together.
+    /// Maximum number of neighbouring pieces that are claimed together.
     pub(super) together: Option<u32>,
-    /// The limit on parts of uploads in flight.
+    /// The limit on upload parts in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A directory that the batch has written to, by which its file system is synced. A file would
-    /// not do: it may be a link that leads nowhere.
+    /// A directory that the batch has written to. Its file system is synced at the end. A path of a
+    /// file would not do, because the file may be a dangling link.
     pub(super) written: Option<PathBuf>,
 }
 
-/// An object started and not finished.
+/// An object that was started and is not finished.
 pub(super) struct StartedObject {
     pub(super) id: u64,
     pub(super) job: CopyJob,
     pub(super) object: Arc<dyn ObjectPieces>,
-    /// Pieces that no worker has claimed.
+    /// Pieces of the object that no worker has claimed.
     pub(super) pending: PendingPieces,
-    /// Workers that move pieces of it.
+    /// Number of workers that move pieces of the object.
     pub(super) running: u32,
     pub(super) error: Option<Error>,
 }
 
-/// The next task of a worker.
+/// The next task for a worker.
 pub(super) enum WorkerTask {
     Start(Box<CopyJob>),
     Move(ClaimedPiece),
 }
 
-/// A piece of an object that a worker moves.
+/// A piece that a worker has claimed, and its object.
 pub(super) struct ClaimedPiece {
     pub(super) id: u64,
     pub(super) object: Arc<dyn ObjectPieces>,
@@ -65,26 +65,27 @@ pub(super) struct ClaimedPiece {
 }
 
 impl Queue {
-    /// An empty queue that jobs will be added to.
+    /// Creates an empty queue to which jobs will be added.
     pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
         Self { feeding: true, together, parts, ..Self::default() }
     }
 
-    /// Adds a job at the end.
+    /// Adds a job to the end of the queue.
     pub(super) fn add(&mut self, job: CopyJob) {
         self.listed = self.listed.saturating_add(length(&job));
         self.jobs.push_back(job);
     }
 
-    /// Jobs not started.
+    /// Returns the number of jobs that have not started.
     pub(super) fn jobs(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Claims the next task. Pieces of started objects come before a new object, those of the
-    /// oldest first. With a `near` server the object with the fewest workers comes first, because
-    /// workers that write one file wait for each other; and requests are long, because each costs
-    /// that server as much as some megabytes. No request has more than `longest` bytes.
+    /// Claims the next task. Pieces of started objects come before new objects, and those of the
+    /// oldest object come first. If the server is `near`, two rules differ. The object with the
+    /// fewest workers comes first, because workers that write to one file wait for each other.
+    /// Requests are long, because each request costs a near server as much as some megabytes. No
+    /// request has more than `longest` bytes.
     pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
@@ -108,7 +109,7 @@ impl Queue {
         Some(WorkerTask::Start(Box::new(job)))
     }
 
-    /// Parts of uploads in flight.
+    /// Returns the number and length of the upload parts in flight.
     pub(super) fn parts_in_flight(&self) -> PartsInFlight {
         let uploads = self.open.iter().filter_map(|open| Some((open.running, open.object.part_length()?)));
         uploads.fold(PartsInFlight::default(), |parts, (running, length)| PartsInFlight {
@@ -117,25 +118,25 @@ impl Queue {
         })
     }
 
-    /// Whether no further part of an upload may be sent.
+    /// Returns whether no more upload parts may be sent now.
     pub(super) fn is_full_of_parts(&self) -> bool {
         self.parts_in_flight().count >= self.parts.most()
     }
 
-    /// The number of pieces that a worker may claim at once: half of its share of the remaining
-    /// work, so that all workers finish together.
+    /// Returns the number of pieces that a worker may claim at once: half of its share of the
+    /// remaining work, so that all workers finish together.
     fn half_share(&self) -> u32 {
         let left = self.pieces() as u64 + self.listed / CHUNK_SIZE;
         u32::try_from(left / (2 * self.limit.max(1) as u64)).unwrap_or(u32::MAX)
     }
 
-    /// Pieces of started objects that no worker has claimed.
+    /// Returns the number of pieces of started objects that no worker has claimed.
     fn pieces(&self) -> usize {
         self.open.iter().map(|open| open.pending.len()).sum()
     }
 
-    /// Whether the waiting objects are large on average. An object of unknown length counts as
-    /// empty.
+    /// Returns whether the waiting objects are large on average. An object of unknown length counts
+    /// as empty.
     pub(super) fn is_large(&self) -> bool {
         let started = self.open.iter().filter(|open| !open.pending.is_empty()).count();
         let objects = (started + self.jobs.len()) as u64;
@@ -143,23 +144,23 @@ impl Queue {
         objects > 0 && bytes / objects >= LARGE_OBJECT
     }
 
-    /// Tasks that could run at this instant.
+    /// Returns the number of tasks that are running or could run now.
     pub(super) fn demand(&self) -> usize {
         self.busy + self.waiting()
     }
 
-    /// Tasks that no worker has claimed.
+    /// Returns the number of tasks that no worker has claimed.
     pub(super) fn waiting(&self) -> usize {
         self.jobs.len() + self.pieces()
     }
 
-    /// Whether there are no tasks and there will be none.
+    /// Returns whether there are no unclaimed tasks and no more will come.
     pub(super) fn is_exhausted(&self) -> bool {
         !self.feeding && self.waiting() == 0
     }
 }
 
-/// Length of a job's object, bytes; 0 if its listing does not have it.
+/// Returns the length of a job's object in bytes, or 0 if it is not listed.
 fn length(job: &CopyJob) -> u64 {
     job.listed_size().unwrap_or_default()
 }
@@ -176,7 +177,7 @@ mod tests {
     use firstbyte_location::{Entry, EntryKind};
     use firstbyte_store::Store;
 
-    /// Moves nothing; one request may move four of its pieces.
+    /// An object whose pieces are never moved. One request may move four of its pieces.
     struct Still;
 
     impl ObjectPieces for Still {
@@ -200,7 +201,8 @@ mod tests {
         CopyJob { source: place.clone(), destination: place, entry, over: crate::ReplaceKind::File }
     }
 
-    /// Started objects, each with these pieces, and a limit of workers.
+    /// Returns a queue of started objects, each with the given pieces, and a limit on the number of
+    /// workers.
     fn started(pieces: impl IntoIterator<Item = Vec<u32>>, limit: usize) -> Queue {
         let open = |(id, pending): (u64, Vec<u32>)| StartedObject {
             id,
@@ -213,7 +215,8 @@ mod tests {
         Queue { open: (0..).zip(pieces).map(open).collect(), limit, ..Queue::default() }
     }
 
-    /// The pieces claimed until only objects not started are left, each with its object.
+    /// Claims pieces until only objects that have not started are left. Returns the pieces with the
+    /// ids of their objects.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
         std::iter::from_fn(|| match queue.claim(near, u64::MAX)? {
             WorkerTask::Move(ClaimedPiece { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),

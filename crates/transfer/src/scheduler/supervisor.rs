@@ -1,5 +1,5 @@
 //! Supervises a run on the thread that called the engine: starts workers, applies the concurrency
-//! that the [`Controller`] decides on, cuts silent requests, and ends the run when it is stopped.
+//! that the [`Controller`] chooses, cuts off silent requests, and ends the run when it is stopped.
 
 use std::thread::Scope;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::job::{ObjectCount, TransferRoute};
 use crate::settings::Hedging;
 
-/// Supervises until the run is over. Returns true if the concurrency ever reached its cap.
+/// Supervises until the run is over. Returns whether the concurrency has ever reached its cap.
 pub(super) fn supervise<'scope>(
     run: &'scope Scheduler<'_>,
     scope: &'scope Scope<'scope, '_>,
@@ -21,7 +21,7 @@ pub(super) fn supervise<'scope>(
     let context = &run.context;
     let mut controller = run.limits.controller.clone();
     let (mut spawned, mut capped) = (0, false);
-    // The most workers that the system allows; known once it refuses one.
+    // Maximum number of workers that the system allows. Not known until the system refuses one.
     let mut most = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
@@ -34,7 +34,7 @@ pub(super) fn supervise<'scope>(
         if wanted(run, &queue).min(most) <= spawned {
             queue = run.attention.wait_timeout(queue, Controller::TICK).0;
         }
-        // Observed after the wait, so that the controller decides on current values.
+        // The queue is observed after the wait, so that the controller decides on current values.
         let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));
         let parts = queue.parts_in_flight();
         let raised = queue.parts.observe(seen.now, seen.bytes, parts);
@@ -53,8 +53,8 @@ pub(super) fn supervise<'scope>(
             }
         }
         if context.is_ended() {
-            // Repeated on every tick: a request may have started, and movers that end the run wake
-            // no thread.
+            // This is repeated at every tick, because a request may have started, and movers that
+            // end the run do not wake threads.
             context.tracker.cancel_all();
             run.wake_all();
         }
@@ -66,7 +66,7 @@ pub(super) fn supervise<'scope>(
     }
 }
 
-/// The number of workers that should exist.
+/// Returns the number of workers that should exist.
 fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
     queue.demand().min(queue.limit).min(run.limits.workers)
 }
@@ -91,7 +91,7 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),
-        // Requests that the limit of parts holds back show nothing about more of them.
+        // Parts that wait because of the limit on parts do not show that more requests would help.
         waiting: (queue.waiting() > 0 && !queue.is_full_of_parts()).then_some(work),
     }
 }

@@ -1,7 +1,8 @@
-//! The worker threads. Each claims a task, calls the mover for its direction, and reports the end.
+//! Runs the worker threads. Each worker claims a task, calls the mover for the task's direction,
+//! and reports the outcome.
 //!
-//! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
-//! parks threads without a message to them.
+//! Worker `i` is active while `i` is below the limit. So a change of the limit starts or parks
+//! workers without a message to them.
 
 use std::sync::Arc;
 use std::thread::Scope;
@@ -24,7 +25,7 @@ use crate::sources::MovedSources;
 use crate::{download, named, relay, spool, upload};
 
 impl Scheduler<'_> {
-    /// Changes how many workers take part.
+    /// Changes how many workers are active.
     pub(super) fn set_limit(&self, limit: usize) {
         if std::mem::replace(&mut self.queue.lock().limit, limit) != limit {
             self.raised.notify_all();
@@ -104,8 +105,8 @@ impl Scheduler<'_> {
                 }
             }
             Ok(Some(done)) => {
-                job.destination.as_local().into_iter().for_each(|path| self.context.renamed(path));
-                return self.counted(&job, done);
+                job.destination.as_local().into_iter().for_each(|path| self.context.record_renamed(path));
+                return self.count_completed(&job, done);
             }
             Err(error) => return self.object_failed(&job, error),
         }
@@ -126,7 +127,7 @@ impl Scheduler<'_> {
         self.started(requester, job, started);
     }
 
-    /// Whether a named job is skipped.
+    /// Returns whether a job that was named has to be skipped.
     fn is_skipped(&self, job: &CopyJob) -> Result<bool> {
         let Context { store, single, settings, run_kind, .. } = &self.context;
         let CopyJob { source, destination, .. } = job;
@@ -135,14 +136,15 @@ impl Scheduler<'_> {
                 || named::is_unchanged(single, settings, source, destination)?))
     }
 
-    /// Copies an object to its end, because its stated length is false.
+    /// Copies an object to the end of its bytes, because the length that its source states is
+    /// false.
     fn start_to_end(&self, requester: &mut Requester<'_>, job: CopyJob) {
         let started = match &job.destination {
             Location::Local(path) => download::to_end(requester, &job, path),
             _ => spool::copy(requester, &job, StatedLength::Ignored),
         };
         match started {
-            // Not passed to `started`, which would make the same attempt again.
+            // The error is not passed to `started`, which would make the same attempt again.
             Err(error) => self.object_failed(&job, error),
             started => self.started(requester, job, started),
         }
@@ -193,7 +195,7 @@ impl Scheduler<'_> {
             open.running -= 1;
             if let Err(error) = result {
                 open.pending = PendingPieces::default();
-                // The first failure is the cause. Others follow from it, as do interruptions.
+                // The first failure is the cause. Later failures and interruptions follow from it.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);
                 }
@@ -202,13 +204,13 @@ impl Scheduler<'_> {
         self.finish_if_last(requester, claimed.id);
     }
 
-    /// Adjusts how many parts of uploads may be in flight to the time that one took.
+    /// Adjusts the limit on upload parts in flight to the time that one part took.
     fn part_sent(&self, took: Duration) {
         let mut queue = self.queue.lock();
         let parts = queue.parts_in_flight();
         let raised = queue.parts.finished(took, parts);
         drop(queue);
-        // Workers that found the limit reached wait for this.
+        // Workers that found no free part are waiting for this signal.
         if raised {
             self.work.notify_all();
         } else {
@@ -216,7 +218,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Ends an object that has no pieces left. Only the last of its workers does so.
+    /// Finishes or abandons an object that has no pieces left. Only the last of its workers does
+    /// this.
     fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
         let (object, error) = {
             let mut queue = self.queue.lock();
@@ -228,7 +231,8 @@ impl Scheduler<'_> {
             if ended {
                 open.error.get_or_insert(Error::Interrupted);
             }
-            // The object stays in the list: `finish` may return pieces that have to be moved again.
+            // The object stays in the list, because `finish` may return pieces that have to be
+            // moved again.
             open.running = 1;
             (Arc::clone(&open.object), open.error.take())
         };
@@ -256,7 +260,7 @@ impl Scheduler<'_> {
                     return self.start_to_end(requester, open.job);
                 }
                 if error.ends_run() {
-                    self.queue.lock().summary.kept_bytes += object.kept();
+                    self.queue.lock().summary.kept_bytes += object.resumable_bytes();
                 }
                 self.object_failed(&open.job, error);
             }
@@ -268,14 +272,14 @@ impl Scheduler<'_> {
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
             return self.object_failed(job, error);
         }
-        let moved = sources.map(|sources| (sources, done.copied().cloned()));
-        self.counted(job, done);
+        let moved = sources.map(|sources| (sources, done.source_version().cloned()));
+        self.count_completed(job, done);
         if let Some((sources, copied)) = moved {
             self.delete_source(sources, job, copied.as_ref());
         }
     }
 
-    fn counted(&self, job: &CopyJob, done: CompletedObject) {
+    fn count_completed(&self, job: &CopyJob, done: CompletedObject) {
         tracing::info!(target: OBJECTS, source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue.lock();
@@ -284,10 +288,10 @@ impl Scheduler<'_> {
         {
             queue.written.get_or_insert_with(|| directory_of(path).to_owned());
         }
-        queue.summary.complete(done);
+        queue.summary.add_completed(done);
     }
 
-    /// Deletes the source of a move, whose copy is complete and on stable storage.
+    /// Deletes the source of a move after its copy is complete and on stable storage.
     fn delete_source(&self, sources: &MovedSources<'_>, job: &CopyJob, version: Option<&Version>) {
         match sources.delete(&job.source, version) {
             Ok(()) => add(&self.context.meters.deleted, 1),

@@ -1,8 +1,8 @@
-//! Uploads a local file to a store: in one request, or in parallel parts sent straight from the
-//! file.
+//! Uploads a local file to a store: in one request, or in parallel parts that are sent directly
+//! from the file.
 //!
-//! Parts that a killed run has sent are not sent again: [`upload_journal`] keeps the upload's id,
-//! and the store lists the parts it has.
+//! Parts that a killed run has sent are not sent again: [`upload_journal`] keeps the id of the
+//! upload, and the store lists the parts it has.
 
 pub(crate) mod parts;
 mod upload_journal;
@@ -72,9 +72,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let (upload, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             let upload = context.store.begin_upload(&job.destination, &options)?;
-            context.tracker.learn_answer(asked.elapsed());
+            context.tracker.learn_answer(sent_at.elapsed());
             if let Some(journal) = &journal {
                 journal.write(&upload, &stat, &plan, &digest)?;
             }
@@ -84,14 +84,14 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     tracing::debug!(
         destination = %job.destination, parts = plan.count(), part_bytes = plan.chunk(), sent = sent.len(), "upload"
     );
-    context.resumed(sent.iter().map(|part| part.size).sum());
+    context.count_resumed(sent.iter().map(|part| part.size).sum());
     let pending = plan.pieces().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
     let parts = MultipartUpload::resume(upload, options, sent);
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
     Ok(Started::Split { object: Arc::new(object), pending, first: None })
 }
 
-/// Compares the file with the checksum the user gave, before anything is sent.
+/// Compares the file with the checksum that the user has given, before anything is sent.
 fn check_source(context: &Context<'_>, job: &CopyJob, file: &File, size: u64) -> Result<Verified> {
     let Some(expected) = &context.settings.checksum else { return Ok(Verified::Length) };
     let found = verify::of_range(file, ByteRange::new(0, size), expected.algorithm)?;
@@ -109,9 +109,9 @@ fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Res
     Err(StoreError::Changed { location: source.to_string(), expected, found, trace: None }.into())
 }
 
-/// Finds the cause of a failed upload. A file that changes while it is sent makes it fail in many
-/// ways: the file ends early or late, or the store receives other bytes than announced. A file that
-/// has not changed but ends early or late has stated a false length.
+/// Finds the cause of a failed upload. If a file changes while it is sent, the upload can fail in
+/// many ways: the file ends early or late, or the store receives other bytes than announced. If the
+/// file has not changed but ends early or late, its stated length was false.
 fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
     let changed = || check_unchanged(context, source, stat).err();
     match &error {
@@ -167,8 +167,8 @@ impl ObjectPieces for FileUpload {
     }
 
     fn abandon(&self, store: &Store, error: &Error) {
-        // An upload that was interrupted, or whose store fails for now, resumes from its journal.
-        // Without a journal its parts would only be billed.
+        // If the upload was interrupted, or the store's failure is transient, the upload can resume
+        // from its journal. Without a journal, its parts would only cost money, so it is aborted.
         if self.journal.is_some() && (error.ends_run() || error.is_transient()) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Sends the parts of a multipart upload, or an object in one request. Uploads, relays, spooled
-//! copies and streams share this code.
+//! Sends the parts of a multipart upload, or a whole object in one request. Uploads, relays,
+//! spooled copies and streams share this code.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +23,13 @@ pub(crate) struct MultipartUpload {
     pub(crate) upload: Upload,
     pub(crate) options: PutOptions,
     done: Mutex<Vec<Part>>,
-    /// The requests in flight, by part.
+    /// The requests in flight, by part number.
     in_flight: Mutex<HashMap<u32, Cancel>>,
-    /// Set when a part has failed: no other part is sent.
+    /// Set when a part has failed, so that no other part is sent.
     failed: AtomicBool,
 }
 
-/// The metadata written with an object: that of its source, overridden by the settings.
+/// Returns the metadata to write with an object: that of its source, overridden by the settings.
 pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
@@ -51,11 +51,11 @@ pub(crate) fn put(
 ) -> Result<Written> {
     requester.request(Wait::write(size), None, |attempt, _| {
         let options = PutOptions { sending: attempt.sending(), ..options.clone() };
-        // A web server takes any object in one request, and may work on it before it answers.
+        // A web server accepts any object in one request, and may need time before it responds.
         let is_long = Wait::write(size) == Wait::Write;
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
-            // The store itself notices a silence: an SFTP write is many requests, each with its
-            // reply, and an HTTP write lasts as long as the object is large.
+            // The store itself detects a silent server here. An SFTP write consists of many
+            // requests, each with a reply, and an HTTP write lasts longer the larger the object is.
             attempt.paused();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
@@ -64,8 +64,9 @@ pub(crate) fn put(
     })
 }
 
-/// As [`put`], for a job whose destination may be free. A host may take its name for that of
-/// another file, which must stay: only a name that the directory lists is replaced.
+/// Writes a whole object like [`put`], for a job whose destination may be free. A host may treat
+/// the destination's name as that of another file, which must stay. So only a name that is in the
+/// directory's listing is replaced.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
     job: &CopyJob,
@@ -92,7 +93,7 @@ pub(crate) fn put_over(
     put(requester, destination, payload, size, options)
 }
 
-/// Whether the directory of a file lists its name, as it is spelled.
+/// Returns whether the directory of a file lists the file's name in exactly this spelling.
 fn is_listed(store: &Store, location: &Location) -> Result<bool> {
     let (Some(directory), Some(name)) = (location.parent(), location.file_name()) else { return Ok(true) };
     for entry in store.list(&directory, &ListOptions::default())? {
@@ -107,8 +108,8 @@ pub(crate) fn verified(written: &Written) -> Verified {
     if written.verified.is_some() { Verified::Full } else { Verified::Length }
 }
 
-/// Describes a written object of `bytes`, copied from version `source` and checked as far as the
-/// store does.
+/// Describes a written object of `bytes` bytes that was copied from the version `source`. The
+/// object counts as verified if the store has verified the content.
 pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> CompletedObject {
     let source = source.map(Box::new);
     CompletedObject { bytes, verified: verified(&written), version: Some(written.version), source }
@@ -119,7 +120,7 @@ impl MultipartUpload {
         Self::resume(upload, options, Vec::new())
     }
 
-    /// As [`new`](Self::new), with parts that an earlier run has sent.
+    /// Continues an upload like [`new`](Self::new), with the parts that an earlier run has sent.
     pub(crate) fn resume(upload: Upload, options: PutOptions, sent: Vec<Part>) -> Self {
         Self {
             upload,
@@ -153,7 +154,7 @@ impl MultipartUpload {
         Ok(())
     }
 
-    /// Ends the requests in flight and prevents others: the upload has failed.
+    /// Cancels the requests in flight and prevents others, because the upload has failed.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
         self.in_flight.lock().values().for_each(Cancel::cancel);

@@ -1,11 +1,11 @@
-//! Remembers multipart uploads in progress, so that the next run can resume them.
+//! Records multipart uploads in progress, so that the next run can resume them.
 //!
-//! Each pair of source and destination has one small file in the state directory; no file is
-//! written beside the source, which may be read-only or watched. The file names the upload, the
-//! version of the source and a digest of the options that the upload was begun with. If the version
-//! or the options differ now, the old upload is aborted, and a new one begins. The endpoint is part
-//! of the file's name: an upload at another service is neither continued nor aborted. A run locks
-//! the file; a second run at the same time does not resume.
+//! Each pair of source and destination has one small file in the state directory. No file is
+//! written beside the source, which may be read-only or watched by other programs. The file names
+//! the upload, the version of the source, and a digest of the options with which the upload was
+//! begun. If the version or the options are different now, the old upload is aborted and a new one
+//! begins. The endpoint is part of the file's name, so an upload to another service is neither
+//! continued nor aborted. A run locks the file, so a second run at the same time does not resume.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -29,16 +29,17 @@ pub(super) struct UploadJournal {
 struct Record {
     destination: String,
     upload_id: String,
-    /// The source's version, as text: it is only compared.
+    /// The version of the source as text, which is only compared.
     source_version: String,
     part_size: u64,
-    /// [`Store::digest_of_writes`]. Empty in the journals of older builds, which had none.
+    /// [`Store::digest_of_writes`]. Empty in the journals of older builds, which did not record it.
     #[serde(default)]
     options: String,
 }
 
 impl UploadJournal {
-    /// Opens or creates the journal. `None` if that fails: the upload works, but does not resume.
+    /// Opens or creates the journal. Returns `None` if that fails: the upload works, but cannot be
+    /// resumed.
     pub(super) fn open(
         directory: &Path,
         source: &Location,
@@ -65,7 +66,8 @@ impl UploadJournal {
         }
     }
 
-    /// Returns the upload to resume and the parts it has; `None` if a new one must begin.
+    /// Returns the upload to resume and the parts that it has. Returns `None` if a new upload must
+    /// begin.
     pub(super) fn resume(
         &self,
         store: &Store,
@@ -90,7 +92,7 @@ impl UploadJournal {
             }
             return None;
         }
-        // Fails if the store no longer knows the upload.
+        // Listing fails if the store no longer has the upload.
         let mut parts = store.list_parts(&upload).ok()?;
         parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
         Some((upload, parts))

@@ -1,11 +1,11 @@
-//! Engines, locations and trees for tests with a store with quirks.
+//! Creates engines, locations and trees for tests with a store that has quirks.
 
 use firstbyte_location::Location;
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::QuirkStore;
 use firstbyte_transfer::{Effect, Engine, Levels, Shard, TransferSettings, Tree, TreeNames};
 
-/// Makes an engine whose S3 service is `server`.
+/// Creates an engine whose S3 service is `server`.
 pub(crate) fn engine(server: &QuirkStore, settings: TransferSettings) -> Engine {
     let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
@@ -16,12 +16,12 @@ pub(crate) fn engine(server: &QuirkStore, settings: TransferSettings) -> Engine 
     Engine::new(Store::new(options).unwrap(), settings)
 }
 
-/// Returns the location of an object or a prefix in the store's bucket.
+/// Returns the location of an object or a prefix in the bucket of the test store.
 pub(crate) fn object(name: &str) -> Location {
     Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
 }
 
-/// Makes a run over a whole tree that makes changes.
+/// Creates a tree without filters, for a run that makes changes.
 pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
     Tree {
         source,

@@ -1,10 +1,11 @@
-//! The place of a record in one word, so that it is published and cleared by one atomic operation.
+//! Encodes the place of a record in one word, so that one atomic operation publishes or clears it.
 
-/// Bytes of the pages in which file systems allocate and free disk space.
+/// Length of the pages in which file systems allocate and free disk space, bytes.
 pub(super) const ALIGNMENT: u64 = 4096;
 
-/// The place of a record: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
-/// both in units of [`ALIGNMENT`]. No record has length 0.
+/// The place of a record. Bits 32..64 are the number of the pack, bits 8..32 the record's offset
+/// and bits 0..8 the record's length. Offset and length are in units of [`ALIGNMENT`] bytes. No
+/// record has length 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct RecordPlace(u64);
 
@@ -24,7 +25,7 @@ impl RecordPlace {
         self.0
     }
 
-    /// Whether a slot with this word has no record.
+    /// Returns whether this is the word of a slot without a record.
     pub(super) fn is_absent(self) -> bool {
         self.0 == 0
     }
@@ -37,7 +38,7 @@ impl RecordPlace {
         (self.0 >> 8 & 0xFF_FFFF) * ALIGNMENT
     }
 
-    /// Bytes of disk that the record takes.
+    /// Returns the bytes of disk that the record takes.
     pub(in super::super) fn bytes(self) -> u64 {
         (self.0 & 0xFF) * ALIGNMENT
     }

@@ -1,12 +1,12 @@
-//! The record of one object in a pack.
+//! Encodes and decodes the record of one object in a pack.
 //!
 //! ```text
 //! 0    magic (8), CRC-32C of all that follows (4), length of the text (4), of the content (4),
 //!      zero (12)
-//! 32   the text: see `Identity`; then the content
+//! 32   the text: see `CachedIdentity`; then the content
 //! ```
 //! Numbers are in native byte order. A record begins at a multiple of [`ALIGNMENT`], so that its
-//! pages can be punched without touching its neighbours.
+//! pages can be punched without changing other records.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,9 +18,9 @@ use super::place::{ALIGNMENT, RecordPlace};
 
 const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
 const CRC_FROM: usize = 12;
-const TEXT_AT: usize = 32;
+const TEXT_OFFSET: usize = 32;
 
-/// Bytes of disk for a record of this many bytes.
+/// Returns the bytes of disk that a record of `length` bytes takes.
 pub(in super::super) fn cost(length: usize) -> u64 {
     (length as u64).next_multiple_of(ALIGNMENT)
 }
@@ -33,9 +33,9 @@ pub(in super::super) struct PackRecord<'a> {
 }
 
 impl<'a> PackRecord<'a> {
-    /// Bytes of a record with this text and content.
+    /// Returns the length of a record with a text and a content of these lengths, bytes.
     pub(in super::super) fn length(text: usize, content: usize) -> usize {
-        TEXT_AT + text + content
+        TEXT_OFFSET + text + content
     }
 
     /// Encodes a record.
@@ -45,7 +45,7 @@ impl<'a> PackRecord<'a> {
         record.extend([0; 4]);
         record.extend((text.len() as u32).to_ne_bytes());
         record.extend((content.len() as u32).to_ne_bytes());
-        record.resize(TEXT_AT, 0);
+        record.resize(TEXT_OFFSET, 0);
         record.extend(text);
         record.extend(content);
         let crc = crc(&record[CRC_FROM..]);
@@ -53,25 +53,27 @@ impl<'a> PackRecord<'a> {
         record
     }
 
-    /// Decodes the record in `bytes`, which may be longer. `None` if it is not as it was written.
+    /// Decodes the record at the start of `bytes`. Returns `None` if the record is not as it was
+    /// written.
     fn decode(bytes: &'a [u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let text_end = TEXT_AT.checked_add(number(12)? as usize)?;
+        let text_end = TEXT_OFFSET.checked_add(number(12)? as usize)?;
         let end = text_end.checked_add(number(16)? as usize)?;
         let whole = bytes.get(..end)?;
         let is_right = whole.starts_with(&MAGIC) && crc(&whole[CRC_FROM..]) == number(8)?;
-        is_right.then(|| Self { text: &whole[TEXT_AT..text_end], content: &whole[text_end..] })
+        is_right.then(|| Self { text: &whole[TEXT_OFFSET..text_end], content: &whole[text_end..] })
     }
 }
 
-/// Reads the record at `place`. `None` if it is not as it was written.
+/// Reads the record at `place`. Returns `None` if the record is not as it was written.
 pub(super) fn read<'a>(file: &File, place: RecordPlace, buffer: &'a mut Vec<u8>) -> Option<PackRecord<'a>> {
     let most = to_usize(place.bytes());
     if buffer.len() < most {
         buffer.resize(most, 0);
     }
     let mut read = 0;
-    // The last record of a pack ends with the file.
+    // The last record of a pack ends at the end of the file, which may be before the next multiple
+    // of the alignment.
     while read < most {
         match file.read_at(&mut buffer[read..most], place.offset() + read as u64) {
             Ok(0) => break,

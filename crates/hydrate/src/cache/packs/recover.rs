@@ -1,5 +1,5 @@
-//! Repairs packs after a process was killed or the machine restarted: removes records that no table
-//! has, and recounts the bytes. Runs while no other process has the packs open.
+//! Repairs the packs after a process was killed or the machine restarted: removes records that are
+//! not in the table, and recounts the bytes. Runs while no other process has the packs open.
 
 use std::collections::HashMap;
 use std::io;
@@ -60,7 +60,7 @@ pub(super) fn recover(
     Ok(())
 }
 
-/// Groups the records by pack, in order of their offsets.
+/// Groups the records of a table by pack, in order of their offsets.
 fn by_pack(table: Option<&PackTable>) -> HashMap<u32, Vec<RecordPlace>> {
     let mut packs: HashMap<u32, Vec<RecordPlace>> = HashMap::new();
     let all = table.map(|table| table.sample(0, usize::MAX, |_| true).0).unwrap_or_default();
@@ -71,8 +71,9 @@ fn by_pack(table: Option<&PackTable>) -> HashMap<u32, Vec<RecordPlace>> {
     packs
 }
 
-/// Punches the gaps between the records of a pack, if they take disk space: a process was killed
-/// before it published a record, or after it had cleared its place. Returns the bytes on disk.
+/// Punches the gaps between the records of a pack, if the gaps take disk space. Such gaps remain
+/// when a process is killed before it has published a record, or after it has cleared a record's
+/// place. Returns the bytes on disk.
 fn keep_only(dir: &PrivateDirectory, name: &Path, records: &[RecordPlace]) -> io::Result<u64> {
     let file = dir.file(name, FileAccess::Write)?;
     if on_disk(&file) > records.iter().map(|place| place.bytes()).sum() {

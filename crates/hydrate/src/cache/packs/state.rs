@@ -1,5 +1,5 @@
-//! The state of the packs, in a page of memory that all processes map. The page's file is never
-//! replaced, because the locks are on it.
+//! Holds the state of the packs, in a page of memory that all processes map. The page's file is
+//! never replaced, because the locks are on it.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,41 +10,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_store::PrivateDirectory;
 
 use super::super::clock::boot;
-use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
+use super::super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
 use super::super::shared_page::{self, IfCut};
 
-/// The format, which changes with the meaning of any byte of a state, a table or a pack.
+/// Magic number and format. The format changes with the meaning of any byte of a state, a table or
+/// a pack.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
 
 #[repr(C)]
 pub(super) struct PackStatePage {
     magic: AtomicU64,
-    /// The boot in which the packs were last opened.
+    /// The boot of the machine in which the packs were last opened.
     boot: AtomicU64,
-    /// 1 while a process has the packs open, or if it was killed.
+    /// 1 while a process has the packs open. Stays 1 if that process is killed.
     in_use: AtomicU64,
-    /// Bytes of disk that the usage counters include for packs and table. Raised before they are
-    /// used.
+    /// Bytes of disk that the usage counters include for the packs and their table. Raised before
+    /// the bytes are used.
     pub(super) charged: AtomicU64,
-    /// The number of the next pack.
+    /// The number of the next pack to create.
     pub(super) next_pack: AtomicU64,
-    /// Packs below this number are not appended to.
+    /// Number of the first pack to which records may be appended.
     pub(super) sealed: AtomicU64,
-    /// The number of the table; 0 if there is none yet.
+    /// The number of the current table; 0 if there is no table yet.
     pub(super) table: AtomicU64,
-    /// 1 while a table is copied into the next one, or if the copying thread was killed.
+    /// 1 while a table is copied into the next one. Stays 1 if the copying process is killed.
     pub(super) replacing: AtomicU64,
 }
 
-// SAFETY: atomics only.
+// SAFETY: all fields are atomics.
 unsafe impl Atomics for PackStatePage {}
 
-/// The state in which the last processes left the packs.
+/// How the last processes stopped using the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclean {
     No,
-    /// A process was killed.
+    /// A process was killed while it had the packs open.
     Killed,
     /// The machine has restarted, or the packs are new.
     Restarted,
@@ -57,7 +58,8 @@ pub(super) struct PackState {
 }
 
 impl PackState {
-    /// Opens the page `name`. The first process calls `recover` while others wait.
+    /// Opens the page `name`. The first process that opens the page calls `recover` while others
+    /// wait.
     pub(super) fn open(
         directory: &PrivateDirectory,
         name: &Path,
@@ -97,8 +99,8 @@ impl PackState {
 
 impl Drop for PackState {
     fn drop(&mut self) {
-        // The last process marks the packs as closed.
-        if try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
+        // The last process that closes the packs marks them as closed.
+        if try_lock(&self.file, &OPEN, LockMode::Exclusive).unwrap_or(false) {
             self.page().in_use.store(0, Ordering::Relaxed);
         }
     }

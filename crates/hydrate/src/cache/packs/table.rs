@@ -1,11 +1,11 @@
-//! The table of records: a hash table in a file that every process maps, changed by atomic
-//! operations alone.
+//! Maps objects to their records: a hash table in a file that every process maps and that is
+//! changed only by atomic operations.
 //!
 //! A slot belongs to one object from its first use until the table is replaced, so an object has
-//! one slot. The place of its record is written last when it is inserted, and cleared first when it
-//! is removed. The table is searched from a slot that the location determines, up to an empty slot,
-//! so all versions of a location are near each other. Before the slots there is a header of a
-//! slot's length.
+//! only one slot. To insert a record, its place is written last; to remove a record, its place is
+//! cleared first. A search begins at a slot that depends on the location and ends at an empty slot,
+//! so all versions of a location are near each other. A header as long as a slot precedes the
+//! slots.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use super::super::clock::Timestamp;
 use super::super::mapping::{Atomics, SharedMapping};
 use super::place::{ALIGNMENT, RecordPlace};
 
-/// The number of slots of the first table, which takes three pages of the disk.
+/// Number of slots of the first table, which takes three pages on the disk.
 pub(super) const FIRST_TABLE_SLOTS: u64 = 256;
 /// Flag: the user exempted the object from eviction.
 pub(in super::super) const PINNED: u64 = 1;
@@ -34,31 +34,31 @@ const SLOT_SIZE: u64 = size_of::<Slot>() as u64;
 
 #[repr(C)]
 struct Slot {
-    /// The tag of the object; 0 if the slot is empty.
+    /// The tag of the object, or 0 if the slot is empty.
     tag: AtomicU64,
-    /// The [`RecordPlace`] of its record; 0 if it has none.
+    /// The [`RecordPlace`] of the object's record, or 0 if there is no record.
     place: AtomicU64,
     flags: AtomicU64,
     /// The time at which the object was last opened, as a [`Timestamp`].
     last_use: AtomicU64,
 }
 
-// SAFETY: atomics only.
+// SAFETY: all fields are atomics.
 unsafe impl Atomics for Slot {}
 
 /// The header before the slots.
 #[repr(C)]
 struct Header {
-    /// The number of slots that are not empty.
+    /// Number of slots that are not empty.
     claimed: AtomicU64,
     _unused: [AtomicU64; 3],
 }
 
-// SAFETY: atomics only.
+// SAFETY: all fields are atomics.
 unsafe impl Atomics for Header {}
 
-/// Hashes an object: the upper half is the hash of its location, at which the search begins, the
-/// lower that of its version. Never 0.
+/// Returns the tag of an object. The upper half is the hash of the location, at which a search
+/// begins; the lower half is the hash of the identity. The tag is never 0.
 pub(in super::super) fn tag(location: &str, identity: &[u8]) -> u64 {
     (hash_location(location) << 32 | xxh3_64(identity) & 0xFFFF_FFFF).max(1)
 }
@@ -68,17 +68,17 @@ fn hash_location(location: &str) -> u64 {
     xxh3_64(location.as_bytes()) >> 32
 }
 
-/// A copy of a slot.
+/// A copy of a slot, taken at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Seen {
+pub(in super::super) struct SlotCopy {
     pub(in super::super) tag: u64,
     pub(in super::super) place: RecordPlace,
     pub(in super::super) flags: u64,
     pub(in super::super) last_use: Timestamp,
 }
 
-impl Seen {
-    /// Whether the slot is in use: its object is cached, or pinned before it is fetched.
+impl SlotCopy {
+    /// Returns whether the slot is in use: its object is cached, or pinned before it is fetched.
     fn is_live(&self) -> bool {
         !self.place.is_absent() || self.is_pinned()
     }
@@ -87,15 +87,15 @@ impl Seen {
         self.flags & PINNED != 0
     }
 
-    /// Whether the object is exempt from an eviction.
+    /// Returns whether the object is exempt from an eviction.
     pub(in super::super) fn is_exempt(&self, exempt: Exempt) -> bool {
         exempt.covers(self.is_pinned(), self.last_use)
     }
 }
 
 impl Slot {
-    fn seen(&self) -> Seen {
-        Seen {
+    fn seen(&self) -> SlotCopy {
+        SlotCopy {
             tag: self.tag.load(Ordering::Acquire),
             place: RecordPlace::from_word(self.place.load(Ordering::SeqCst)),
             flags: self.flags.load(Ordering::Acquire),
@@ -104,26 +104,27 @@ impl Slot {
     }
 }
 
-/// The outcome of [`PackTable::insert`].
+/// The result of [`PackTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inserted {
+pub(super) enum TableInsertion {
     Here,
-    /// The object already has this record.
+    /// The object already had this record.
     Already(RecordPlace),
-    /// The table must be replaced first.
+    /// Too few slots are empty, so the table must be replaced first.
     Full,
 }
 
 #[derive(Debug)]
 pub(super) struct PackTable {
     number: u64,
-    /// The number of slots: a power of two, or 0 before the first table.
+    /// Number of slots: a power of two, or 0 before the first table exists.
     slots: u64,
     mapped: Option<SharedMapping>,
 }
 
 impl PackTable {
-    /// Returns the table before the first one: number 0, without slots.
+    /// Returns the table that is used before the first one exists. Its number is 0, and it has no
+    /// slots.
     pub(super) fn empty() -> Self {
         Self { number: 0, slots: 0, mapped: None }
     }
@@ -143,8 +144,8 @@ impl PackTable {
         Self::map(&file, number, slots)
     }
 
-    /// Makes table `number` and allocates all of it: a page for which the disk has no room could
-    /// not be written later.
+    /// Creates table `number` and allocates all of its space on the disk, because a page for
+    /// which the disk has no room could not be written later.
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
         let file = dir.file(&name, FileAccess::Create)?;
@@ -161,12 +162,12 @@ impl PackTable {
         Ok(Self { number, slots, mapped: Some(SharedMapping::new(file, len)?) })
     }
 
-    /// Bytes of a table of this many slots.
+    /// Returns the length of a table of `slots` slots, bytes.
     pub(super) fn bytes(slots: u64) -> u64 {
         (1 + slots) * SLOT_SIZE
     }
 
-    /// Bytes of disk of the table.
+    /// Returns the bytes of disk that the table takes.
     pub(super) fn on_disk(&self) -> u64 {
         if self.slots == 0 { 0 } else { Self::bytes(self.slots).next_multiple_of(ALIGNMENT) }
     }
@@ -175,28 +176,28 @@ impl PackTable {
         self.number
     }
 
-    /// Slots with a record, or a pin.
+    /// Returns the number of slots with a record or a pin.
     pub(super) fn live(&self) -> u64 {
         self.in_order(0).filter(|slot| slot.seen().is_live()).count() as u64
     }
 
-    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+    pub(super) fn look_up(&self, tag: u64) -> Option<SlotCopy> {
         self.find(tag).map(Slot::seen)
     }
 
-    /// Inserts the record of an object, unless it has one.
-    pub(super) fn insert(&self, tag: u64, place: RecordPlace, flags: u64) -> Inserted {
-        let Some(slot) = self.claim(tag) else { return Inserted::Full };
+    /// Inserts the record of an object, unless the object already has a record.
+    pub(super) fn insert(&self, tag: u64, place: RecordPlace, flags: u64) -> TableInsertion {
+        let Some(slot) = self.claim(tag) else { return TableInsertion::Full };
         slot.flags.fetch_and(PINNED, Ordering::AcqRel);
         slot.flags.fetch_or(flags, Ordering::AcqRel);
         slot.last_use.store(Timestamp::now().word(), Ordering::Relaxed);
         match slot.place.compare_exchange(0, place.word(), Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => Inserted::Here,
-            Err(other) => Inserted::Already(RecordPlace::from_word(other)),
+            Ok(_) => TableInsertion::Here,
+            Err(other) => TableInsertion::Already(RecordPlace::from_word(other)),
         }
     }
 
-    /// Removes a record. Returns false if it is not there.
+    /// Removes a record. Returns false if the object's slot does not contain this record.
     pub(super) fn remove(&self, tag: u64, place: RecordPlace) -> bool {
         self.find(tag).is_some_and(|slot| {
             let cleared =
@@ -224,9 +225,14 @@ impl PackTable {
         }
     }
 
-    /// Returns at most `most` records that are `wanted`, from the slot `from` on and wrapping
-    /// around, and whether all slots were examined.
-    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+    /// Returns at most `most` records that are `wanted`, from slot `from` on and wrapping around.
+    /// Also returns whether all slots were examined.
+    pub(super) fn sample(
+        &self,
+        from: u64,
+        most: usize,
+        wanted: impl Fn(&SlotCopy) -> bool,
+    ) -> (Vec<SlotCopy>, bool) {
         let mut found = Vec::new();
         for slot in self.in_order(from) {
             if found.len() == most {
@@ -240,15 +246,16 @@ impl PackTable {
         (found, true)
     }
 
-    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
         let hash = hash_location(location);
         let seen = self.search(hash << 32).map(Slot::seen);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
     }
 
-    /// Copies the slots in use in `other`, which other threads may change meanwhile.
+    /// Copies the slots of `other` that are in use. Other threads may change `other` at the same
+    /// time.
     pub(super) fn copy_from(&self, other: &Self) {
-        for seen in other.in_order(0).map(Slot::seen).filter(Seen::is_live) {
+        for seen in other.in_order(0).map(Slot::seen).filter(SlotCopy::is_live) {
             let Some(slot) = self.claim(seen.tag) else { continue };
             slot.flags.store(seen.flags, Ordering::Release);
             slot.last_use.store(seen.last_use.word(), Ordering::Relaxed);
@@ -256,8 +263,8 @@ impl PackTable {
         }
     }
 
-    /// Finds the slot of an object, or claims an empty one. `None` if too few are empty: searches
-    /// would be long.
+    /// Finds the slot of an object, or claims an empty one. Returns `None` if too few slots are
+    /// empty, because searches would become long.
     fn claim(&self, tag: u64) -> Option<&Slot> {
         let claimed = &self.mapped.as_ref()?.at::<Header>(0).claimed;
         for slot in self.in_order(tag >> 32) {
@@ -286,12 +293,13 @@ impl PackTable {
         self.search(tag).find(|slot| slot.tag.load(Ordering::Acquire) == tag)
     }
 
-    /// The slots in which an object may be: those up to the first empty one.
+    /// Returns the slots in which an object may be: those from its first possible slot up to the
+    /// first empty slot.
     fn search(&self, tag: u64) -> impl Iterator<Item = &Slot> {
         self.in_order(tag >> 32).take_while(|slot| slot.tag.load(Ordering::Acquire) != 0)
     }
 
-    /// All slots, starting at slot `from` and wrapping around at the end.
+    /// Returns all slots, starting at slot `from` and wrapping around at the end.
     fn in_order(&self, from: u64) -> impl Iterator<Item = &Slot> {
         let mask = self.slots.wrapping_sub(1);
         let at = move |index: u64| to_usize((1 + (from.wrapping_add(index) & mask)) * SLOT_SIZE);
@@ -300,7 +308,7 @@ impl PackTable {
     }
 }
 
-/// Allocates disk space for all of a file, whose bytes are 0.
+/// Allocates disk space for the whole file, whose bytes are then 0.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, len) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&vec![0; to_usize(len)], 0),

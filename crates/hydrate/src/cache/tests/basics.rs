@@ -1,4 +1,4 @@
-//! Tests with one process and one version.
+//! Tests the cache with one process and one version.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn blocks_are_read_as_they_were_filled_and_the_gap_ends_a_read() {
 fn a_version_is_complete_if_it_matches_the_checksum_of_the_store() {
     let dir = scratch();
     let cache = open_at(dir.path());
-    // Large enough to be synced.
+    // The object is large enough to be synced.
     let size = 5 << 20;
     let whole = bytes(1, size);
     let cached = seeded(&cache, 1, size as u64);
@@ -89,7 +89,8 @@ fn a_version_filled_in_two_opens_is_verified_against_one_checksum() {
         (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         drop(cached);
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
-        // Set after some blocks were filled, as when a later response carries the checksum.
+        // The checksum is set after some blocks were filled, as when only a later response contains
+        // it.
         (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         cached.set_checksum(Hasher::of(algorithm, &bytes(seed + other, size)));
         (200..last)
@@ -106,7 +107,7 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 300 * BLOCK);
     assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
-    let (used, disk) = (counted(&cache), on_disk(dir.path()));
+    let (used, disk) = (exact_count(&cache), on_disk(dir.path()));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
     let received = cached.receive(1, &mut vec![0; 2 * half.len()], Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&half, at).unwrap();
@@ -114,8 +115,8 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     });
     assert!(matches!(received, Some(Err(StoreError::Cancelled))));
     assert_eq!(present(&cached, 1), [0]);
-    assert_eq!((counted(&cache), on_disk(dir.path())), (used, disk));
-    // The other blocks stay verified.
+    assert_eq!((exact_count(&cache), on_disk(dir.path())), (used, disk));
+    // The other blocks remain verified.
     (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert_eq!(cached.inner.verified.lock().runs(cached.inner.generation()).len(), 1);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
@@ -127,7 +128,8 @@ fn a_block_in_transfer_can_be_filled_by_another_thread() {
     let cache = open_at(dir.path());
     let (cached, other) = (seeded(&cache, 1, 600 * BLOCK), seeded(&open_at(dir.path()), 1, 600 * BLOCK));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
-    // Each block is on its own page of the map, and is filled by the same process or by another.
+    // The two blocks are on different pages of the map. One is filled by the same process, the
+    // other by another.
     for (index, filler) in [(0, &cached), (550, &other)] {
         let mut buffer = vec![0; 2 * half.len()];
         let received = cached.receive(index, &mut buffer, Exempt::Pinned, |sink, at, _| {
@@ -147,7 +149,7 @@ fn a_block_in_transfer_can_be_filled_by_another_thread() {
     }
     assert_eq!(present(&other, 1), [0, 1, 550, 551]);
     assert_eq!(cached.status().unwrap().here, 4 * BLOCK);
-    let used = counted(&cache);
+    let used = exact_count(&cache);
     assert!(used >= on_disk(dir.path()), "{used} of {}", on_disk(dir.path()));
 }
 

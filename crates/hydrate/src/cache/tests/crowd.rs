@@ -1,12 +1,12 @@
-//! Tests with many threads, and with several instances on one directory, which behave like
-//! processes.
+//! Tests the cache with many threads, and with several instances on one directory, which behave
+//! like processes.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use super::*;
 
-/// Pseudo-random numbers from a seed.
+/// Returns the next pseudo-random number, and advances `state`.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -63,7 +63,7 @@ fn versions_are_opened_closed_evicted_and_released_all_at_once() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
                         continue;
                     }
-                    // If everything is in use there may be no room.
+                    // There may be no room if everything is in use.
                     let version =
                         cache.version(&location(&format!("s3://b/{seed}")), &strong(3 * BLOCK, "a"), None);
                     let Ok(cached) = version else { continue };
@@ -106,7 +106,7 @@ fn examining_a_version_does_not_prevent_its_recovery_after_a_restart() {
             }
         });
         for round in 0..2000 {
-            alone(&map);
+            wait_until_closed(&map);
             change(&map, 64, |boot| boot ^ 1);
             let cached = seeded(&cache, 1, BLOCK);
             let epoch = cached.inner.map.live().epoch.load(Ordering::Relaxed);

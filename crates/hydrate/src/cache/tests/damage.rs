@@ -1,9 +1,9 @@
-//! Tests of damage by kills, power cuts and other programs.
+//! Tests the cache after kills, power cuts, and damage by other programs.
 
 use super::*;
 
-/// Makes holes in place of blocks, as a power cut does to pages that had not reached the disk.
-fn lose(dir: &Path, blocks: &[u64]) {
+/// Replaces blocks by holes, as a power cut does to pages that had not reached the disk.
+fn lose_blocks(dir: &Path, blocks: &[u64]) {
     for data in end_with(dir, ".data") {
         let file = File::options().write(true).open(data).unwrap();
         let zeros = vec![0; BLOCK as usize];
@@ -19,7 +19,7 @@ fn after_a_power_cut_lost_blocks_are_absent_and_others_present() {
     fill_all(&cached, 1);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     drop((cached, cache));
-    lose(dir.path(), &[2, 3, 9]);
+    lose_blocks(dir.path(), &[2, 3, 9]);
     as_if_restarted(dir.path());
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
@@ -36,7 +36,7 @@ fn after_a_power_cut_completion_finds_lost_blocks_that_were_not_read() {
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 10 * BLOCK), 1);
     drop(cache);
-    lose(dir.path(), &[0, 5]);
+    lose_blocks(dir.path(), &[0, 5]);
     as_if_restarted(dir.path());
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
@@ -52,7 +52,7 @@ fn completion_of_a_large_version_finds_a_lost_last_block() {
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 300 * BLOCK), 1);
     drop(cache);
-    lose(dir.path(), &[299]);
+    lose_blocks(dir.path(), &[299]);
     as_if_restarted(dir.path());
     let cached = seeded(&open_at(dir.path()), 1, 300 * BLOCK);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
@@ -66,7 +66,7 @@ fn completion_reads_blocks_of_an_earlier_open_again() {
     (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), FillOutcome::Kept));
     let cached = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
     (5..10).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
-    lose(dir.path(), &[3]);
+    lose_blocks(dir.path(), &[3]);
     assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     assert_eq!(present(&cached, 1), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }
@@ -89,7 +89,7 @@ fn a_synced_version_is_complete_after_a_restart_until_blocks_are_removed() {
     assert!(!cached.is_complete());
     assert_eq!(present(&cached, 1).len(), 63);
     drop((cached, cache));
-    lose(dir.path(), &[5]);
+    lose_blocks(dir.path(), &[5]);
     as_if_restarted(dir.path());
     assert_eq!(
         present(&seeded(&open_at(dir.path()), 1, size), 1).len(),
@@ -105,8 +105,8 @@ fn after_a_kill_blocks_are_verified_and_kept() {
     fill_all(&seeded(&cache, 1, 5 * BLOCK), 1);
     drop(cache);
     as_if_killed(dir.path());
-    // A kill does not do that; it shows that blocks are verified.
-    lose(dir.path(), &[1]);
+    // A kill does not lose blocks. The loss here shows that blocks are verified.
+    lose_blocks(dir.path(), &[1]);
     let cache = open_at(dir.path());
     assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
 }
@@ -119,7 +119,7 @@ fn verification_of_the_cache_drops_blocks_changed_by_other_programs() {
         fill_all(&seeded(&cache, seed, 5 * BLOCK + 1), seed);
     }
     let open = seeded(&cache, 1, 5 * BLOCK + 1);
-    lose(dir.path(), &[4]);
+    lose_blocks(dir.path(), &[4]);
     fs::write(dir.path().join("objects/00junk.map"), "junk").unwrap();
     let report = cache.verify().unwrap();
     assert_eq!(report, VerificationReport { versions: 3, corrupt: 0, blocks: 15, wrong: 3 });
@@ -149,13 +149,13 @@ fn counters_that_were_cut_short_are_counted_again() {
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
     File::options().write(true).open(dir.path().join("usage")).unwrap().set_len(7).unwrap();
-    // As another process opens it, while the first has not noticed.
+    // Opened as by another process while the first process has not noticed the damage.
     let other = open_at(dir.path());
     until("the blocks are counted", || other.usage().used.is_some_and(|used| used >= on_disk(dir.path())));
     assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
 }
 
-/// Cuts the one file with this suffix short, as another program does.
+/// Cuts the only file with this suffix short, as another program would.
 fn cut(dir: &Path, suffix: &str, length: u64) {
     let found = end_with(dir, suffix);
     File::options().write(true).open(&found[0]).unwrap().set_len(length).unwrap();
@@ -191,7 +191,7 @@ fn a_write_behind_a_cut_shows_no_reader_zeros() {
     let received = cached.receive(4, &mut buffer, Exempt::Pinned, |sink, at, _| {
         cut(dir.path(), ".data", 7);
         sink.write_all_at(&bytes, at).unwrap();
-        // The writer has not noticed yet.
+        // The writer has not noticed the cut yet.
         assert_eq!(present(&reader, 1), Vec::<u64>::new());
         Ok(())
     });
@@ -233,7 +233,8 @@ fn a_block_that_is_on_its_way_during_a_cut_is_refused_whatever_others_write() {
     let received = cached.receive(2, &mut buffer, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).unwrap();
         cut(dir.path(), ".data", at + 100);
-        // Another process notices the cut, or writes behind it.
+        // Another process fills blocks behind the cut: it notices the cut, or makes the file
+        // longer.
         for block in [5, 3] {
             fill(&writer, 1, block);
         }
@@ -265,7 +266,7 @@ fn a_new_version_leaves_the_data_of_one_whose_map_is_gone() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
-    // As by hand, or when a cache is emptied: the map is removed first.
+    // The map is removed first, as when a user removes the files or empties the cache.
     fs::remove_file(&end_with(dir.path(), ".map")[0]).unwrap();
     let anew = seeded(&cache, 1, 3 * BLOCK);
     assert_eq!(present(&anew, 1), Vec::<u64>::new());
@@ -393,7 +394,7 @@ fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
         let cache = open_at(dir.path());
         assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
         assert_eq!((cache.statuses().count(), end_with(dir.path(), "")), (0, vec![]));
-        assert_eq!(counted(&cache), 0);
+        assert_eq!(exact_count(&cache), 0);
     }
 }
 
@@ -401,7 +402,7 @@ fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
 fn opening_reads_no_objects() {
     let dir = scratch();
     drop(open_at(dir.path()));
-    // Reading the directories of objects fails here.
+    // Reading the directories of objects fails, because one of them is a file.
     fs::write(dir.path().join("objects/00"), "").unwrap();
     let cache = open_at(dir.path());
     assert_eq!(cache.statuses().filter(Result::is_err).count(), 1);

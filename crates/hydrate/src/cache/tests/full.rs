@@ -1,13 +1,13 @@
-//! Tests on disks that are full or read-only.
+//! Tests the cache on disks that are full or read-only.
 
 use std::process::Command;
 
 use super::*;
 
-/// A small file system in memory, unmounted when it is dropped.
-struct Small(tempfile::TempDir);
+/// A small file system in memory, which is unmounted when this value is dropped.
+struct SmallFileSystem(tempfile::TempDir);
 
-impl Small {
+impl SmallFileSystem {
     fn new(options: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mounted =
@@ -21,14 +21,14 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
 
-/// Fills the disk.
-fn stuff(path: &Path) {
+/// Fills the disk with a file.
+fn fill_disk(path: &Path) {
     let file = File::create(path).unwrap();
     for at in 0.. {
         if file.write_all_at(&[1; 4096], at * 4096).is_err() {
@@ -42,11 +42,11 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
     if firstbyte_testkit::lacks_root() {
         return;
     }
-    let small = Small::new("size=4m");
+    let small = SmallFileSystem::new("size=4m");
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
-    // Far apart, so that each needs a page of the map.
+    // The blocks are far apart, so that each needs a page of the map.
     let mut kept = Vec::new();
     for index in (0..200).map(|step| step * 1000) {
         if fill(&cached, 1, index) == FillOutcome::Kept {
@@ -64,22 +64,22 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     if firstbyte_testkit::lacks_root() {
         return;
     }
-    let small = Small::new("size=4m");
+    let small = SmallFileSystem::new("size=4m");
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
     cached.pin(Pin::Pinned);
     assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
     let stuffing = small.path().join("other");
-    stuff(&stuffing);
+    fill_disk(&stuffing);
     assert_eq!(fill(&cached, 1, 1), FillOutcome::NoRoom);
     assert_eq!(fill(&cached, 1, 100_000), FillOutcome::NoRoom);
-    // As if others had filled the disk after the count reported room.
+    // Simulates another program that fills the disk after the count has reported room.
     assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
     assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
     drop((cached, cache));
-    // The format is cut short, and there is no room to write it again.
+    // The format file is cut short, and there is no room to write it again.
     fs::write(dir.join("format"), "firstbyte ca").unwrap();
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
@@ -94,7 +94,7 @@ fn a_disk_without_inodes_refuses_a_version_although_the_count_allows_it() {
     if firstbyte_testkit::lacks_root() {
         return;
     }
-    let small = Small::new("size=64m,nr_inodes=12");
+    let small = SmallFileSystem::new("size=64m,nr_inodes=12");
     let cache = open_at(&small.path().join("cache"));
     let opened: Vec<_> = (0..10)
         .map(|seed| cache.version(&location(&format!("s3://b/{seed}")), &strong(BLOCK, "a"), None))
@@ -109,7 +109,7 @@ fn the_reserve_is_left_free() {
     if firstbyte_testkit::lacks_root() {
         return;
     }
-    let small = Small::new("size=16m");
+    let small = SmallFileSystem::new("size=16m");
     let reserve = 10 << 20;
     let cache = Cache::open(&small.path().join("cache"), CacheLimits { size: None, reserve }).unwrap();
     let cached = seeded(&cache, 1, 200 * BLOCK);
@@ -126,7 +126,7 @@ fn a_directory_that_cannot_be_written_is_an_error() {
     if firstbyte_testkit::lacks_root() {
         return;
     }
-    let small = Small::new("size=4m");
+    let small = SmallFileSystem::new("size=4m");
     let dir = small.path().join("cache");
     drop(open_at(&dir));
     let remount = |options| Command::new("mount").args(["-o", options]).arg(small.path()).status().unwrap();

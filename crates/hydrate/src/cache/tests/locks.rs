@@ -1,4 +1,4 @@
-//! Tests of the order of locks: see `lock`.
+//! Tests the order of locks that `lock` describes.
 
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn an_eviction_waits_for_no_version_that_another_process_opens() {
     fill_all(&first, 1);
     let map = &end_with(dir.path(), ".map")[0];
     let other = lock::LockFile::new(File::options().read(true).write(true).open(map).unwrap());
-    assert!(lock::try_lock(&other, &lock::ENTRANCE, lock::Mode::Exclusive).unwrap());
+    assert!(lock::try_lock(&other, &lock::ENTRANCE, lock::LockMode::Exclusive).unwrap());
     let second = seeded(&cache, 2, 30 * BLOCK);
     lock::WAITS.set(0);
     (0..30).for_each(|block| _ = fill(&second, 2, block));
@@ -36,18 +36,18 @@ fn no_lock_is_held_while_room_is_made_for_a_new_version() {
     let first = seeded(&cache, 1, 8 * BLOCK);
     (0..7).for_each(|block| _ = fill(&first, 1, block));
     let evicting = cache.shared.evicting.lock();
-    // The map alone needs more room than there is.
+    // The map alone needs more room than the cache has.
     let (other, size) = (cache.clone(), 2 << 30);
     let opening = thread::spawn(move || {
         let cached = seeded(&other, 2, size);
         (0..other.capacity() / BLOCK).for_each(|block| _ = fill(&cached, 2, block));
     });
-    // The thread waits for the eviction; it may wait with no map, or with one that it has open.
+    // The thread must wait for the eviction without a locked map, or with a map that it has open.
     let is_locked = || {
         let maps = end_with(dir.path(), ".map");
         let free = |map: &PathBuf| {
             let file = lock::LockFile::new(File::options().read(true).write(true).open(map).unwrap());
-            lock::try_lock(&file, &lock::OPEN, lock::Mode::Shared).unwrap()
+            lock::try_lock(&file, &lock::OPEN, lock::LockMode::Shared).unwrap()
         };
         !maps.iter().all(free)
     };

@@ -1,5 +1,5 @@
-//! Model test: runs random operations and compares the cache with a set of the blocks that must be
-//! present.
+//! Runs random operations on the cache, and compares it with a model: the set of blocks that must
+//! be present.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ enum Step {
         instance: usize,
         object: u64,
     },
-    /// All instances end, in this way; a power cut loses these blocks.
+    /// All instances end in the way `stop` says. A power cut loses the blocks `lost`.
     Reopen {
         stop: Stop,
         lost: Vec<(u64, u64)>,
@@ -81,7 +81,7 @@ struct World {
     complete: BTreeSet<u64>,
 }
 
-/// The last block is shorter than the others.
+/// Returns the length of an object, bytes. The last block of an object is shorter than the others.
 fn size() -> u64 {
     BLOCKS * BLOCK - 1000
 }
@@ -105,7 +105,7 @@ impl World {
             Step::Fill { instance, object, block } => {
                 let stored = fill(self.cached(instance, object), object, block);
                 let new = self.here.insert((object, block));
-                // A block from before an unclean stop is written again.
+                // A block from before an unclean stop may be written again.
                 assert!(
                     stored == if new { FillOutcome::Kept } else { FillOutcome::Already }
                         || !new && stored == FillOutcome::Kept
@@ -171,7 +171,7 @@ impl World {
             }
         }
         self.caches = vec![open_at(dir), open_at(dir)];
-        // Lost blocks are counted until they are read.
+        // Lost blocks are counted as present until they are read, so all blocks are read first.
         for object in 0..OBJECTS {
             let found: BTreeSet<_> = present(self.cached(0, object), object).into_iter().collect();
             assert_eq!(found, self.blocks(object));
@@ -198,6 +198,6 @@ proptest! {
         }
         let cache = world.caches[0].clone();
         prop_assert_eq!(cache.verify().unwrap().wrong, 0);
-        prop_assert!(counted(&cache) >= on_disk(world.dir.path()));
+        prop_assert!(exact_count(&cache) >= on_disk(world.dir.path()));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of small objects, which are packed.
+//! Tests the cache of small objects, which are packed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 use crate::cache::packs::{RecordPlace, cost};
 
-/// The packed version of `s3://b/SEED`, whose bytes follow from the seed.
+/// Returns the packed version of `s3://b/SEED`, whose bytes are determined by the seed.
 fn small(cache: &Cache, seed: u64) -> Packed {
     cache.packed(&location(&format!("s3://b/{seed}")), &strong(size(seed), "a")).unwrap()
 }
@@ -26,7 +26,7 @@ fn put(cache: &Cache, seed: u64) -> FillOutcome {
     small(cache, seed).fill(&content(seed), Exempt::Pinned)
 }
 
-/// Reads an object and asserts that it is right. Returns whether it is here.
+/// Reads an object and asserts that its bytes are right. Returns whether the object is cached.
 fn is_here(cache: &Cache, seed: u64) -> bool {
     let mut buffer = vec![0xEE; usize::try_from(size(seed)).unwrap() + 1];
     let read = small(cache, seed).read_at(&mut buffer, 0);
@@ -38,7 +38,7 @@ fn limited(dir: &Path, size: u64) -> Cache {
     Cache::open(dir, CacheLimits { size: Some(size), reserve: 0 }).unwrap()
 }
 
-/// The files of packs and tables.
+/// Returns the files of packs or tables, by their suffix.
 fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join("packs")).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_str().unwrap().ends_with(suffix)).collect()
@@ -49,20 +49,19 @@ fn packs_on_disk(dir: &Path) -> u64 {
     files.map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
 
-/// Makes a closed directory look as if its last process had been killed, or the machine had
-/// restarted.
+/// Makes a closed directory look as if its last process had stopped in the way `stop` says.
 fn as_if(dir: &Path, stop: Stop) {
     let state = dir.join("packs/state");
     match stop {
         Stop::Clean => {}
         Stop::Kill => {
             as_if_killed(dir);
-            alone(&state);
+            wait_until_closed(&state);
             change(&state, 16, |_| 1);
         }
         Stop::PowerCut => {
             as_if_restarted(dir);
-            alone(&state);
+            wait_until_closed(&state);
             change(&state, 8, |boot| boot ^ 1);
         }
     }
@@ -158,7 +157,8 @@ fn an_object_is_complete_if_it_matches_the_checksum_of_the_store() {
 fn a_pack_that_cannot_be_opened_keeps_its_records() {
     let dir = scratch();
     put(&limited(dir.path(), 1 << 30), 1);
-    // A file with a second name is refused, as any file is without a descriptor.
+    // A file with a second name cannot be opened, just as no file can be opened when descriptors
+    // run out.
     let second = dir.path().join("second");
     std::fs::hard_link(&files(dir.path(), ".pack")[0], &second).unwrap();
     let cache = limited(dir.path(), 1 << 30);
@@ -174,15 +174,15 @@ fn a_damaged_record_is_found_dropped_and_put_again() {
     let cache = open_at(dir.path());
     (0..5).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
     let pack = File::options().read(true).write(true).open(&files(dir.path(), ".pack")[0]).unwrap();
-    // In the content of the second record, and in the header of the third.
+    // The damage is in the content of the second record and in the header of the third.
     let second = cost(small(&cache, 0).record_length());
     let third = second + cost(small(&cache, 1).record_length());
     pack.write_all_at(b"damage", second + 900).unwrap();
     pack.write_all_at(b"damage", third + 2).unwrap();
-    let used = counted(&cache);
+    let used = exact_count(&cache);
     assert!(!is_here(&cache, 1) && !small(&cache, 1).is_present());
     assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 4, corrupt: 0, blocks: 3, wrong: 1 });
-    assert!(counted(&cache) < used);
+    assert!(exact_count(&cache) < used);
     assert_eq!((put(&cache, 1), put(&cache, 2)), (FillOutcome::Kept, FillOutcome::Kept));
     assert!((0..5).all(|seed| is_here(&cache, seed)));
     assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 5, corrupt: 0, blocks: 5, wrong: 0 });
@@ -195,8 +195,8 @@ fn without_its_table_or_state_the_cache_starts_over() {
         let cache = open_at(dir.path());
         (0..20).for_each(|seed| _ = put(&cache, seed));
         drop(cache);
-        all_alone(dir.path());
-        alone(&dir.path().join("packs/state"));
+        wait_until_all_closed(dir.path());
+        wait_until_closed(&dir.path().join("packs/state"));
         files(dir.path(), lost).iter().for_each(|path| fs::remove_file(path).unwrap());
         let cache = open_at(dir.path());
         assert!((0..20).all(|seed| !is_here(&cache, seed)), "without {lost}");
@@ -222,7 +222,8 @@ fn the_table_grows_under_writers_removers_and_readers() {
                         tiny(cache, seed).fill(&seed.to_ne_bytes(), Exempt::Pinned),
                         FillOutcome::Kept
                     );
-                    // Every eighth is removed again, if necessary after the table was replaced.
+                    // Every eighth object is removed again, more than once if the table was
+                    // replaced in between.
                     while seed % 8 == 7 && tiny(cache, seed).is_present() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
                     }
@@ -240,7 +241,7 @@ fn the_table_grows_under_writers_removers_and_readers() {
         caches[0].verify().unwrap(),
         VerificationReport { versions: 3500, corrupt: 0, blocks: 3500, wrong: 0 }
     );
-    assert_eq!(counted(&caches[1]), packs_on_disk(dir.path()));
+    assert_eq!(exact_count(&caches[1]), packs_on_disk(dir.path()));
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn a_writer_waits_while_another_process_replaces_the_table() {
     let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
     let replacing = other.shared.packs.as_ref().unwrap().begin_replacing();
     thread::scope(|scope| {
-        // The writer needs the first table.
+        // The writer needs the first table, so it waits.
         let writer = scope.spawn(|| put(&cache, 1));
         thread::sleep(Duration::from_millis(300));
         assert!(!writer.is_finished());
@@ -316,7 +317,7 @@ fn one_fetch_at_a_time_has_the_lease() {
     assert!(small(&caches[1], 1).lease().is_some());
 }
 
-/// The environment variable with the directory of a child process, and its first object.
+/// Environment variable with the directory of a child process and its first object.
 const PART: &str = "FIRSTBYTE_PACKS_TEST";
 
 #[test]
@@ -353,8 +354,8 @@ fn two_hundred_kills_leave_no_wrong_object_and_lose_no_finished_one() {
         total += finished.len();
         let cache = limited(dir.path(), 64 << 20);
         assert_eq!(cache.verify().unwrap().wrong, 0, "after kill {kill}");
-        let used = counted(&cache);
-        // If there was no room, some were evicted.
+        let used = exact_count(&cache);
+        // If the cache was full, some objects may have been evicted.
         let room = used < 50 << 20;
         assert!(finished.iter().all(|seed| is_here(&cache, *seed) || !room), "after kill {kill}");
         assert!(packs_on_disk(dir.path()) <= used && used <= 64 << 20, "{used} counted");
@@ -366,7 +367,7 @@ fn two_hundred_kills_leave_no_wrong_object_and_lose_no_finished_one() {
                 .iter()
                 .map(|path| fs::metadata(path).unwrap().blocks() * 512)
                 .sum();
-            assert_eq!(counted(&cache), tables, "kills leave nothing else counted");
+            assert_eq!(exact_count(&cache), tables, "kills leave nothing else counted");
         }
     }
     assert!(total >= 200, "each is killed at work, and {total} objects were put");
@@ -390,7 +391,8 @@ enum Step {
         instance: usize,
         object: u64,
     },
-    /// All instances end, in this way; a power cut loses the records of these objects.
+    /// All instances end in the way `stop` says. A power cut loses the records of the objects
+    /// `lost`.
     Reopen {
         stop: Stop,
         lost: Vec<u64>,
@@ -413,7 +415,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Two instances on one directory, and the objects that must be here, with their places.
+/// Two instances on one directory, and the objects that must be cached, with the places of their
+/// records.
 struct World {
     dir: tempfile::TempDir,
     caches: Vec<Cache>,
@@ -448,7 +451,7 @@ impl World {
                     pack.write_all_at(&vec![0; place.bytes() as usize], place.offset()).unwrap();
                 }
                 self.caches = vec![open_at(self.dir.path()), open_at(self.dir.path())];
-                // Lost objects are noticed when they are read.
+                // Lost objects are noticed only when they are read.
                 for object in 0..OBJECTS {
                     assert_eq!(is_here(&self.caches[0], object), self.here.contains_key(&object));
                 }
@@ -473,6 +476,6 @@ proptest! {
             prop_assert_eq!(is_here(&cache, object), world.here.contains_key(&object));
         }
         prop_assert_eq!(cache.verify().unwrap().wrong, 0);
-        prop_assert!(counted(&cache) >= packs_on_disk(world.dir.path()));
+        prop_assert!(exact_count(&cache) >= packs_on_disk(world.dir.path()));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests with real processes on one directory, and of the state after they are killed.
+//! Tests the cache with several processes on one directory, and its state after they are killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::*;
 
-/// The environment variable that makes a child process work, with its parameters.
+/// Environment variable that turns the test program into a child process, and holds its parameters.
 const PART: &str = "FIRSTBYTE_CACHE_TEST";
 const SIZE: u64 = 300 * BLOCK - 5;
 const OBJECTS: u64 = 3;
 
-/// Starts a process that fills objects in `dir`, in the order given by `order`, and prints every
-/// block it has filled.
+/// Starts a process that fills objects in `dir`, in the order given by `order`. The process prints
+/// every block that it has filled.
 fn spawn(dir: &Path, order: u64, rounds: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "cache::tests::processes::one_process_fills_and_reads", "--nocapture"])
@@ -77,7 +77,7 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
     for kill in 0..200 {
         let mut child = spawn(dir.path(), kill, u64::MAX);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(|line| line.ok());
-        // After the first block, so that it is killed at work.
+        // The process is killed after its first block, so that the kill comes while it fills.
         let first = lines.find(|line| line.contains("filled"));
         thread::sleep(Duration::from_micros(kill % 20 * 150));
         child.kill().unwrap();
@@ -91,15 +91,15 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
         let room = cache.usage().used.unwrap() < 300 * BLOCK;
         let versions: Vec<_> = (0..OBJECTS).map(|seed| seeded(&cache, seed, SIZE)).collect();
         for (seed, index) in finished {
-            // If there was no room, some were evicted.
+            // If the cache was full, some blocks may have been evicted.
             assert!(is_right(&versions[seed as usize], seed, index) || !room, "block {index} of {seed}");
         }
         drop(versions);
-        let used = counted(&cache);
+        let used = exact_count(&cache);
         assert!(on_disk(dir.path()) <= used && used <= 400 * BLOCK, "{used} counted");
         if kill % 10 == 9 {
             (0..OBJECTS).for_each(|seed| _ = cache.release(&location(&format!("s3://b/{seed}"))).unwrap());
-            assert_eq!(counted(&cache), 0, "kills leave nothing counted");
+            assert_eq!(exact_count(&cache), 0, "kills leave nothing counted");
         }
     }
     assert!(filled >= 200, "each is killed at work, and {filled} blocks were filled");

@@ -1,4 +1,4 @@
-//! Tests of the space used, and of eviction when there is no room.
+//! Tests the count of the space used, and eviction when there is no room.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn the_count_is_what_the_disk_allocates() {
     let cache = open_at(dir.path());
     let versions: Vec<_> =
         (1..50).map(|seed| (seed, seeded(&cache, seed, 5 * BLOCK * seed % 7_000_000 + seed))).collect();
-    // On a file system without extent lists the count is too high by them.
+    // On a file system without extent lists, the count is too high by the size of such lists.
     let is_close = || {
         let (counted, real) = (cache.usage().used.unwrap(), on_disk(dir.path()));
         assert!(
@@ -48,7 +48,7 @@ fn the_least_recently_opened_are_evicted_first_and_pinned_ones_stay() {
         if seed == 1 {
             cached.pin(Pin::Pinned);
         }
-        // The clock of seconds is too coarse for a test.
+        // Times are set by hand, because a clock of seconds is too coarse for a test.
         cached.inner.map.live().last_open.store(1000 + seed, Ordering::Relaxed);
     }
     let new = seeded(&cache, 10, 6 * BLOCK);
@@ -90,7 +90,8 @@ fn eviction_passes_over_blocks_that_are_read_often() {
             assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
         }
     }
-    // By order of filling it would be evicted every 28 blocks.
+    // If blocks were evicted in the order in which they were filled, this block would be evicted
+    // every 28 blocks.
     assert!(missed <= 4, "{missed} times");
 }
 
@@ -169,20 +170,20 @@ fn bytes_counted_by_killed_processes_are_subtracted() {
     let used = cache.usage().used.unwrap();
     drop(cache);
     change(&dir.path().join("usage"), 24, |used| used + 12_345_678);
-    // After a clean close the count is trusted.
+    // After a clean close the count is trusted, even though it is wrong here.
     let cache = open_at(dir.path());
     assert_eq!(cache.usage().used, Some(used + 12_345_678));
     drop(cache);
     as_if_killed(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), used);
+    assert_eq!(exact_count(&open_at(dir.path())), used);
     change(&dir.path().join("usage"), 24, |_| 0);
     as_if_restarted(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), used);
+    assert_eq!(exact_count(&open_at(dir.path())), used);
     fs::remove_file(dir.path().join("usage")).unwrap();
     let cache = open_at(dir.path());
-    // The first fill waits for the count.
+    // The first fill waits until the recount has finished.
     fill_all(&seeded(&cache, 10, 2 * BLOCK), 10);
-    assert_eq!(counted(&cache), on_disk(dir.path()));
+    assert_eq!(exact_count(&cache), on_disk(dir.path()));
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn pinned_blocks_are_not_evicted_until_they_are_unpinned() {
     (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert!(cached.pin_blocks(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is absent");
     let pinned = cached.pin_blocks(ByteRange::new(10, 2 * BLOCK)).unwrap();
-    // As another process would.
+    // Opened as by another process.
     let other = seeded(&open_at(dir.path()), 1, 4 * BLOCK);
     assert_eq!((cached.inner.evict(0..1), other.inner.evict(1..2)), (0, 0));
     assert_eq!(other.inner.evict(2..3), BLOCK);
