@@ -13,7 +13,7 @@ use firstbyte_advise::{prices, workload};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Prices, Spending, Store};
 
-use crate::billing::{Billing, BillingFacts, MissingFact, Transfer, today};
+use crate::billing::{Billing, BillingFacts, MissingFact, PricedService, Transfer, today};
 use crate::environment::VariableLookup;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
@@ -36,9 +36,11 @@ pub struct Terms {
 /// The prices and the model of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    prices: Option<Prices>,
+    priced: Option<PricedService>,
     budget: Option<f64>,
     model: Option<ServiceModel>,
+    /// Places that requests go to.
+    locations: Vec<Location>,
 }
 
 /// Reads the model in a file, or returns the embedded one of this name.
@@ -69,8 +71,8 @@ impl Terms {
             tell: unknown.option(),
         };
         let is_needed = self.budget.is_some() || self.bill.declared.is_some();
-        let prices = match self.billing(locations, store, lookup)? {
-            Billing::Priced(_, prices) => Some(prices),
+        let priced = match self.billing(locations, store, lookup)? {
+            Billing::Priced(priced) => Some(priced),
             Billing::Free if self.budget.is_some() => {
                 let why = "nothing is billed here".into();
                 return Err(Error::Bill { option, why, tell: Some("bill-as") });
@@ -81,7 +83,8 @@ impl Terms {
         if self.budget.is_some() && self.bill.transfer.is_none() {
             return Err(unknown(&MissingFact::Way));
         }
-        Ok(Account { prices, budget: self.budget, model: self.model.clone() })
+        let (locations, model) = (locations.to_owned(), self.model.clone());
+        Ok(Account { priced, budget: self.budget, model, locations })
     }
 
     /// Finds the billing of the remote locations, by one price list.
@@ -100,9 +103,27 @@ impl Terms {
         }
         Ok(match all.len() {
             0 => Billing::Free,
+            1 if self.copies_unseen(locations, store) && matches!(all[0], Billing::Priced(_)) => {
+                Billing::Unknown(MissingFact::CopyWay)
+            }
             1 => all.swap_remove(0),
             _ => Billing::Unknown(MissingFact::OneList),
         })
+    }
+
+    /// Returns true if a service may copy between two of these buckets by itself, and they may be in
+    /// two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions is
+    /// charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has them.
+    fn copies_unseen(&self, locations: &[Location], store: &Store) -> bool {
+        let objects = |location: &'_ Location| match location {
+            Location::Object(object) => Some(object.clone()),
+            _ => None,
+        };
+        let objects: Vec<_> = locations.iter().filter_map(objects).collect();
+        let two = objects.iter().any(|one| {
+            objects.iter().any(|other| one.bucket != other.bucket && store.is_one_service(one, other))
+        });
+        two && matches!(self.bill.transfer, Some(Transfer::Region | Transfer::Internet))
     }
 }
 
@@ -110,13 +131,26 @@ impl Account {
     /// The budget with its prices, for the store. `None` if there is no budget.
     #[must_use]
     pub fn spending(&self) -> Option<Spending> {
-        Some(Spending { limit: self.budget?, prices: self.prices? })
+        let PricedService { region, prices, .. } = self.priced.clone()?;
+        Some(Spending { limit: self.budget?, prices, region: Some(region) })
     }
 
     /// The prices of requests and bytes, if they are known.
     #[must_use]
     pub fn prices(&self) -> Option<Prices> {
-        self.prices
+        self.priced.as_ref().map(|priced| priced.prices)
+    }
+
+    /// Returns the dollars of the requests that `store` has counted. `None` without prices, or if a
+    /// bucket turned out to be in another region than that of the prices.
+    #[must_use]
+    pub fn usd(&self, store: &Store) -> Option<f64> {
+        let PricedService { region, prices, .. } = self.priced.as_ref()?;
+        let is_elsewhere = |location: &Location| match location {
+            Location::Object(object) => store.found_region(object).is_some_and(|found| found != *region),
+            _ => false,
+        };
+        (!self.locations.iter().any(is_elsewhere)).then(|| prices.usd(&store.counters()))
     }
 
     /// Predicts the time of `bytes` in `objects` objects or ranges, in seconds, by the given model,
@@ -130,7 +164,7 @@ impl Account {
 
     /// Adds the dollars and the prediction to a receipt.
     pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
-        receipt.usd = self.prices.map(|prices| prices.usd(&store.counters()));
+        receipt.usd = self.usd(store);
         let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
         let Some(model) = self.model.as_ref().filter(|_| fetched > 0) else { return };
         if let Some((seconds, range)) = predict(model, fetched, receipt.objects.max(1)) {
@@ -205,8 +239,10 @@ mod tests {
             "2026-11-23".parse().unwrap(),
         )
         .unwrap();
-        let account = Account { prices: Some(prices), budget: Some(2.0), model: None };
-        let Spending { limit, prices } = account.spending().unwrap();
+        let priced = PricedService { name: "s3-standard".into(), region: "us-east-1".into(), prices };
+        let account = Account { priced: Some(priced), budget: Some(2.0), ..Account::default() };
+        let Spending { limit, prices, region } = account.spending().unwrap();
+        assert_eq!(region.as_deref(), Some("us-east-1"));
         assert_eq!((limit, prices.get, prices.put), (2.0, 4e-7, 5e-6));
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
         let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };

@@ -32,6 +32,7 @@ mod answer;
 #[cfg(feature = "azure")]
 mod azure;
 mod backend;
+mod billed;
 mod body;
 mod cancel;
 mod codes;

@@ -61,7 +61,7 @@ impl Iterator for Listing {
 /// block.
 #[derive(Clone)]
 pub struct Store {
-    client: Arc<WireClient>,
+    pub(crate) client: Arc<WireClient>,
     s3: Arc<S3>,
     named: Arc<NamedServices>,
     #[cfg(feature = "google")]
@@ -125,7 +125,7 @@ impl Store {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn with_client(&self, client: WireClient) -> Self {
+    pub(crate) fn with_client(&self, client: WireClient) -> Self {
         let client = Arc::new(client);
         Self {
             named: Arc::clone(&self.named),
@@ -145,7 +145,7 @@ impl Store {
 
     /// Returns the backend of a service with S3's protocol, at the endpoint of the options or at a
     /// named endpoint.
-    fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
+    pub(crate) fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
         match service {
             Service::NamedS3(name) => Ok(Arc::new(self.named.get(name, &self.client)?)),
             _ => Ok(Arc::clone(&self.s3)),
@@ -346,12 +346,12 @@ impl Store {
     }
 
     /// Returns how many seconds the store's clock is ahead of this machine's, by its last listing;
-    /// negative if it is behind. 0 if it is right or unknown.
+    /// negative if it is behind. `None` if no response has said so.
     #[must_use]
-    pub fn clock_ahead(&self, location: &Location) -> i64 {
+    pub fn clock_ahead(&self, location: &Location) -> Option<i64> {
         match location {
             Location::Object(object) => self.client.clocks.ahead(object.service),
-            _ => 0,
+            _ => None,
         }
     }
 

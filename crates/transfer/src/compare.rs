@@ -188,11 +188,11 @@ struct Dated {
 
 impl Dated {
     fn of(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
-        Self::at(store.clock_ahead(&tree.source), date)
+        Self::at(store.clock_ahead(&tree.source).unwrap_or(0), date)
     }
 
     fn of_destination(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
-        Self::at(store.clock_ahead(&tree.destination), date)
+        Self::at(store.clock_ahead(&tree.destination).unwrap_or(0), date)
     }
 
     /// A date from a store whose clock is `ahead` by so many seconds; behind if negative.

@@ -214,6 +214,7 @@ impl Error {
                 kind => kind,
             },
             Self::Budget { .. } => FailureKind::Full,
+            Self::PricedElsewhere { .. } => FailureKind::BadInput,
             Self::Cancelled => FailureKind::Interrupted,
         }
     }
