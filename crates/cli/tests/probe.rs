@@ -111,17 +111,42 @@ fn a_probe_that_cannot_measure_is_one_line() {
         .run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"])
         .fails(2, &["budget", "raise"]);
     world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--disk", "nowhere"]).ok();
+    world.run(&["probe", "s3://bucket/data/", "--time", "100000h"]).fails_usage("longer than an hour");
+    // A file that cannot be written is an error before anything is measured.
+    world.run(&["probe", "s3://bucket/data/", "--out", "no/such/m.toml"]).fails(1, &["no/such/m.toml"]);
+    let full = world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--out", "/dev/full"]);
+    assert!(full.code == Some(1) && lines(&full.stdout).len() == 10, "{full:?}");
 }
 
 #[test]
-fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
+fn a_probe_without_known_prices_says_that_its_cost_is_not_known() {
+    let world = World::new();
+    let server = firstbyte_testkit::Scripted::start(|_, head| {
+        let headers = ["etag: \"1\"", "last-modified: Fri, 27 Nov 2026 10:00:00 GMT"];
+        match head.starts_with("HEAD") {
+            true => firstbyte_testkit::ScriptedReply::raw("200 OK", &["content-length: 1"], b""),
+            false => firstbyte_testkit::ScriptedReply::answer("200 OK", &headers, b"x"),
+        }
+    });
+    // The requests go through a proxy, so the host does not have to exist.
+    let mut world = world;
+    world.set("HTTP_PROXY", server.url());
+    let receipt = world.run(&["--json", "probe", "http://store.example/x", "--time", "1s"]).ok().receipt();
+    assert!(receipt["spent"]["usd"].is_null() && receipt["schema"] == 1, "{receipt}");
+}
+
+#[test]
+fn a_budget_without_prices_is_refused() {
     let (s3, mut world) = bucket();
     // The billing of another host name is unknown.
-    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
+    world.set("FIRSTBYTE_ENDPOINT_URL", "http://store.example");
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])
         .fails(2, &["--budget", "--bill-as"]);
     world.run(&["probe", "s3://bucket/data/", "--budget", "1USD"]).fails(2, &["--budget", "--bill-as"]);
+    // A service that bills by prices that are not known is not measured by the default budget.
+    let seoul = ["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--region", "ap-northeast-2"];
+    world.run(&seoul).fails(2, &["default budget of 0.05 USD", "ap-northeast-2", "--bill-as none"]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD"])
