@@ -86,6 +86,12 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
     world
         .run(&["advise", "grade", "plain.jsonl"])
         .fails(1, &["plain.jsonl:1", "predicted_seconds", "--model"]);
+    // A second run that has nothing to move is left out, and so is a run without a model.
+    let again = world.run(&["--json", "cp", "s3://bucket/data/large", "copy/", "--model", "m.toml"]).ok();
+    let all = format!("{receipts}{}\n{plain}\n", again.receipt());
+    world.write("all.jsonl", all.as_bytes());
+    let graded = lines(&world.run(&["advise", "grade", "all.jsonl"]).ok().stdout);
+    assert!(graded.len() == 3 && graded[2].contains("; left out 2 without a prediction"), "{graded:?}");
     world.write("no.jsonl", b"{}\n");
     world.run(&["advise", "grade", "no.jsonl"]).fails(1, &["no.jsonl:1", "not a receipt"]);
 }
@@ -154,6 +160,39 @@ fn a_budget_without_prices_is_refused() {
     let words = ["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--bill-as", "s3-standard"];
     world.run(&words).fails(2, &["--budget", "--transfer"]);
     world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1"]).fails_usage("--budget");
+}
+
+#[test]
+fn a_verb_that_fails_prints_one_object() {
+    let (_s3, world) = bucket();
+    for words in [
+        &["probe", "s3://missing/"][..],
+        &["advise", "grade", "no.jsonl"],
+        &["bench", "report", "no.jsonl"],
+        &["ls", "s3://missing/"],
+        &["status", "s3://bucket/data/", "--cache", "/dev/null/x"],
+        &["unmount", "nowhere"],
+        &["cp", "s3://bucket/none", "x"],
+    ] {
+        let ran = world.run(&[&["--json"], words].concat());
+        assert!(ran.code.is_some_and(|code| code != 0), "{words:?} {ran:?}");
+        let text = String::from_utf8(ran.stdout.clone()).unwrap();
+        let object: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
+        assert!(object["failed"][0]["error"].is_string() && object["schema"] == 1, "{words:?} {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    assert!(world.run(&["--json", "cat", "s3://bucket/none"]).stdout.is_empty());
+    assert!(world.run(&["--json", "cp", "s3://bucket/none", "-"]).stdout.is_empty());
+}
+
+#[test]
+fn a_number_below_zero_is_named_with_its_option() {
+    let world = World::new();
+    world.run(&["cp", "a", "b", "--budget", "-1USD"]).fails_usage("--budget -1USD: is negative");
+    world.run(&["probe", "a", "--time", "-1s"]).fails_usage("--time -1s: is negative");
+    world
+        .run(&["cp", "--manifest", "m", "--shard", "0/2", "d/", "--bill-as", "s3-standard"])
+        .fails_usage("--bill-as");
 }
 
 #[test]

@@ -162,11 +162,22 @@ impl Account {
         predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
 
-    /// Adds the dollars and the prediction to a receipt.
+    /// Returns true if a run brings bytes of the model's service here: from objects, or from a
+    /// mounted file system. Uploads, and copies by the service itself, take other times.
+    fn reads_from(&self, model: &ServiceModel, receipt: &Receipt) -> bool {
+        let is_remote = |location: &Location| location.as_local().is_none();
+        let to = receipt.destination.as_deref().filter(|text| *text != "-");
+        let to = to.and_then(|text| Location::parse(text.as_ref()).ok());
+        let from_objects = self.locations.iter().any(is_remote);
+        !to.as_ref().is_some_and(is_remote) && from_objects == (model.kind == ServiceKind::Object)
+    }
+
+    /// Adds the dollars to a receipt, and the prediction if the run read from the model's service.
     pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
         receipt.usd = self.usd(store);
         let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
-        let Some(model) = self.model.as_ref().filter(|_| fetched > 0) else { return };
+        let predicts = |model: &&ServiceModel| fetched > 0 && self.reads_from(model, receipt);
+        let Some(model) = self.model.as_ref().filter(predicts) else { return };
         if let Some((seconds, range)) = predict(model, fetched, receipt.objects.max(1)) {
             (receipt.predicted_seconds, receipt.predicted_range) = (Some(seconds), Some(range));
         }
@@ -248,6 +259,29 @@ mod tests {
         let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };
         (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
         assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_what_is_read_from_the_service_is_predicted() {
+        let predicted = |name: &str, from: &str, to: Option<&str>| {
+            let parse = |text: &str| Location::parse(text.as_ref()).unwrap();
+            let locations = [Some(from), to].into_iter().flatten().map(parse).collect();
+            let model = Some(model(Path::new(name)).unwrap());
+            let account = Account { model, locations, ..Account::default() };
+            let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
+            let destination = to.map(str::to_owned);
+            let mut receipt = Receipt { bytes: 1_000, objects: 1, destination, ..Receipt::default() };
+            account.settle(&mut receipt, &store);
+            receipt.predicted_seconds.is_some()
+        };
+        assert!(
+            predicted("s3-standard", "s3://b/k", Some("/tmp/x"))
+                && predicted("s3-standard", "s3://b/k", None)
+        );
+        assert!(!predicted("s3-standard", "/tmp/x", Some("s3://b/k")));
+        assert!(!predicted("s3-standard", "s3://a/k", Some("s3://b/k")));
+        assert!(!predicted("s3-standard", "/tmp/x", Some("/tmp/y")));
+        assert!(predicted("efs-elastic", "/mnt/efs/x", Some("/tmp/y")));
     }
 
     #[test]

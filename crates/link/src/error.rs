@@ -53,6 +53,16 @@ pub enum Error {
         /// Name of the model.
         model: String,
     },
+    /// A figure of a model that no link can have.
+    #[error("{model}: {figure}: {why}")]
+    Figure {
+        /// Name of the model.
+        model: String,
+        /// Name of the figure.
+        figure: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A burst that contradicts the total rate.
     #[error("burst of {burst}: {why}")]
     Burst {

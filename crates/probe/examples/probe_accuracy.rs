@@ -105,13 +105,12 @@ impl Bench {
     fn probe(&self, link: &RunningLink) -> ProbeReport {
         let location = Location::parse(format!("s3://{BUCKET}/").as_ref()).expect("a location");
         let budget = Budget { time: self.time, spending: None };
-        let options =
-            ProbeOptions {
-                budget,
-                rights: ProbeRights::ReadOnly,
-                disk: self.disk.path().to_owned(),
-                cancel: Cancel::new(),
-            };
+        let options = ProbeOptions {
+            budget,
+            rights: ProbeRights::ReadOnly,
+            disk: self.disk.path().to_owned(),
+            cancel: Cancel::new(),
+        };
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 

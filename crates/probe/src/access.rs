@@ -101,7 +101,7 @@ pub struct AccessReport {
     pub empty: bool,
     /// The path is a device, a socket or a pipe.
     #[serde(skip)]
-    pub(crate) irregular: bool,
+    pub irregular: bool,
 }
 
 /// Checks a location. Refusals are findings, not errors.

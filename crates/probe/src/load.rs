@@ -143,7 +143,12 @@ impl<'a> Streams<'a> {
         range.sample.judge(self.read(&range, length, buffer)).map(drop)
     }
 
-    fn read(&self, SampleRange { sample, range }: &SampleRange<'_>, length: u64, buffer: &mut [u8]) -> Result<()> {
+    fn read(
+        &self,
+        SampleRange { sample, range }: &SampleRange<'_>,
+        length: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         let began = Instant::now();
         let mut body = sample.open(self.store, *range)?;
         // The first bytes are read separately, so that even at a very fast location a rest is

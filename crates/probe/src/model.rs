@@ -172,7 +172,10 @@ impl ProbeReport {
                     parts.push(format!("the end of a burst that lasts longer than {watched}"));
                 }
                 if let Some(why) = rates.ended.as_ref().filter(|_| !rates.full) {
-                    parts.push(format!("a rate in all above {}, where this ended it: {why}", rate(rates.highest())));
+                    parts.push(format!(
+                        "a rate in all above {}, where this ended it: {why}",
+                        rate(rates.highest())
+                    ));
                 } else if !rates.full {
                     parts.push(format!("a rate in all above {}", rate(rates.highest())));
                 }

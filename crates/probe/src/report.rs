@@ -115,10 +115,7 @@ impl ProbeReport {
                 self.ceiling.as_ref().map_or_else(|| self.not_seen("ceiling"), ceiling),
             ),
             ("listing", self.listing()),
-            (
-                "small files",
-                self.small_files.as_ref().map_or_else(|| self.not_seen("small_files"), ceiling),
-            ),
+            ("small files", self.small_files.as_ref().map_or_else(|| self.not_seen("small_files"), ceiling)),
             ("local disk", self.local_disk()),
             ("limit", format!("{}; {}", self.limit(), self.used())),
         ]
@@ -143,7 +140,11 @@ impl ProbeReport {
 
     fn listing(&self) -> String {
         let Some(names) = self.names else {
-            return if self.access.single { "not seen: one object".to_owned() } else { self.not_seen("names") };
+            return if self.access.single {
+                "not seen: one object".to_owned()
+            } else {
+                self.not_seen("names")
+            };
         };
         let (number, seconds) = (count(names.names), shown_seconds(names.seconds));
         let whole = if names.paged { "a page of" } else { "all" };
@@ -296,9 +297,13 @@ mod tests {
         for at in [2, 3, 4, 5, 6, 7] {
             assert_eq!(lines[at].1, format!("not seen: {refused}"), "{}", lines[at].0);
         }
-        assert!(lines[0].1.ends_with("; 2 left out, as they cannot be read: s3://b/k: archived"), "{lines:?}");
+        assert!(
+            lines[0].1.ends_with("; 2 left out, as they cannot be read: s3://b/k: archived"),
+            "{lines:?}"
+        );
         assert!(lines[9].1.ends_with("cost not known"), "{}", lines[9].1);
-        let only_one = ProbedRates { connection: 5e9, ended: Some("the time was spent".into()), ..Default::default() };
+        let only_one =
+            ProbedRates { connection: 5e9, ended: Some("the time was spent".into()), ..Default::default() };
         assert_eq!(connections(&only_one), "not seen; ended: the time was spent");
     }
 

@@ -197,7 +197,9 @@ pub(crate) fn small_files(store: &Store, samples: &Samples, ledger: &Ledger<'_>,
 fn pick<'s>(all: &[&'s Sample], number: usize) -> std::result::Result<&'s Sample, PartEnd> {
     let start = number % all.len().max(1);
     let mut turn = all.iter().cycle().skip(start).take(all.len());
-    turn.find(|sample| !sample.is_lost()).copied().ok_or_else(|| PartEnd::Failed("no object can be read".into()))
+    turn.find(|sample| !sample.is_lost())
+        .copied()
+        .ok_or_else(|| PartEnd::Failed("no object can be read".into()))
 }
 
 fn read_whole(store: &Store, sample: &Sample) -> Result<()> {

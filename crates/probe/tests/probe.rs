@@ -62,7 +62,10 @@ fn where_nothing_can_be_read_the_error_says_which_right_is_missing() {
     fs::write(root.path().join("empty"), b"").unwrap();
     assert!(matches!(local(1.0, root.path()), Err(Error::Empty { .. })));
     let missing = local(1.0, &root.path().join("missing")).unwrap_err();
-    assert!(matches!(&missing, Error::NotListed { refusal, .. } if refusal.why.contains("No such file")), "{missing}");
+    assert!(
+        matches!(&missing, Error::NotListed { refusal, .. } if refusal.why.contains("No such file")),
+        "{missing}"
+    );
     assert!(missing.advice().is_some());
 }
 
@@ -253,7 +256,8 @@ fn the_cause_of_a_failure_is_not_taken_for_a_missing_right() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (kind, advice) = found(&format!("http://{closed}"));
     assert!(kind == FailureKind::Unreachable && !advice.contains("name one"), "{kind} {advice}");
-    let null = probe(&Store::new(StoreOptions::default()).unwrap(), &place("/dev/null"), &options(1.0, disk.path()));
+    let null =
+        probe(&Store::new(StoreOptions::default()).unwrap(), &place("/dev/null"), &options(1.0, disk.path()));
     assert!(matches!(null, Err(Error::NotRegular { .. })), "{null:?}");
 }
 

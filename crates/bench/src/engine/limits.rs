@@ -45,7 +45,9 @@ impl<'a> Budget<'a> {
             let contender = |case: &'_ &Case| {
                 case.contenders.iter().find(|contender| contender.name == run.contender).cloned()
             };
-            let Some((case, contender)) = case.and_then(|case| Some((case, contender(&case)?))) else { continue };
+            let Some((case, contender)) = case.and_then(|case| Some((case, contender(&case)?))) else {
+                continue;
+            };
             if contender.modelled.is_some() {
                 continue;
             }
@@ -53,7 +55,8 @@ impl<'a> Budget<'a> {
             settings.words.iter().for_each(|(name, value)| words.set(name, value));
             // Only a prepared case knows the addresses of its services. Its runs have their own
             // counts of bytes.
-            let need = budget.next(case, &contender, &words).unwrap_or_else(|_| budget.dollars(case, &contender));
+            let need =
+                budget.next(case, &contender, &words).unwrap_or_else(|_| budget.dollars(case, &contender));
             budget.add(need, run);
         }
         budget

@@ -411,9 +411,9 @@ impl Policy {
         }
     }
 
-    /// Refuses a budget for a manifest.
-    pub fn refuse_budget(&self) -> Result<()> {
-        self.movement.account.refuse_budget("--manifest")
+    /// Refuses options about money and time for a manifest.
+    pub fn refuse_account(&self) -> Result<()> {
+        self.movement.account.refuse("--manifest")
     }
 
     /// Returns the options of this worker's share.

@@ -120,7 +120,9 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
 fn say_next(path: &Path, describes_this_machine: bool) {
     let file = path.display();
     console::say(match describes_this_machine {
-        true => format!("the model is in {file}; next: firstbyte advise run --at here --models {file} --data SIZE"),
+        true => format!(
+            "the model is in {file}; next: firstbyte advise run --at here --models {file} --data SIZE"
+        ),
         false => format!("the model is in {file}, without this machine: no rate was seen"),
     });
 }

@@ -169,9 +169,7 @@ pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Tran
             BilledQuantity::Read | BilledQuantity::ReadSmall => {
                 items.push(UsageItem::per_job(&bill.price, gib, Unit::GiB))
             }
-            BilledQuantity::Loaded => {
-                items.push(UsageItem::per_job(&bill.price, sent, Unit::GiB))
-            }
+            BilledQuantity::Loaded => items.push(UsageItem::per_job(&bill.price, sent, Unit::GiB)),
             BilledQuantity::Requests | BilledQuantity::DirectRequests => {
                 items.push(UsageItem::per_job(&bill.price, traffic.gets, Unit::Requests));
                 // Names are listed at the price of a PUT.

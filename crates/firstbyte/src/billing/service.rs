@@ -72,8 +72,7 @@ impl Declared {
         if named.filter(has_prices).is_some() {
             return Ok(Self::Service(text.to_owned()));
         }
-        let known: Vec<&str> =
-            services.iter().filter(has_prices).map(|model| model.name.as_str()).collect();
+        let known: Vec<&str> = services.iter().filter(has_prices).map(|model| model.name.as_str()).collect();
         let why = named.map_or_else(String::new, |model| format!("no price of {} is known; ", model.name));
         Err(format!("{why}write none, or one of {}", known.join(", ")))
     }

@@ -315,9 +315,7 @@ fn of_suite(suite: &Suite, args: &BenchRunArgs, client: &Client) -> Result<Plan>
     let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
     let locations: Vec<String> = locations.collect();
     let plan = match args.on.as_ref().filter(|on| **on != On::Slurm) {
-        Some(on) => {
-            on::in_functions(suite, on, &targets, &locations, endpoint_of_user(client), vars)?
-        }
+        Some(on) => on::in_functions(suite, on, &targets, &locations, endpoint_of_user(client), vars)?,
         None => suite.plan(&locations, &vars)?,
     };
     chosen(plan, args)

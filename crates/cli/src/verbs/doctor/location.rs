@@ -95,8 +95,7 @@ mod tests {
 
     #[test]
     fn a_refused_right_fails_and_an_empty_place_is_a_warning() {
-        let refused =
-            AccessReport { list: Right::Refused(Refusal::default()), ..AccessReport::default() };
+        let refused = AccessReport { list: Right::Refused(Refusal::default()), ..AccessReport::default() };
         let found = findings(&refused);
         assert_eq!((found[0].what, found[0].status), ("list", CheckStatus::Fail));
         let empty = AccessReport { list: Right::Granted, empty: true, ..AccessReport::default() };
