@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use firstbyte::receipt::SCHEMA;
+use firstbyte_location::shown;
 use render::console;
 use render::error::{Error, Exit, Result};
 use render::json;
@@ -62,7 +63,12 @@ fn print_failure(cli: &Cli, error: &Error) {
     if !cli.globals.json || has_content || console::output_is_used() || console::output_is_closed() {
         return;
     }
-    let item = error.item(error.missing.clone().unwrap_or_default());
+    // An error about an operand begins with it.
+    let is_named =
+        |word: &String| error.message.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    let words = std::env::args_os().skip(1).map(|word| shown(word.as_os_str()).to_string());
+    let location = error.missing.clone().or_else(|| words.filter(|word| !word.is_empty()).find(is_named));
+    let item = error.item(location.unwrap_or_default());
     let object = serde_json::json!({ "schema": SCHEMA, "verb": cli.verb_name, "failed": [item] });
     // The error itself was printed, and is the one to report.
     let _ = console::print(json::line(&object));

@@ -143,3 +143,25 @@ fn targets_on_this_machine_bill_nothing() {
     assert!(text.contains(&format!("cost of {target}: nothing is billed (on this machine)")), "{text}");
     assert!(text.contains("all runs: at most 0.00 USD"), "{text}");
 }
+
+#[test]
+fn the_endpoint_and_the_region_of_a_profile_decide_the_costs() {
+    let server = S3::ours_with(&[]);
+    std::fs::write(server.root.join(BUCKET).join("big"), vec![1; 300_000]).unwrap();
+    let mut world = World::new();
+    let profile = format!("[default]\nregion = us-east-1\nendpoint_url = {}\n", server.url);
+    let config = world.write("aws-config", profile.as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    let target = format!("s3://{BUCKET}/big");
+    let shown = |more: &[&str]| {
+        let ran =
+            world.run(&[&["bench", "run", "--dry-run", &target, "--transfer", "internet"], more].concat());
+        String::from_utf8(ran.ok().stdout).unwrap()
+    };
+    assert!(shown(&[]).contains("nothing is billed (on this machine)"), "{}", shown(&[]));
+    // A declaration is believed for an address of this machine, as by cp.
+    let declared = shown(&["--bill-as", "s3-standard"]);
+    assert!(declared.contains("(s3-standard)") && !declared.contains("not known"), "{declared}");
+}

@@ -169,7 +169,6 @@ fn a_verb_that_fails_prints_one_object() {
         &["probe", "s3://missing/"][..],
         &["advise", "grade", "no.jsonl"],
         &["bench", "report", "no.jsonl"],
-        &["ls", "s3://missing/"],
         &["status", "s3://bucket/data/", "--cache", "/dev/null/x"],
         &["unmount", "nowhere"],
         &["cp", "s3://bucket/none", "x"],
@@ -179,6 +178,7 @@ fn a_verb_that_fails_prints_one_object() {
         let text = String::from_utf8(ran.stdout.clone()).unwrap();
         let object: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
         assert!(object["failed"][0]["error"].is_string() && object["schema"] == 1, "{words:?} {text}");
+        assert!(object["failed"][0]["location"] != "", "{words:?} {text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
     assert!(world.run(&["--json", "cat", "s3://bucket/none"]).stdout.is_empty());

@@ -56,7 +56,7 @@ pub struct BenchRunArgs {
     /// repeated
     #[arg(long = "workload", value_name = "NAME")]
     workloads: Vec<String>,
-    /// Largest number of bytes that a run reads of one object
+    /// Largest number of bytes that a run reads of one object [default: 256 MiB; all for one-big]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Largest number of files that a run reads
