@@ -29,7 +29,7 @@ use crate::plan::{Case, Contender, Invoke, Plan};
 use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
-use limits::Budget;
+use limits::MeasurementLimits;
 use one_run::Scene;
 use outlook::Outlook;
 
@@ -209,7 +209,7 @@ pub fn execute(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
     check_functions(plan)?;
-    let mut budget = Budget::continued(plan, settings, &writer.results().runs);
+    let mut budget = MeasurementLimits::continued(plan, settings, &writer.results().runs);
     let mut stage = Stage::new(&settings.disk)?;
     let mut outlook = Outlook::new();
     let cases: Vec<Case> = plan.cases.iter().map(|case| rounds_of(case, settings)).collect();
@@ -255,7 +255,7 @@ fn run_case(
     plan: &Plan,
     (case, later): (&Case, &[Case]),
     stage: &mut Stage,
-    (budget, outlook): (&mut Budget<'_>, &mut Outlook),
+    (budget, outlook): (&mut MeasurementLimits<'_>, &mut Outlook),
     writer: &mut Writer,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Ending>> {

@@ -111,9 +111,10 @@ impl Terms {
         })
     }
 
-    /// Returns true if a service may copy between two of these buckets by itself, and they may be in
-    /// two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions is
-    /// charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has them.
+    /// Returns true if a service may copy between two of these buckets by itself, and they may be
+    /// in two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions
+    /// is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has
+    /// them.
     fn copies_unseen(&self, locations: &[Location], store: &Store) -> bool {
         let objects = |location: &'_ Location| match location {
             Location::Object(object) => Some(object.clone()),

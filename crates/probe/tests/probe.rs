@@ -156,8 +156,8 @@ fn a_probe_without_time_keeps_what_its_check_has_measured() {
     assert!(report.rates.is_none() && report.ended["rates"] == "the time was spent");
 }
 
-/// Serves the keys of a bucket, each of 1 MiB. `refuse` names the answer to a read of a key, if it is
-/// refused.
+/// Serves the keys of a bucket, each of 1 MiB. `refuse` names the answer to a read of a key, if it
+/// is refused.
 fn bucket(
     keys: &'static [&'static str],
     refuse: fn(&str) -> Option<(&'static str, &'static str)>,

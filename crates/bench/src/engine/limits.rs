@@ -15,7 +15,7 @@ use crate::result::Run;
 use crate::words::Words;
 
 /// The time, bytes and dollars spent, and their limits.
-pub(super) struct Budget<'a> {
+pub(super) struct MeasurementLimits<'a> {
     began: Instant,
     bytes: u64,
     usd: f64,
@@ -35,7 +35,7 @@ pub(super) struct RunNeed {
     usd: f64,
 }
 
-impl<'a> Budget<'a> {
+impl<'a> MeasurementLimits<'a> {
     /// Begins with the runs that the results already have.
     pub(super) fn continued(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
         let (began, paid) = (Instant::now(), BTreeSet::new());

@@ -93,7 +93,7 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
             Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape) })
         }
         (Ok(shape), Ok(_)) if !shape.complete => {
-            Err(failed("no name of its files is valid UTF-8, so no job can be told them".into()))
+            Err(failed("no name of its files is valid UTF-8, so no job can name them".into()))
         }
         (Ok(_), Ok(_)) => Err(failed("has no files; name a directory or prefix with some".into())),
         (_, Err(error)) => {

@@ -2,9 +2,9 @@
 //! is not included.
 //!
 //! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
-//! an unknown price is missing, and never free: a service of another provider than AWS gets an item
-//! that no price list has. Called by `bench` for its estimates, and by the verbs for the prices that
-//! their store counts with.
+//! an unknown price is missing, and never free: a service of another provider than AWS gets an
+//! item that no price list has. Called by `bench` for its estimates, and by the verbs for the
+//! prices that their store counts with.
 
 mod own_prices;
 mod service;
@@ -101,8 +101,8 @@ impl Transfer {
     /// Keys of the path's prices, of bytes received and of bytes sent; `None` for bytes that cost
     /// nothing.
     ///
-    /// A bucket of S3 Standard is in no zone: "There is no Data Transfer charge for data transferred
-    /// between Amazon EC2 and Amazon S3 within the same Region" (<https://aws.amazon.com/s3/faqs/>,
+    /// A bucket of S3 Standard is in no zone: "There is no Data Transfer charge for data
+    /// transferred between Amazon EC2 and Amazon S3 within the same Region" (<https://aws.amazon.com/s3/faqs/>,
     /// 2026-11-28). Bytes between zones cost as much in each direction
     /// (<https://aws.amazon.com/ec2/pricing/on-demand/>, 2026-11-28). Bytes sent to another region
     /// are billed by the region that they leave

@@ -1,5 +1,5 @@
-//! Tracks the clocks of stores, by the `Date` of their listings, and of S3's HEAD and refusals. The date of an
-//! object is by the store's clock, and is compared with the time of a file.
+//! Tracks the clocks of stores, by the `Date` of their listings, and of S3's HEAD and refusals. The
+//! date of an object is by the store's clock, and is compared with the time of a file.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,8 +33,8 @@ impl Clocks {
         now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
     }
 
-    /// Returns how many seconds the clock is ahead; negative if it is behind. `None` if
-    /// no response had a date.
+    /// Returns how many seconds the clock is ahead; negative if it is behind.
+    /// `None` if no response had a date.
     pub(crate) fn ahead(&self, service: Service) -> Option<i64> {
         self.0.lock().get(&service).copied()
     }

@@ -131,7 +131,8 @@ impl WireClient {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// Returns a clone whose requests end with those of `other`, and are repeated and paid like them.
+    /// Returns a clone whose requests end with those of `other`, and are repeated and paid like
+    /// them.
     pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
         let (scope, purse) = (other.scope.clone(), Arc::clone(&other.purse));
         Self { scope, purse, retries: other.retries, ..self.clone() }

@@ -69,8 +69,8 @@ fn read_advice(access: &AccessReport) -> &'static str {
     }
 }
 
-/// Makes the finding of a right. The remedy is `own`, else that of the cause, and `otherwise` if the
-/// user lacks only this right.
+/// Makes the finding of a right. The remedy is `own`, else that of the cause, and `otherwise` if
+/// the user lacks only this right.
 fn right(
     what: &'static str,
     right: &Right,
