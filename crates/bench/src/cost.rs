@@ -38,6 +38,8 @@ pub struct Tariff {
     pub day: Day,
     /// Region of the services.
     pub region: Option<String>,
+    /// Regions of buckets that were found in another one.
+    pub found_regions: BTreeMap<String, String>,
     /// Network path between the services and this machine.
     pub transfer: Option<Transfer>,
     /// Endpoint of S3 targets; `None` for AWS.
@@ -204,11 +206,13 @@ impl Tariff {
             Err(why) => return (contender.target.clone(), Service::Unknown(why)),
         };
         let endpoint = self.endpoint.clone().or_else(|| endpoint_of(contender, words));
-        let service = match (target.split_once("://"), endpoint) {
-            (None | Some(("file", _)), _) => self.path(target.trim_start_matches("file://"), mounts),
-            (Some(("s3", rest)), None) => self.bucket(rest.split('/').next().unwrap_or_default()),
-            (Some(("s3", _)), Some(url)) => self.url(&url),
-            (Some(_), _) => self.url(&target),
+        let service = match (self.declared(), target.split_once("://"), endpoint) {
+            (_, Some(("s3", rest)), None) => self.bucket(rest.split('/').next().unwrap_or_default()),
+            // The user knows what is behind a tunnel, a gateway or a mounted disk.
+            (Some(declared), ..) => declared,
+            (None, None | Some(("file", _)), _) => self.path(target.trim_start_matches("file://"), mounts),
+            (None, Some(("s3", _)), Some(url)) => self.url(&url),
+            (None, Some(_), _) => self.url(&target),
         };
         (target, service)
     }
@@ -274,17 +278,15 @@ impl Tariff {
         if is_loopback(url) {
             return Service::Unbilled("on this machine".into());
         }
-        self.declared()
-            .unwrap_or_else(|| Service::Unknown(format!("no price list for {url}; give --bill-as")))
+        Service::Unknown(format!("no price list for {url}; give --bill-as"))
     }
 
     fn path(&self, path: &str, mounts: Option<&Mounts>) -> Service<'_> {
         let mount = mounts.and_then(|mounts| mounts.of(&mounts::real(Path::new(path))));
         let kind = mount.map(|mount| mount.kind.as_str());
-        match (kind, self.declared()) {
-            (Some(kind), _) if is_of_the_machine(kind) => Service::Unbilled(format!("on {kind}")),
-            (_, Some(service)) => service,
-            (kind, None) => Service::Unknown(format!(
+        match kind {
+            Some(kind) if is_of_the_machine(kind) => Service::Unbilled(format!("on {kind}")),
+            kind => Service::Unknown(format!(
                 "no price list for its file system ({}); give --bill-as",
                 kind.unwrap_or("unknown")
             )),
@@ -336,7 +338,9 @@ impl Tariff {
     /// Returns the dollars of a usage, and notes items without a price in the line. `None` without
     /// a region.
     fn priced(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
-        let Some(region) = &self.region else {
+        let bucket = line.target.strip_prefix("s3://").and_then(|rest| rest.split('/').next());
+        let found = bucket.and_then(|bucket| self.found_regions.get(bucket));
+        let Some(region) = found.or(self.region.as_ref()) else {
             line.missing.push("its region is not known; give --region".into());
             return None;
         };

@@ -8,6 +8,7 @@
 //! times, so a continued measurement ends with the same set of runs.
 
 mod function;
+mod limits;
 mod one_run;
 mod outlook;
 mod prepare;
@@ -20,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use crate::result::{self, ContenderLine, Header, Outcome, Results, Run, SCHEMA};
 use crate::statistics::summarise;
-use firstbyte_advise::units::significant;
 use sha2::{Digest, Sha256};
 
 use crate::cost::Costs;
@@ -29,6 +29,7 @@ use crate::plan::{Case, Contender, Invoke, Plan};
 use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
+use limits::MeasurementLimits;
 use one_run::Scene;
 use outlook::Outlook;
 
@@ -208,7 +209,7 @@ pub fn execute(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
     check_functions(plan)?;
-    let mut budget = Budget { began: Instant::now(), bytes: 0, usd: 0.0, paid: BTreeSet::new(), settings };
+    let mut budget = MeasurementLimits::continued(plan, settings, &writer.results().runs);
     let mut stage = Stage::new(&settings.disk)?;
     let mut outlook = Outlook::new();
     let cases: Vec<Case> = plan.cases.iter().map(|case| rounds_of(case, settings)).collect();
@@ -250,51 +251,15 @@ fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
     last.len() == FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
 }
 
-/// The time, bytes and dollars spent, and their limits.
-struct Budget<'a> {
-    began: Instant,
-    bytes: u64,
-    usd: f64,
-    /// Case and contender of runs already paid for.
-    paid: BTreeSet<(String, String)>,
-    settings: &'a Settings<'a>,
-}
-
-impl Budget<'_> {
-    /// Returns the limit that a run of so many bytes and dollars would exceed; `None` if it may
-    /// begin.
-    fn refuses(&self, bytes: u64, usd: f64) -> Option<String> {
-        let spent = self.began.elapsed().as_secs_f64();
-        if self.settings.max_seconds.is_some_and(|most| spent >= most) {
-            return Some(format!("--max-time: {spent:.0} s are over"));
-        }
-        if let Some(most) = self.settings.max_usd.filter(|most| self.usd + usd > *most) {
-            let [most, spent, next] = [most, self.usd, usd].map(significant);
-            return Some(format!(
-                "--budget {most} USD: the runs so far cost {spent} by list prices, the next one {next}"
-            ));
-        }
-        let most = self.settings.max_bytes.filter(|most| self.bytes + bytes > *most)?;
-        Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
-    }
-
-    /// Returns the timeout of a run: `longest`, or the time left for the measurement if that is
-    /// less.
-    fn time_for(&self, longest: f64) -> Duration {
-        let left = self.settings.max_seconds.map(|most| most - self.began.elapsed().as_secs_f64());
-        Duration::from_secs_f64(left.map_or(longest, |left| left.clamp(0.0, longest)))
-    }
-}
-
 fn run_case(
     plan: &Plan,
     (case, later): (&Case, &[Case]),
     stage: &mut Stage,
-    (budget, outlook): (&mut Budget<'_>, &mut Outlook),
+    (budget, outlook): (&mut MeasurementLimits<'_>, &mut Outlook),
     writer: &mut Writer,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Ending>> {
-    let settings = budget.settings;
+    let settings = budget.settings();
     compute(plan, case, settings, writer, watch)?;
     let prepared = prepare::prepare(plan, case, stage, settings)?;
     let scene = Scene { plan: &plan.name, case, prepared: &prepared, settings };
@@ -328,18 +293,15 @@ fn run_case(
                 *position += u32::from(done.contains(&round));
                 continue;
             }
-            let bytes = scene.bytes_of(contender)?.unwrap_or(0);
-            let name = (case.name.clone(), contender.name.clone());
-            let usd = settings.costs.of_run(&name.0, &name.1, !budget.paid.contains(&name));
-            if let Some(why) = budget.refuses(bytes, usd) {
+            let words = &prepared.words;
+            let next = budget.next(case, contender, words).map_err(wrong(plan, case, contender))?;
+            if let Some(why) = budget.refuses(&next) {
                 return Ok(Some(Ending::Limit(why)));
             }
             let mut run = scene.run(contender, stage, budget.time_for(case.timeout))?;
             (run.round, run.position) = (round, *position);
             *position += 1;
-            budget.usd += usd;
-            budget.paid.insert(name);
-            budget.bytes += run.wire_bytes.or(run.bytes).unwrap_or(bytes);
+            budget.add(next, &run);
             outlook.ran();
             watch(Event::Run(&run));
             writer.write(run)?;

@@ -60,6 +60,12 @@ pub enum Error {
         /// The cause.
         cause: result::Error,
     },
+    /// Another measurement writes the results file.
+    #[error("{}: another measurement writes this file; name another one with --out", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// A results file has other cases than the plan that would continue it.
     #[error("{}: these are results of another command line; write to another file or remove it", path.display())]
     OtherPlan {

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::result::{Header, Machine, Record, Results, Run};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::error::{Error, Result};
 
 /// Writes the runs of one measurement to a file.
@@ -75,7 +78,7 @@ impl Writer {
     /// Opens `path` for results with this header. A file of the same plan is continued.
     ///
     /// # Errors
-    /// The file cannot be opened, is malformed, newer, or of another plan.
+    /// The file cannot be opened, is malformed, newer, of another plan, or in use.
     pub fn open(path: &Path, header: Header) -> Result<Self> {
         let failed = || Error::file(path);
         let existing = match std::fs::metadata(path) {
@@ -85,6 +88,10 @@ impl Writer {
             Err(error) => return Err(failed()(error)),
         };
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(failed())?;
+        // Where a file system has no locks, two measurements of one file are not noticed.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(Error::InUse { path: path.to_owned() });
+        }
         let results = match existing {
             Some(results) if results.header.plan_digest == header.plan_digest => {
                 end_line(&mut file).map_err(failed())?;
@@ -166,10 +173,13 @@ mod tests {
         writer.write(run(0)).unwrap();
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"record\":\"run\",\"ca").unwrap();
+        assert!(matches!(Writer::open(&path, header("1")), Err(Error::InUse { .. })));
+        drop(writer);
         let mut writer = Writer::open(&path, header("1")).unwrap();
         writer.write(run(1)).unwrap();
         assert_eq!(read(&path).unwrap().runs, [run(0), run(1)]);
         assert_eq!(writer.rounds_of("a", "b").into_iter().collect::<Vec<_>>(), [0, 1]);
+        drop(writer);
         assert!(matches!(Writer::open(&path, header("2")), Err(Error::OtherPlan { .. })));
     }
 

@@ -72,11 +72,17 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     if jobs.contains(&0) {
         return Err(wrong("--parallel-jobs: at least one job is needed".into()));
     }
+    for (option, given) in [("--size", request.size), ("--block", request.block), ("--files", request.files)]
+    {
+        if given == Some(0) {
+            return Err(wrong(format!("{option} 0: nothing would be read; give a number above 0")));
+        }
+    }
     let mut cases = Vec::new();
     for target in targets {
         let fitting = match request.called {
             Some(_) => called::fitting(target),
-            None => cases::fitting(target),
+            None => cases::fitting(target, request),
         };
         let asked = request.workloads.iter().map(String::as_str);
         let fitting = fitting.iter().copied().filter(|_| request.workloads.is_empty());

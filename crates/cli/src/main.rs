@@ -19,8 +19,11 @@ mod verbs;
 use std::process::ExitCode;
 
 use args::{Cli, Verb};
+use firstbyte::receipt::SCHEMA;
+use firstbyte_location::shown;
 use render::console;
-use render::error::{Exit, Result};
+use render::error::{Error, Exit, Result};
+use render::json;
 use render::log::{self, Verbosity};
 use render::traces;
 use verbs::{
@@ -41,11 +44,34 @@ fn main() -> ExitCode {
     let ended = begin_log(&cli).and_then(|()| run(&cli)).map_err(|error| {
         let error = suggest::complete(error, &cli.globals);
         console::failed(&error);
+        print_failure(&cli, &error);
         error
     });
     let exit = ended.as_ref().map_or_else(|error| error.exit, |exit| *exit);
     traces::end(&cli.verb_name, exit, ended.as_ref().err());
     exit.into()
+}
+
+/// Prints the JSON object of a verb that failed before it printed anything. Standard output that
+/// takes content stays empty.
+fn print_failure(cli: &Cli, error: &Error) {
+    let has_content = match &cli.verb {
+        Verb::Cat(_) | Verb::Completions(_) | Verb::Manual(_) | Verb::Locations(_) | Verb::Options => true,
+        Verb::Cp(args) => args.writes_to_output(),
+        _ => false,
+    };
+    if !cli.globals.json || has_content || console::output_is_used() || console::output_is_closed() {
+        return;
+    }
+    // An error about an operand begins with it.
+    let is_named =
+        |word: &String| error.message.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    let words = std::env::args_os().skip(1).map(|word| shown(word.as_os_str()).to_string());
+    let location = error.missing.clone().or_else(|| words.filter(|word| !word.is_empty()).find(is_named));
+    let item = error.item(location.unwrap_or_default());
+    let object = serde_json::json!({ "schema": SCHEMA, "verb": cli.verb_name, "failed": [item] });
+    // The error itself was printed, and is the one to report.
+    let _ = console::print(json::line(&object));
 }
 
 fn run(cli: &Cli) -> Result<Exit> {

@@ -11,7 +11,8 @@ pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Strin
     let known = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_verb(error),
         ErrorKind::UnknownArgument => {
-            misplaced_option(error, grammar, words).or_else(|| unknown_option(error, grammar))
+            let known = negative_value(error, words).or_else(|| misplaced_option(error, grammar, words));
+            known.or_else(|| unknown_option(error, grammar))
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
         _ => missing(error),
@@ -132,6 +133,19 @@ fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
         .or_else(|| other_case(typed, &options).map(|short| format!("; similar: -{short}")))
         .or_else(|| text(error, ContextKind::SuggestedArg).map(|alike| format!("; similar: {alike}")));
     Some(format!("{typed}: {name} {what}{} (see {} --help)", meant.unwrap_or_default(), program(error)))
+}
+
+/// Formats the line for a number below zero after an option, which looks like an option itself.
+fn negative_value(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let typed = text(error, ContextKind::InvalidArg)?;
+    let is_number = |word: &str| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let mut pairs = words.windows(2).filter_map(|pair| Some((pair[0].to_str()?, pair[1].to_str()?)));
+    let (option, value) = pairs.find(|(option, value)| {
+        option.starts_with("--") && !option.contains('=') && is_number(value) && value.starts_with(&typed)
+    })?;
+    Some(format!("{option} {value}: is negative"))
 }
 
 /// Formats the line for an option of a verb that stands before the verb.

@@ -332,3 +332,22 @@ fn an_endpoint_that_is_given_is_that_of_every_command() {
     let runs = read(&out).unwrap().runs;
     assert!(!runs.is_empty() && runs.iter().all(|run| run.outcome == Outcome::Ok), "{runs:?}");
 }
+
+#[test]
+fn a_report_does_not_replace_results_and_a_failure_is_no_success() {
+    let world = World::new();
+    let (_, results) = bench(&world, SLEEPERS, &[]);
+    assert!(results.is_some());
+    let (file, text) = (world.path("results.jsonl"), fs::read(world.path("results.jsonl")).unwrap());
+    let out = file.to_str().unwrap();
+    world.run(&["bench", "report", out, "--out", out]).fails(2, &["--out", "file of results"]);
+    assert!(fs::read(&file).unwrap() == text);
+    let failed =
+        String::from_utf8(text.clone()).unwrap().replace("\"outcome\":\"ok\"", "\"outcome\":\"failed\"");
+    let failed = world.write("failed.jsonl", failed.as_bytes());
+    let ran = world.run(&["bench", "compare", out, failed.to_str().unwrap()]);
+    assert!(ran.code == Some(1) && String::from_utf8_lossy(&ran.stdout).contains("FAILS NOW"), "{ran:?}");
+    let header = text.split_inclusive(|byte| *byte == b'\n').next().unwrap();
+    let header = world.write("header.jsonl", header);
+    world.run(&["bench", "compare", out, header.to_str().unwrap()]).fails(1, &["nothing in these files"]);
+}

@@ -78,6 +78,40 @@ fn no_run_begins_that_would_pass_the_budget() {
 }
 
 #[test]
+fn a_repeated_command_line_does_not_begin_its_limits_anew() {
+    let world = World::new();
+    let out = world.path("results.jsonl");
+    let runs = || {
+        let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
+        results.runs.iter().filter(|run| run.contender == "reader").count()
+    };
+    let limits = ["--budget", "0.2USD", "--out", out.to_str().unwrap()];
+    for _ in 0..3 {
+        bench(&world, &[&limits, &KNOWN[..]].concat()).fails(1, &["the runs so far cost 0.187"]);
+        assert_eq!(runs(), 2);
+    }
+    std::fs::remove_file(&out).unwrap();
+    let limits = ["--max-bytes", "2GiB", "--out", out.to_str().unwrap()];
+    for _ in 0..3 {
+        bench(&world, &limits).fails(1, &["--max-bytes 2147483648", "2147483648 bytes were moved"]);
+        assert_eq!(runs(), 2);
+    }
+}
+
+#[test]
+fn a_limit_of_bytes_counts_what_a_run_moves_and_not_what_it_reads() {
+    let world = World::new();
+    let out = world.path("results.jsonl");
+    let copies = "[[case]]\nname = \"one\"\nrounds = 3\n[[case.contender]]\nname = \"copy\"\n\
+                  command = [\"true\"]\nbytes = \"2MB\"\nbilled = { bytes = \"310MB\" }\n";
+    let plan = world.write("copies.toml", copies.as_bytes());
+    let words = ["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--max-bytes", "700MB", "--out"];
+    world.run(&[&words[..], &[out.to_str().unwrap()]].concat()).fails(1, &["620000000 bytes were moved"]);
+    let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!(results.runs.len(), 2);
+}
+
+#[test]
 fn a_budget_is_refused_where_a_price_is_not_known() {
     let world = World::new();
     let out = world.path("results.jsonl");
@@ -108,4 +142,26 @@ fn targets_on_this_machine_bill_nothing() {
     let text = String::from_utf8(ran.stdout).unwrap();
     assert!(text.contains(&format!("cost of {target}: nothing is billed (on this machine)")), "{text}");
     assert!(text.contains("all runs: at most 0.00 USD"), "{text}");
+}
+
+#[test]
+fn the_endpoint_and_the_region_of_a_profile_decide_the_costs() {
+    let server = S3::ours_with(&[]);
+    std::fs::write(server.root.join(BUCKET).join("big"), vec![1; 300_000]).unwrap();
+    let mut world = World::new();
+    let profile = format!("[default]\nregion = us-east-1\nendpoint_url = {}\n", server.url);
+    let config = world.write("aws-config", profile.as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    let target = format!("s3://{BUCKET}/big");
+    let shown = |more: &[&str]| {
+        let ran =
+            world.run(&[&["bench", "run", "--dry-run", &target, "--transfer", "internet"], more].concat());
+        String::from_utf8(ran.ok().stdout).unwrap()
+    };
+    assert!(shown(&[]).contains("nothing is billed (on this machine)"), "{}", shown(&[]));
+    // A declaration is believed for an address of this machine, as by cp.
+    let declared = shown(&["--bill-as", "s3-standard"]);
+    assert!(declared.contains("(s3-standard)") && !declared.contains("not known"), "{declared}");
 }

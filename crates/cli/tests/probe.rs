@@ -86,6 +86,12 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
     world
         .run(&["advise", "grade", "plain.jsonl"])
         .fails(1, &["plain.jsonl:1", "predicted_seconds", "--model"]);
+    // A second run that has nothing to move is left out, and so is a run without a model.
+    let again = world.run(&["--json", "cp", "s3://bucket/data/large", "copy/", "--model", "m.toml"]).ok();
+    let all = format!("{receipts}{}\n{plain}\n", again.receipt());
+    world.write("all.jsonl", all.as_bytes());
+    let graded = lines(&world.run(&["advise", "grade", "all.jsonl"]).ok().stdout);
+    assert!(graded.len() == 3 && graded[2].contains("; left out 2 without a prediction"), "{graded:?}");
     world.write("no.jsonl", b"{}\n");
     world.run(&["advise", "grade", "no.jsonl"]).fails(1, &["no.jsonl:1", "not a receipt"]);
 }
@@ -111,17 +117,42 @@ fn a_probe_that_cannot_measure_is_one_line() {
         .run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"])
         .fails(2, &["budget", "raise"]);
     world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--disk", "nowhere"]).ok();
+    world.run(&["probe", "s3://bucket/data/", "--time", "100000h"]).fails_usage("longer than an hour");
+    // A file that cannot be written is an error before anything is measured.
+    world.run(&["probe", "s3://bucket/data/", "--out", "no/such/m.toml"]).fails(1, &["no/such/m.toml"]);
+    let full = world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--out", "/dev/full"]);
+    assert!(full.code == Some(1) && lines(&full.stdout).len() == 10, "{full:?}");
 }
 
 #[test]
-fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
+fn a_probe_without_known_prices_says_that_its_cost_is_not_known() {
+    let world = World::new();
+    let server = firstbyte_testkit::Scripted::start(|_, head| {
+        let headers = ["etag: \"1\"", "last-modified: Fri, 27 Nov 2026 10:00:00 GMT"];
+        match head.starts_with("HEAD") {
+            true => firstbyte_testkit::ScriptedReply::raw("200 OK", &["content-length: 1"], b""),
+            false => firstbyte_testkit::ScriptedReply::answer("200 OK", &headers, b"x"),
+        }
+    });
+    // The requests go through a proxy, so the host does not have to exist.
+    let mut world = world;
+    world.set("HTTP_PROXY", server.url());
+    let receipt = world.run(&["--json", "probe", "http://store.example/x", "--time", "1s"]).ok().receipt();
+    assert!(receipt["spent"]["usd"].is_null() && receipt["schema"] == 1, "{receipt}");
+}
+
+#[test]
+fn a_budget_without_prices_is_refused() {
     let (s3, mut world) = bucket();
     // The billing of another host name is unknown.
-    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
+    world.set("FIRSTBYTE_ENDPOINT_URL", "http://store.example");
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])
         .fails(2, &["--budget", "--bill-as"]);
     world.run(&["probe", "s3://bucket/data/", "--budget", "1USD"]).fails(2, &["--budget", "--bill-as"]);
+    // A service that bills by prices that are not known is not measured by the default budget.
+    let seoul = ["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--region", "ap-northeast-2"];
+    world.run(&seoul).fails(2, &["default budget of 0.05 USD", "ap-northeast-2", "--bill-as none"]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD"])
@@ -129,6 +160,39 @@ fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
     let words = ["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--bill-as", "s3-standard"];
     world.run(&words).fails(2, &["--budget", "--transfer"]);
     world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1"]).fails_usage("--budget");
+}
+
+#[test]
+fn a_verb_that_fails_prints_one_object() {
+    let (_s3, world) = bucket();
+    for words in [
+        &["probe", "s3://missing/"][..],
+        &["advise", "grade", "no.jsonl"],
+        &["bench", "report", "no.jsonl"],
+        &["status", "s3://bucket/data/", "--cache", "/dev/null/x"],
+        &["unmount", "nowhere"],
+        &["cp", "s3://bucket/none", "x"],
+    ] {
+        let ran = world.run(&[&["--json"], words].concat());
+        assert!(ran.code.is_some_and(|code| code != 0), "{words:?} {ran:?}");
+        let text = String::from_utf8(ran.stdout.clone()).unwrap();
+        let object: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
+        assert!(object["failed"][0]["error"].is_string() && object["schema"] == 1, "{words:?} {text}");
+        assert!(object["failed"][0]["location"] != "", "{words:?} {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    assert!(world.run(&["--json", "cat", "s3://bucket/none"]).stdout.is_empty());
+    assert!(world.run(&["--json", "cp", "s3://bucket/none", "-"]).stdout.is_empty());
+}
+
+#[test]
+fn a_number_below_zero_is_named_with_its_option() {
+    let world = World::new();
+    world.run(&["cp", "a", "b", "--budget", "-1USD"]).fails_usage("--budget -1USD: is negative");
+    world.run(&["probe", "a", "--time", "-1s"]).fails_usage("--time -1s: is negative");
+    world
+        .run(&["cp", "--manifest", "m", "--shard", "0/2", "d/", "--bill-as", "s3-standard"])
+        .fails_usage("--bill-as");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::support;
 
 use firstbyte_link::{Link, LinkConfig, RunningLink};
-use firstbyte_testkit::bytes;
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
 use serde_json::Value;
 use support::World;
 use support::servers::S3;
@@ -174,4 +174,47 @@ fn a_mount_counts_its_dollars_and_a_budget_is_a_quota_of_its_reads() {
     let receipt = world.run(&["--json", "unmount", "mnt"]).ok().receipt();
     check(&receipt, link.counters().requests - before);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.002, "{receipt}");
+}
+
+#[test]
+fn bytes_to_another_region_are_billed_and_those_that_are_not_seen_have_no_dollars() {
+    let (_s3, _link, world) = counted();
+    world.write("large", &bytes(5, 20 << 20));
+    let region = ["--bill-as", "s3-standard", "--transfer", "region"];
+    let run = |words: &[&str]| world.run(&[words, &region].concat());
+    let up = run(&["--json", "cp", "large", "s3://bucket/large"]).ok().receipt();
+    let usd = up["usd"].as_f64().unwrap();
+    assert!(usd > 20.0 / 1024.0 * 0.02, "{up}");
+    world.run(&["mb", "s3://other"]).ok();
+    run(&["cp", "s3://bucket/large", "s3://other/", "--budget", "1USD"])
+        .fails(2, &["--budget", "copies between the buckets", "--transfer none"]);
+    let none = ["--bill-as", "s3-standard", "--transfer", "none", "--json"];
+    let copied = world.run(&[&["cp", "s3://bucket/large", "s3://other/"][..], &none].concat()).ok();
+    assert!(copied.receipt()["usd"].as_f64().unwrap() > 0.0);
+    world
+        .run(&["cp", "s3://bucket/large", "x", "--bill-as", "gcs", "--transfer", "none", "--budget", "1USD"])
+        .fails_usage("no price of gcs is known");
+}
+
+#[test]
+fn prices_of_one_region_are_not_those_of_a_bucket_in_another() {
+    let moved = Scripted::start(|_, head| {
+        let region = ["x-amz-bucket-region: ap-northeast-2"];
+        match head.contains("/ap-northeast-2/s3/") {
+            true => ScriptedReply::answer("200 OK", &["etag: \"1\"", region[0]], b"content"),
+            false => ScriptedReply::answer("301 Moved Permanently", &region, b""),
+        }
+    });
+    let mut world = World::new();
+    world.set("FIRSTBYTE_ENDPOINT_URL", moved.url());
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    world.set("AWS_REGION", "us-east-1");
+    let words = [&["--json", "cp", "s3://bucket/k", "x"][..], &BILL].concat();
+    let receipt = world.run(&words).ok().receipt();
+    assert!(receipt.get("usd").is_none(), "{receipt}");
+    let ran = world.run(&[&words[..], &["--budget", "1USD"]].concat());
+    ran.fails(1, &["it is in ap-northeast-2", "us-east-1", "--region"]);
+    let probed = world.run(&[&["probe", "s3://bucket/k", "--time", "1s"][..], &BILL].concat());
+    probed.fails(1, &["it is in ap-northeast-2", "--region"]);
 }

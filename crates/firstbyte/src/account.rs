@@ -13,7 +13,7 @@ use firstbyte_advise::{prices, workload};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Prices, Spending, Store};
 
-use crate::billing::{Billing, BillingFacts, MissingFact, Transfer, today};
+use crate::billing::{Billing, BillingFacts, MissingFact, PricedService, Transfer, today};
 use crate::environment::VariableLookup;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
@@ -37,9 +37,11 @@ pub struct Terms {
 /// The prices, the budget and the model of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    prices: Option<Prices>,
+    priced: Option<PricedService>,
     budget: Option<f64>,
     model: Option<ServiceModel>,
+    /// Places that requests go to.
+    locations: Vec<Location>,
 }
 
 /// Returns the embedded model whose name is `path`, or else reads the model in the file `path`.
@@ -70,8 +72,8 @@ impl Terms {
             tell: unknown.option(),
         };
         let is_needed = self.budget.is_some() || self.bill.declared.is_some();
-        let prices = match self.billing(locations, store, lookup)? {
-            Billing::Priced(_, prices) => Some(prices),
+        let priced = match self.billing(locations, store, lookup)? {
+            Billing::Priced(priced) => Some(priced),
             Billing::Free if self.budget.is_some() => {
                 let why = "nothing is billed here".into();
                 return Err(Error::Bill { option, why, tell: Some("bill-as") });
@@ -82,7 +84,8 @@ impl Terms {
         if self.budget.is_some() && self.bill.transfer.is_none() {
             return Err(unknown(&MissingFact::Way));
         }
-        Ok(Account { prices, budget: self.budget, model: self.model.clone() })
+        let (locations, model) = (locations.to_owned(), self.model.clone());
+        Ok(Account { priced, budget: self.budget, model, locations })
     }
 
     /// Returns how the remote locations are billed. If they are not all billed in the same way, the
@@ -102,9 +105,28 @@ impl Terms {
         }
         Ok(match all.len() {
             0 => Billing::Free,
+            1 if self.copies_unseen(locations, store) && matches!(all[0], Billing::Priced(_)) => {
+                Billing::Unknown(MissingFact::CopyWay)
+            }
             1 => all.swap_remove(0),
             _ => Billing::Unknown(MissingFact::OneList),
         })
+    }
+
+    /// Returns true if a service may copy between two of these buckets by itself, and they may be
+    /// in two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions
+    /// is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has
+    /// them.
+    fn copies_unseen(&self, locations: &[Location], store: &Store) -> bool {
+        let objects = |location: &'_ Location| match location {
+            Location::Object(object) => Some(object.clone()),
+            _ => None,
+        };
+        let objects: Vec<_> = locations.iter().filter_map(objects).collect();
+        let two = objects.iter().any(|one| {
+            objects.iter().any(|other| one.bucket != other.bucket && store.is_one_service(one, other))
+        });
+        two && matches!(self.bill.transfer, Some(Transfer::Region | Transfer::Internet))
     }
 }
 
@@ -113,13 +135,26 @@ impl Account {
     /// are not known.
     #[must_use]
     pub fn spending(&self) -> Option<Spending> {
-        Some(Spending { limit: self.budget?, prices: self.prices? })
+        let PricedService { region, prices, .. } = self.priced.clone()?;
+        Some(Spending { limit: self.budget?, prices, region: Some(region) })
     }
 
     /// Returns the prices of requests and bytes, if they are known.
     #[must_use]
     pub fn prices(&self) -> Option<Prices> {
-        self.prices
+        self.priced.as_ref().map(|priced| priced.prices)
+    }
+
+    /// Returns the dollars of the requests that `store` has counted. `None` without prices, or if a
+    /// bucket turned out to be in another region than that of the prices.
+    #[must_use]
+    pub fn usd(&self, store: &Store) -> Option<f64> {
+        let PricedService { region, prices, .. } = self.priced.as_ref()?;
+        let is_elsewhere = |location: &Location| match location {
+            Location::Object(object) => store.found_region(object).is_some_and(|found| found != *region),
+            _ => false,
+        };
+        (!self.locations.iter().any(is_elsewhere)).then(|| prices.usd(&store.counters()))
     }
 
     /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
@@ -132,11 +167,22 @@ impl Account {
         predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
 
-    /// Adds the dollars and the predicted time to a receipt.
+    /// Returns true if a run brings bytes of the model's service here: from objects, or from a
+    /// mounted file system. Uploads, and copies by the service itself, take other times.
+    fn reads_from(&self, model: &ServiceModel, receipt: &Receipt) -> bool {
+        let is_remote = |location: &Location| location.as_local().is_none();
+        let to = receipt.destination.as_deref().filter(|text| *text != "-");
+        let to = to.and_then(|text| Location::parse(text.as_ref()).ok());
+        let from_objects = self.locations.iter().any(is_remote);
+        !to.as_ref().is_some_and(is_remote) && from_objects == (model.kind == ServiceKind::Object)
+    }
+
+    /// Adds the dollars to a receipt, and the prediction if the run read from the model's service.
     pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
-        receipt.usd = self.prices.map(|prices| prices.usd(&store.counters()));
+        receipt.usd = self.usd(store);
         let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
-        let Some(model) = self.model.as_ref().filter(|_| fetched > 0) else { return };
+        let predicts = |model: &&ServiceModel| fetched > 0 && self.reads_from(model, receipt);
+        let Some(model) = self.model.as_ref().filter(predicts) else { return };
         if let Some((seconds, range)) = predict(model, fetched, receipt.objects.max(1)) {
             (receipt.predicted_seconds, receipt.predicted_range) = (Some(seconds), Some(range));
         }
@@ -212,13 +258,38 @@ mod tests {
             "2026-11-23".parse().unwrap(),
         )
         .unwrap();
-        let account = Account { prices: Some(prices), budget: Some(2.0), model: None };
-        let Spending { limit, prices } = account.spending().unwrap();
+        let priced = PricedService { name: "s3-standard".into(), region: "us-east-1".into(), prices };
+        let account = Account { priced: Some(priced), budget: Some(2.0), ..Account::default() };
+        let Spending { limit, prices, region } = account.spending().unwrap();
+        assert_eq!(region.as_deref(), Some("us-east-1"));
         assert_eq!((limit, prices.get, prices.put), (2.0, 4e-7, 5e-6));
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
         let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };
         (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
         assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_what_is_read_from_the_service_is_predicted() {
+        let predicted = |name: &str, from: &str, to: Option<&str>| {
+            let parse = |text: &str| Location::parse(text.as_ref()).unwrap();
+            let locations = [Some(from), to].into_iter().flatten().map(parse).collect();
+            let model = Some(model(Path::new(name)).unwrap());
+            let account = Account { model, locations, ..Account::default() };
+            let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
+            let destination = to.map(str::to_owned);
+            let mut receipt = Receipt { bytes: 1_000, objects: 1, destination, ..Receipt::default() };
+            account.settle(&mut receipt, &store);
+            receipt.predicted_seconds.is_some()
+        };
+        assert!(
+            predicted("s3-standard", "s3://b/k", Some("/tmp/x"))
+                && predicted("s3-standard", "s3://b/k", None)
+        );
+        assert!(!predicted("s3-standard", "/tmp/x", Some("s3://b/k")));
+        assert!(!predicted("s3-standard", "s3://a/k", Some("s3://b/k")));
+        assert!(!predicted("s3-standard", "/tmp/x", Some("/tmp/y")));
+        assert!(predicted("efs-elastic", "/mnt/efs/x", Some("/tmp/y")));
     }
 
     #[test]

@@ -53,7 +53,17 @@ pub enum Error {
         /// The name of the model.
         model: String,
     },
-    /// The burst contradicts the total rate.
+    /// A figure of a model that no link can have.
+    #[error("{model}: {figure}: {why}")]
+    Figure {
+        /// Name of the model.
+        model: String,
+        /// Name of the figure.
+        figure: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A burst that contradicts the total rate.
     #[error("burst of {burst}: {why}")]
     Burst {
         /// The burst, as text.

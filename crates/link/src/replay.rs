@@ -38,8 +38,10 @@ impl Replay {
     /// Takes the values of `model` that a link replays.
     ///
     /// # Errors
-    /// [`Error::Model`]: the model has none of these values.
+    /// [`Error::Model`]: the model has no such figure. [`Error::Figure`]: no link can have one of
+    /// them.
     pub fn of(model: &ServiceModel) -> Result<Self, Error> {
+        check(model)?;
         let (latency, rates) = (&model.latency, &model.rates);
         let wait = latency.first_byte.as_ref().and_then(WaitDistribution::of);
         let median = latency.first_byte.as_ref().map_or(0.0, |first| first.p50.0);
@@ -65,6 +67,33 @@ impl Replay {
         }
         Ok(Self { title: model.title.clone(), rtt, wait, rate, burst, per_connection, left_out })
     }
+}
+
+/// Longest wait in seconds: a day, as for the options of a link.
+const LONGEST: f64 = 86_400.0;
+
+/// Checks the figures that a link replays. It has whole bytes, and waits of at most a day.
+fn check(model: &ServiceModel) -> Result<(), Error> {
+    let refused = |figure, why| Err(Error::Figure { model: model.name.clone(), figure, why });
+    if let Some(first) = &model.latency.first_byte {
+        let times = [Some(first.p50), first.p95, first.p99];
+        if times.into_iter().flatten().any(|time| !(0.0..=LONGEST).contains(&time.0)) {
+            return refused("latency.first_byte", "longer than a day");
+        }
+    }
+    let rates = &model.rates;
+    let flows = [
+        ("rates.connection", &rates.connection),
+        ("rates.total", &rates.total),
+        ("rates.client", &rates.client),
+    ];
+    for (figure, flow) in flows.into_iter().filter_map(|(name, flow)| Some((name, flow.as_ref()?))) {
+        let least = [Some(flow.rate.0), flow.burst.map(|burst| burst.0), flow.bucket.map(|bucket| bucket.0)];
+        if least.into_iter().flatten().any(|number| number.round() < 1.0) {
+            return refused(figure, "less than one byte");
+        }
+    }
+    Ok(())
 }
 
 fn rate_of(bytes_per_second: f64) -> LinkRate {
@@ -206,6 +235,14 @@ mod tests {
         assert!(standard.left_out.contains(&"operations.total".to_owned()), "{:?}", standard.left_out);
         let lustre = Replay::of(all.service("fsx-scratch-2").unwrap()).unwrap();
         assert!(lustre.left_out.iter().any(|what| what.contains("capacity")), "{:?}", lustre.left_out);
+        let mut slow = all.service("s3-standard").unwrap().clone();
+        slow.latency.first_byte.as_mut().unwrap().p50.0 = 9e18 * 86_400.0;
+        let error = Replay::of(&slow).unwrap_err().to_string();
+        assert!(error.contains("latency.first_byte: longer than a day"), "{error}");
+        let mut slow = all.service("s3-standard").unwrap().clone();
+        slow.rates.connection.as_mut().unwrap().rate.0 = 0.4;
+        let error = Replay::of(&slow).unwrap_err().to_string();
+        assert!(error.contains("rates.connection: less than one byte"), "{error}");
         let mut empty = all.service("s3-standard").unwrap().clone();
         (empty.latency, empty.rates) = Default::default();
         let error = Replay::of(&empty).unwrap_err().to_string();

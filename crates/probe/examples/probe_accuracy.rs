@@ -18,7 +18,7 @@ use firstbyte_link::{
 };
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights, probe};
-use firstbyte_store::{Get, Payload, Prices, Store, StoreOptions};
+use firstbyte_store::{Cancel, Get, Payload, Store, StoreOptions};
 use firstbyte_testkit::{BUCKET, bytes, minio, scratch, set_credentials};
 
 const LARGE: usize = 256 << 20;
@@ -104,9 +104,13 @@ impl Bench {
 
     fn probe(&self, link: &RunningLink) -> ProbeReport {
         let location = Location::parse(format!("s3://{BUCKET}/").as_ref()).expect("a location");
-        let budget = Budget { time: self.time, usd: 0.05, prices: Prices::default() };
-        let options =
-            ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: self.disk.path().to_owned() };
+        let budget = Budget { time: self.time, spending: None };
+        let options = ProbeOptions {
+            budget,
+            rights: ProbeRights::ReadOnly,
+            disk: self.disk.path().to_owned(),
+            cancel: Cancel::new(),
+        };
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 

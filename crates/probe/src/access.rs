@@ -1,15 +1,17 @@
 //! Checks whether a location works for this user: rights, region and clock. `doctor LOCATION`
 //! prints only this part of a probe.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, EntryKind, Location};
-use firstbyte_store::{FailureKind, ListOptions, Payload, PutOptions, Store};
-use serde::Serialize;
+use firstbyte_location::{EntryKind, Location};
+use firstbyte_store::{FailureKind, Payload, PutOptions, Store};
+use serde::{Serialize, Serializer};
 
-use crate::error::{Error, Result};
-use crate::place::{Sample, Samples};
+use crate::error::{Error, Refusal, Result};
+use crate::part::concerns_object;
+use crate::place::Samples;
 use crate::quantiles::Quantiles;
+use crate::small::timed;
 
 /// Number of empty objects that are written in order to time a write.
 const TIMED_WRITES: usize = 5;
@@ -17,7 +19,13 @@ const TIMED_WRITES: usize = 5;
 /// Length of the object that is written if the location has no object to read, in bytes.
 const SAMPLE_BYTES: usize = 64 << 20;
 
-/// Whether a probe may write to the location.
+/// Objects that are tried until one can be read: archived ones are common, and often beside others.
+const TRIES: usize = 8;
+
+/// Time for finding objects to try, if no measurement follows.
+const FIND: Duration = Duration::from_secs(2);
+
+/// Whether a probe may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeRights {
     /// The probe writes nothing.
@@ -33,18 +41,29 @@ pub enum ProbeRights {
 pub enum Right {
     /// The user has the right.
     Granted,
-    /// The right is refused, for this reason, which is one line.
-    Refused(String),
-    /// The right was not tried.
+    /// Refused, with the cause. JSON has its line.
+    Refused(#[serde(serialize_with = "line")] Refusal),
+    /// Not tried.
     #[default]
     NotTried,
+}
+
+fn line<S: Serializer>(refusal: &Refusal, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&refusal.why)
 }
 
 impl Right {
     fn of<T>(result: &Result<T>) -> Self {
         match result {
             Ok(_) => Self::Granted,
-            Err(error) => Self::Refused(error.to_string()),
+            Err(error) => Self::Refused(Refusal::of(error)),
+        }
+    }
+
+    fn refused(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
         }
     }
 }
@@ -62,7 +81,13 @@ pub struct AccessReport {
     pub list_failed: Option<FailureKind>,
     /// The right to read content.
     pub read: Right,
-    /// The right to write and delete objects.
+    /// Kind of the failure, if no object could be read.
+    pub read_failed: Option<FailureKind>,
+    /// Seconds to the first byte of the object that was read; the connection was new.
+    pub read_seconds: Option<f64>,
+    /// The server sends a range of an object, not the whole object in its place.
+    pub ranges: Option<bool>,
+    /// Right to write and delete objects.
     pub write: Right,
     /// Seconds to write an empty object.
     pub create: Option<Quantiles>,
@@ -72,12 +97,25 @@ pub struct AccessReport {
     pub region: Option<String>,
     /// Number of seconds by which the service's clock is ahead of this machine's clock.
     pub clock_ahead: Option<i64>,
-    /// True if the location has no content to read.
+    /// No object with content was found.
     pub empty: bool,
+    /// The path is a device, a socket or a pipe.
+    #[serde(skip)]
+    pub irregular: bool,
 }
 
 /// Checks a location. A refusal is a result of the check, not an error.
 pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessReport {
+    examine(store, location, rights, (TRIES, FIND)).0
+}
+
+/// Checks a location and finds at most `most` objects within `time`. Refusals are findings.
+pub(crate) fn examine(
+    store: &Store,
+    location: &Location,
+    rights: ProbeRights,
+    (most, time): (usize, Duration),
+) -> (AccessReport, Samples) {
     let mut access = AccessReport { location: location.to_string(), ..AccessReport::default() };
     if let Location::Object(object) = location
         && object.service.is_s3()
@@ -85,71 +123,93 @@ pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessR
     {
         (access.endpoint, access.region) = (Some(endpoint.url), endpoint.region);
     }
-    let size = single(store, location);
-    access.single = size.is_some();
-    let first = match size {
-        Some(size) => Ok(Some(Sample { location: location.clone(), size })),
-        None => first_below(store, location),
+    let found = match single(store, location) {
+        Ok(Some(size)) => {
+            access.single = true;
+            Ok(Samples::one(location.clone(), size))
+        }
+        Ok(None) => below(store, location, (most, time)),
+        Err(error) => Err(error),
     };
-    // An object store has no empty prefixes. So "not found" still means that listing is allowed.
-    let first = match (first, location) {
-        (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(None),
-        (first, _) => first,
+    access.irregular = matches!(found, Err(Error::NotRegular { .. }));
+    // An object store has no empty prefixes, so "not found" means that listing is allowed.
+    let found = match (found, location) {
+        (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(Samples::default()),
+        (found, _) => found,
     };
     if !access.single {
-        access.list = Right::of(&first);
-        access.list_failed = first.as_ref().err().map(Error::kind);
+        access.list = Right::of(&found);
+        access.list_failed = access.list.refused().map(|refusal| refusal.kind);
     }
-    if let (Location::Object(_), Right::Granted) = (location, &access.list) {
-        access.clock_ahead = Some(store.clock_ahead(location));
-    }
-    match first {
-        Ok(Some(sample)) => access.read = Right::of(&read(store, &sample)),
-        Ok(None) => access.empty = true,
-        Err(_) => {}
-    }
+    let samples = found.unwrap_or_default();
+    access.empty = access.list_failed.is_none() && samples.readable().is_empty();
+    access.try_reading(store, &samples);
     if rights == ProbeRights::ReadWrite {
         let written = time_writes(store, location, access.single);
         access.write = Right::of(&written);
         access.create = written.ok().and_then(Quantiles::of);
     }
-    access
+    access.clock_ahead = store.clock_ahead(location);
+    (access, samples)
 }
 
-/// Returns the size of a location that is a single object or file. `None` for other locations.
-pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
+/// Returns the size if the location is a single object or file.
+fn single(store: &Store, location: &Location) -> Result<Option<u64>> {
+    use FailureKind::{Certificate, Full, Interrupted, NoCredentials, Throttled, TimedOut, Unreachable};
     if location.is_directory_like() {
-        return None;
+        return Ok(None);
     }
-    let stat = store.stat_object(location).ok().filter(|stat| stat.kind == EntryKind::File)?;
-    stat.size()
-}
-
-/// Finds the first object below a location that has content.
-fn first_below(store: &Store, location: &Location) -> Result<Option<Sample>> {
-    if location.as_local().is_some() {
-        // A directory that this user may not read is an error. It must not count as empty.
-        std::fs::read_dir(location.as_local().unwrap_or(std::path::Path::new("")))
-            .map_err(|source| Error::io(location, source))?;
-    }
-    let found = match location.as_local() {
-        Some(_) => Samples::below(store, location, std::time::Duration::from_millis(500))?.all,
-        None => {
-            let options = ListOptions { recursive: true, ..ListOptions::default() };
-            let entries = store.list_page(location, &options)?.entries;
-            let files = entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
-            files
-                .filter_map(|entry| Some(Sample { location: location.join(&entry.name), size: entry.size? }))
-                .collect()
+    match store.stat_object(location) {
+        Ok(stat) if stat.kind == EntryKind::File => Ok(stat.size()),
+        Ok(stat) if stat.kind == EntryKind::Other => {
+            Err(Error::NotRegular { location: location.to_string() })
         }
-    };
-    Ok(found.into_iter().find(|sample| sample.size > 0))
+        // A listing would meet the same failure.
+        Err(error)
+            if matches!(
+                error.kind(),
+                Certificate | Full | Interrupted | NoCredentials | Throttled | TimedOut | Unreachable
+            ) =>
+        {
+            Err(error.into())
+        }
+        _ => Ok(None),
+    }
 }
 
-fn read(store: &Store, sample: &Sample) -> Result<()> {
-    let mut body = sample.open(store, ByteRange::new(0, 1))?;
-    while body.read(&mut [0; 1])? > 0 {}
-    Ok(())
+/// Finds objects with content below a location.
+fn below(store: &Store, location: &Location, (most, time): (usize, Duration)) -> Result<Samples> {
+    if let Some(path) = location.as_local() {
+        // A directory that this user may not read is an error, not an empty directory.
+        std::fs::read_dir(path).map_err(|source| Error::io(location, source))?;
+    }
+    Samples::below(store, location, most, time)
+}
+
+impl AccessReport {
+    /// Reads the first byte of the first object that can be read.
+    fn try_reading(&mut self, store: &Store, samples: &Samples) {
+        for sample in samples.readable().into_iter().take(TRIES) {
+            let read = timed(store, sample);
+            let goes_on = read.as_ref().is_err_and(concerns_object);
+            match sample.note(read) {
+                Ok(read) => {
+                    (self.read, self.read_failed) = (Right::Granted, None);
+                    (self.read_seconds, self.ranges) = (Some(read.seconds), Some(read.in_range));
+                    return;
+                }
+                Err(error) if self.read == Right::NotTried => {
+                    let refusal = Refusal::of(&error);
+                    self.read_failed = Some(refusal.kind);
+                    self.read = Right::Refused(refusal);
+                }
+                Err(_) => {}
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
 }
 
 /// Returns a name for an object that the probe writes: next to a single object, otherwise below the
@@ -159,15 +219,19 @@ fn own_name(location: &Location, single: bool, what: &str) -> Location {
     below.join(format!(".firstbyte-probe-{what}-{}", std::process::id()).as_bytes())
 }
 
-/// Writes empty objects, and deletes them. Returns the seconds that each write took.
-fn time_writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
-    let (name, mut times) = (own_name(location, single, "empty"), Vec::new());
-    for _ in 0..TIMED_WRITES {
+/// Writes and deletes empty objects. Returns the seconds of each write.
+fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
+    let name = own_name(location, single, "empty");
+    let timed = |_| {
         let began = Instant::now();
         store.put(&name, Payload::Bytes(b""), &PutOptions::default())?;
-        times.push(began.elapsed().as_secs_f64());
-    }
-    store.delete(&name)?;
+        Ok(began.elapsed().as_secs_f64())
+    };
+    let times: Result<Vec<f64>> = (0..WRITES).map(timed).collect();
+    // A failed write may have left an object, too.
+    let deleted = store.unscoped().delete(&name);
+    let times = times?;
+    deleted?;
     Ok(times)
 }
 
@@ -182,10 +246,11 @@ impl WrittenObject {
     /// Writes an object to read, into a location that has none.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
-        let bytes: Vec<u8> =
-            (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        store.put(&name, Payload::Bytes(&bytes), &PutOptions::default())?;
-        Ok(Self { store: store.clone(), location: name, size: SAMPLE_BYTES as u64 })
+        let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        // Whatever a failed or interrupted write has left is deleted as well.
+        let written = Self { store: store.clone(), location: name, size: SAMPLE as u64 };
+        store.put(&written.location, Payload::Bytes(&bytes), &PutOptions::default())?;
+        Ok(written)
     }
 }
 
@@ -200,17 +265,21 @@ impl AccessReport {
     /// Returns the reason why nothing can be measured. `None` if the measurement can begin.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();
-        // The message of the error already begins with the location.
-        let without_place = |why: &String| {
-            let rest = why.strip_prefix(&location).and_then(|rest| rest.strip_prefix(": "));
-            rest.unwrap_or(why).to_owned()
-        };
+        let refusal = self.list.refused().or(self.read.refused());
+        match refusal.map(|refusal| refusal.kind) {
+            _ if self.irregular => return Some(Error::NotRegular { location }),
+            Some(FailureKind::Full) => return Some(Error::Budget { location }),
+            Some(FailureKind::Interrupted) => return Some(Error::Interrupted),
+            _ => {}
+        }
+        // The line of the error begins with the location already.
         match (&self.list, &self.read) {
-            (Right::Refused(why), _) => {
-                let (why, kind) = (without_place(why), self.list_failed.unwrap_or(FailureKind::Denied));
-                Some(Error::NotListed { location, why, kind })
+            (Right::Refused(refusal), _) => {
+                Some(Error::NotListed { refusal: refusal.without(&location), location })
             }
-            (_, Right::Refused(why)) => Some(Error::NotRead { why: without_place(why), location }),
+            (_, Right::Refused(refusal)) => {
+                Some(Error::NotRead { refusal: refusal.without(&location), location })
+            }
             _ if self.empty => Some(Error::Empty { location }),
             _ => None,
         }

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use firstbyte_store::Cancel;
 use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 use serde::Serialize;
 
@@ -33,8 +34,8 @@ pub struct DiskRates {
 /// Writes an unnamed file for `time`, and reads the file.
 ///
 /// # Errors
-/// The directory is not writable, or is full.
-pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<DiskRates> {
+/// The directory is not writable or is full.
+pub(crate) fn measure(place: &Path, time: Duration, cancel: &Cancel) -> io::Result<DiskRates> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
     let most = MAX_WRITTEN.min(free / FREE_DIVISOR);
     if most < 1 << 20 {
@@ -47,6 +48,9 @@ pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<DiskRates> {
     let began = Instant::now();
     let mut written = 0;
     while written < most && began.elapsed() < time {
+        if cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         file.write_all_at(&block, written)?;
         written += block.len() as u64;
     }
@@ -71,9 +75,9 @@ mod tests {
     #[test]
     fn a_disk_is_measured_and_nothing_stays() {
         let place = tempfile::tempdir().unwrap();
-        let disk = measure(place.path(), Duration::from_millis(20)).unwrap();
+        let disk = measure(place.path(), Duration::from_millis(20), &Cancel::new()).unwrap();
         assert!(disk.write > 0.0 && disk.read > 0.0 && disk.free > 0, "{disk:?}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-        assert!(measure(&place.path().join("missing"), Duration::ZERO).is_err());
+        assert!(measure(&place.path().join("missing"), Duration::ZERO, &Cancel::new()).is_err());
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Error as StoreError, FailureKind};
+use firstbyte_store::{Error as StoreError, FailureKind, io_advice};
 
 /// An error of a probe.
 #[derive(Debug, thiserror::Error)]
@@ -25,25 +25,29 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Names cannot be listed, so no object to read is known.
-    #[error("{location}: nothing to measure, its names cannot be listed ({why})")]
+    #[error("{location}: nothing to measure, its names cannot be listed ({})", refusal.why)]
     NotListed {
         /// The location.
         location: String,
-        /// The reason.
-        why: String,
-        /// The kind of the failure.
-        kind: FailureKind,
+        /// The cause.
+        refusal: Refusal,
     },
-    /// The content cannot be read.
-    #[error("{location}: nothing to measure, its content cannot be read ({why})")]
+    /// Content cannot be read.
+    #[error("{location}: nothing to measure, its content cannot be read ({})", refusal.why)]
     NotRead {
         /// The location.
         location: String,
-        /// The reason.
-        why: String,
+        /// The cause.
+        refusal: Refusal,
     },
-    /// There is no object with content.
-    #[error("{location}: nothing to measure, no object with content is there")]
+    /// A path names a device, a socket or a pipe.
+    #[error("{location}: nothing to measure, it is neither a file nor a directory")]
+    NotRegular {
+        /// The location.
+        location: String,
+    },
+    /// No object has content.
+    #[error("{location}: nothing to measure, no object with content was found")]
     Empty {
         /// The location.
         location: String,
@@ -54,6 +58,52 @@ pub enum Error {
         /// The location.
         location: String,
     },
+    /// The user ended the probe before anything was measured.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The cause of a refusal: its line, its kind and its remedy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// One line.
+    pub why: String,
+    /// The kind.
+    pub kind: FailureKind,
+    /// The remedy, if one is known.
+    pub advice: Option<String>,
+    /// This user lacks a right, so another operation may be allowed.
+    pub lacks_right: bool,
+}
+
+impl Refusal {
+    pub(crate) fn of(error: &Error) -> Self {
+        let lacks_right = match error {
+            // The other codes are about the signature, the key or the clock.
+            Error::Store(StoreError::Denied { detail, .. }) => {
+                detail.starts_with("AccessDenied") || detail.starts_with("40")
+            }
+            other => other.kind() == FailureKind::Denied,
+        };
+        let advice = error.advice().map(Cow::into_owned);
+        Self { why: error.to_string(), kind: error.kind(), advice, lacks_right }
+    }
+
+    /// Returns the same refusal, whose line does not begin with the location.
+    pub(crate) fn without(&self, location: &str) -> Self {
+        let rest = self.why.strip_prefix(location).and_then(|rest| rest.strip_prefix(": "));
+        Self { why: rest.unwrap_or(&self.why).to_owned(), ..self.clone() }
+    }
+
+    /// Returns the remedy: of the cause, and `otherwise` if only a right is missing.
+    #[must_use]
+    pub fn remedy(&self, otherwise: &str) -> Option<String> {
+        match (&self.advice, self.lacks_right) {
+            (Some(advice), true) => Some(format!("{advice}; or {otherwise}")),
+            (None, true) => Some(otherwise.to_owned()),
+            (advice, false) => advice.clone(),
+        }
+    }
 }
 
 /// The result type of this crate.
@@ -71,10 +121,10 @@ impl Error {
             Self::Store(error) => error.kind(),
             Self::Listing(_) => FailureKind::Io,
             Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::NotListed { kind, .. } => *kind,
-            Self::NotRead { .. } => FailureKind::Denied,
+            Self::NotListed { refusal, .. } | Self::NotRead { refusal, .. } => refusal.kind,
             Self::Empty { .. } => FailureKind::NotFound,
-            Self::Budget { .. } => FailureKind::BadInput,
+            Self::Budget { .. } | Self::NotRegular { .. } => FailureKind::BadInput,
+            Self::Interrupted => FailureKind::Interrupted,
         }
     }
 
@@ -82,14 +132,21 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<Cow<'static, str>> {
         let advice = match self {
-            Self::NotListed { location, kind, .. } if kind.is_absence() => {
+            Self::Store(error) => return error.advice(),
+            Self::Io { source, .. } => io_advice(source.kind())?,
+            Self::NotListed { location, refusal } if refusal.kind.is_absence() => {
                 return StoreError::NotFound { location: location.clone(), trace: None }.advice();
             }
-            Self::NotListed { .. } => "name one large object of it instead",
-            Self::NotRead { .. } => "check the rights of this user or role",
+            Self::NotListed { refusal, .. } => {
+                return refusal.remedy("name one large object of it instead").map(Cow::Owned);
+            }
+            Self::NotRead { refusal, .. } => {
+                return refusal.remedy("name an object that this user may read").map(Cow::Owned);
+            }
+            Self::NotRegular { .. } => "name a file or a directory",
             Self::Empty { .. } => "name a place with data, or let the probe write with --write",
-            Self::Budget { .. } => "raise --budget or --time",
-            _ => return None,
+            Self::Budget { .. } => "raise --budget",
+            Self::Listing(_) | Self::Interrupted => return None,
         };
         Some(advice.into())
     }

@@ -6,8 +6,9 @@
 //! disk. A [`ProbeReport`] prints ten lines. It also becomes a model of `firstbyte-advise`, which
 //! `link` replays and from which `advise` predicts.
 //!
-//! Invariants: requests never exceed the budget, and the probe writes to a location only with
-//! [`ProbeRights::ReadWrite`]. The verbs `probe` and `doctor` call this crate.
+//! Invariants: requests never exceed the budget, what a part has measured survives its end, and a
+//! location is written to only with [`ProbeRights::ReadWrite`]. Called by the verbs `probe` and
+//! `doctor`.
 
 mod access;
 mod disk;
@@ -16,6 +17,7 @@ mod ledger;
 mod load;
 mod model;
 mod names;
+mod part;
 mod place;
 mod quantiles;
 mod rates;
@@ -27,22 +29,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::Location;
-use firstbyte_store::Store;
+use firstbyte_store::{Cancel, Store};
 
 pub use access::{AccessReport, ProbeRights, Right, check as access};
 pub use disk::DiskRates;
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 pub use ledger::{Budget, Spent};
 pub use model::ModelIdentity;
 pub use names::ListingSpeed;
 pub use quantiles::Quantiles;
 pub use rates::{EndedBurst, ProbedRates, RampStep};
-pub use report::ProbeReport;
+pub use report::{ProbeReport, Unreadable};
 pub use small::{Ceiling, ProbedLatencies};
 
 use access::WrittenObject;
 use ledger::Ledger;
-use place::Samples;
+use part::PartEnd;
+use place::{MAX_SAMPLES, Samples};
 use timeline::Timeline;
 
 /// Share of the time in which objects to read are searched.
@@ -62,6 +65,8 @@ pub struct ProbeOptions {
     pub rights: ProbeRights,
     /// A directory on the local disk. The disk is measured there.
     pub disk: PathBuf,
+    /// Ends the probe early. The report then has what was measured until then.
+    pub cancel: Cancel,
 }
 
 /// Measures `location`. Requests are not repeated, because a refusal is a result.
@@ -70,10 +75,15 @@ pub struct ProbeOptions {
 /// No object can be read, or the budget does not suffice for the first request. A later failure
 /// ends only its part of the probe, and the report says so.
 pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
-    let store = &store.without_retries();
-    let ledger = Ledger::new(options.budget, store);
-    let timeline = Timeline::new(options.budget.time + LAST_REQUESTS_GRACE);
-    let access = access::check(store, location, options.rights);
+    let mut store = store.without_retries().scoped(&options.cancel);
+    if let Some(spending) = &options.budget.spending {
+        store = store.with_spending(spending.clone());
+    }
+    let store = &store;
+    let ledger = Ledger::new(&options.budget, store, &options.cancel);
+    let timeline = Timeline::new(options.budget.time + GRACE);
+    let find = (MAX_SAMPLES, ledger.part(FIND_PART));
+    let (access, samples) = access::examine(store, location, options.rights, find);
     let written = match access.obstacle() {
         Some(Error::Empty { .. }) if options.rights == ProbeRights::ReadWrite => {
             Some(WrittenObject::put(store, location)?)
@@ -81,28 +91,59 @@ pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Resu
         Some(error) => return Err(error),
         None => None,
     };
-    let samples = match (&written, access::single(store, location)) {
-        (Some(written), _) => Samples::one(written.location.clone(), written.size),
-        (None, Some(size)) => Samples::one(location.clone(), size),
-        (None, None) => Samples::below(store, location, ledger.part(FIND_PART))?,
+    let samples = match &written {
+        Some(written) => Samples::one(written.location.clone(), written.size),
+        None => samples,
     };
-    let latencies = small::latencies(store, &samples, &ledger)?;
-    let Some(first_byte) = latencies.first_byte else {
-        return Err(Error::Budget { location: location.to_string() });
-    };
-    let wait = first_byte.p50;
-    let names = if access.single { None } else { names::measure(store, location, &ledger)? };
-    let settle = Duration::from_secs_f64((3.0 * wait + 0.1).min(2.0));
-    let mut report = ProbeReport::new(access, latencies, names);
-    report.rates = rates::measure(store, &samples, &ledger, &timeline, settle)?;
-    report.ceiling = small::ceiling(store, &samples, &ledger, wait)?;
-    report.small_files = small::small_files(store, &samples, &ledger, wait)?;
-    let time = ledger.part(DISK_PART).max(Duration::from_millis(200));
-    match disk::measure(&options.disk, time) {
+    let mut report = ProbeReport { access, ..ProbeReport::default() };
+    report.measure(store, location, &samples, (&ledger, &timeline));
+    let disk = ledger.part(DISK_PART).max(Duration::from_millis(200));
+    match disk::measure(&options.disk, disk, &options.cancel) {
         Ok(disk) => report.disk = Some(disk),
         Err(error) => report.disk_failed = Some(format!("{}: {error}", options.disk.display())),
     }
+    report.unreadable = samples.lost().map(|(count, first)| Unreadable { count, first });
+    report.interrupted = ledger.is_interrupted();
     report.spent = ledger.spent();
     report.spent.bytes = report.spent.bytes.max(timeline.total());
     Ok(report)
+}
+
+impl ProbeReport {
+    /// Measures the parts that send requests. Each one keeps what it has measured when it ends.
+    fn measure(
+        &mut self,
+        store: &Store,
+        location: &Location,
+        samples: &Samples,
+        (ledger, timeline): (&Ledger<'_>, &Timeline),
+    ) {
+        let mut ended = |name: &str, end: Option<PartEnd>| {
+            if let Some(end) = end {
+                self.ended.insert(name.to_owned(), end.to_string());
+            }
+        };
+        let (mut latencies, end) = small::latencies(store, samples, ledger);
+        ended("first_byte", end);
+        // The check has timed a request already, which is all that a very short probe knows.
+        let checked = || self.access.read_seconds.and_then(|seconds| Quantiles::of(vec![seconds]));
+        latencies.first_byte = latencies.first_byte.or_else(checked);
+        let wait = latencies.first_byte.map_or(0.0, |times| times.p50);
+        self.latencies = latencies;
+        if !self.access.single {
+            let (names, end) = names::measure(store, location, ledger);
+            self.names = names;
+            ended("names", end);
+        }
+        let settle = Duration::from_secs_f64((3.0 * wait + 0.1).min(2.0));
+        let (rates, end) = rates::measure(store, samples, ledger, timeline, settle);
+        self.rates = rates;
+        ended("rates", end);
+        let (ceiling, end) = small::ceiling(store, samples, ledger, wait);
+        self.ceiling = ceiling;
+        ended("ceiling", end);
+        let (small_files, end) = small::small_files(store, samples, ledger, wait);
+        self.small_files = small_files;
+        ended("small_files", end);
+    }
 }

@@ -1,20 +1,21 @@
 //! Puts load on a location with several workers: streams of large ranges, and many small
 //! operations.
 //!
-//! Workers complete their current request before they stop, so the server and the ledger count the
-//! same bytes. If an operation is throttled, the load ends and reports that, because a probe must
-//! not insist.
+//! Workers complete their current request before they stop, so server and ledger count the same
+//! bytes. A throttled request ends the load, and the load reports it: a probe does not insist. An
+//! object that cannot be read is skipped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use firstbyte_store::{FailureKind, Store};
+use firstbyte_store::Store;
 use rustix_futex_sync::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::place::{BUFFER, Sample, SampleRange, Samples};
+use crate::part::PartEnd;
+use crate::place::{BUFFER, SampleRange, Samples};
 use crate::timeline::Timeline;
 
 /// Interval at which idle workers and waiting threads check for changes.
@@ -46,7 +47,6 @@ pub(crate) struct RangeRead {
 pub(crate) struct Streams<'a> {
     pub(crate) store: &'a Store,
     pub(crate) samples: &'a Samples,
-    pub(crate) large: Vec<&'a Sample>,
     pub(crate) ledger: &'a Ledger<'a>,
     pub(crate) timeline: &'a Timeline,
     /// Number of workers that may begin a request.
@@ -60,7 +60,7 @@ pub(crate) struct Streams<'a> {
 #[derive(Default)]
 struct Found {
     streams: Vec<RangeRead>,
-    error: Option<Error>,
+    end: Option<PartEnd>,
 }
 
 impl<'a> Streams<'a> {
@@ -73,7 +73,6 @@ impl<'a> Streams<'a> {
         Self {
             store,
             samples,
-            large: samples.large(),
             ledger,
             timeline,
             active: AtomicUsize::new(0),
@@ -115,9 +114,9 @@ impl<'a> Streams<'a> {
         self.found.lock().streams.clone()
     }
 
-    /// Takes the failure that ended the load, if there was one.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        self.found.lock().error.take()
+    /// Takes the reason that ended the load early.
+    pub(crate) fn take_end(&self) -> Option<PartEnd> {
+        self.found.lock().end.take()
     }
 
     fn work(&self, number: usize) {
@@ -127,35 +126,43 @@ impl<'a> Streams<'a> {
                 thread::sleep(POLL_INTERVAL);
                 continue;
             }
-            match self.read_one(&mut buffer) {
-                Ok(true) => {}
-                Ok(false) => self.end(),
-                Err(error) => {
-                    self.found.lock().error.get_or_insert(error);
-                    self.end();
-                }
+            if let Err(end) = self.next(&mut buffer) {
+                self.found.lock().end.get_or_insert(end);
+                self.end();
             }
         }
     }
 
-    /// Reads one range. Returns false if the budget does not allow it.
-    fn read_one(&self, buffer: &mut [u8]) -> Result<bool> {
+    /// Reads the next range, or leaves out its object.
+    fn next(&self, buffer: &mut [u8]) -> std::result::Result<(), PartEnd> {
+        if self.ledger.left().is_zero() {
+            return Err(PartEnd::Time);
+        }
         let length = self.length.load(Ordering::Relaxed);
-        let Some(SampleRange { sample, range }) = self.samples.next(&self.large, length) else {
-            return Ok(false);
-        };
-        let usd = self.ledger.read(range.len() as f64);
-        let Some(_reserved) = self.ledger.reserve(usd) else { return Ok(false) };
+        let next = self.samples.next(length);
+        let Some(range) = next else { return Err(PartEnd::Failed("no object can be read".into())) };
+        range.sample.judge(self.read(&range, length, buffer)).map(drop)
+    }
+
+    fn read(
+        &self,
+        SampleRange { sample, range }: &SampleRange<'_>,
+        length: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         let began = Instant::now();
-        let mut body = sample.open(self.store, range)?;
-        // The first bytes are read separately. So even at a very fast location, some bytes remain
-        // to be timed.
-        let head = body.read(&mut buffer[..FIRST_READ_BYTES])?;
+        let mut body = sample.open(self.store, *range)?;
+        // The first bytes are read separately, so that even at a very fast location a rest is
+        // timed.
+        let most = usize::try_from(range.len()).unwrap_or(usize::MAX);
+        let head = body.read(&mut buffer[..HEAD.min(most)])?;
         let first = Instant::now();
         self.timeline.add(head);
         let mut rest = 0;
-        loop {
-            let read = body.read(buffer)?;
+        // A server without ranges sends more than was requested.
+        while head + rest < most {
+            let left = buffer.len().min(most - head - rest);
+            let read = body.read(&mut buffer[..left])?;
             if read == 0 {
                 break;
             }
@@ -168,7 +175,7 @@ impl<'a> Streams<'a> {
         self.found.lock().streams.push(stream);
         let fitting = (stream.rate * RANGE_SECONDS) as u64;
         self.length.store(fitting.clamp(FIRST_RANGE, (2 * length).min(MAX_RANGE)), Ordering::Relaxed);
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -176,65 +183,55 @@ impl<'a> Streams<'a> {
 pub(crate) struct Repeated {
     /// Operations per second after the warm-up.
     pub(crate) per_second: f64,
-    /// True if the server refused an operation because of the rate.
-    pub(crate) throttled: bool,
-    /// True if the budget ended the operations.
-    pub(crate) spent: bool,
+    /// The reason that ended the operations early.
+    pub(crate) end: Option<PartEnd>,
 }
 
-/// The concurrency, the duration and the price of repeated operations.
+/// Concurrency and duration of repeated operations.
 #[derive(Clone, Copy)]
 pub(crate) struct LoadPattern {
     pub(crate) at_once: usize,
     /// Duration of the warm-up, in which connections are opened and nothing is counted.
     pub(crate) warm: Duration,
     pub(crate) time: Duration,
-    /// Price of an operation, in dollars.
-    pub(crate) usd: f64,
 }
 
-/// Repeats `operation`. The argument of `operation` is the number of the repetition.
-///
-/// # Errors
-/// Any failure other than throttling.
-pub(crate) fn repeat(
-    ledger: &Ledger<'_>,
-    pattern: LoadPattern,
-    operation: &(dyn Fn(usize) -> Result<()> + Sync),
-) -> Result<Repeated> {
-    let (began, next) = (Instant::now(), AtomicUsize::new(0));
-    let (throttled, spent) = (AtomicBool::new(false), AtomicBool::new(false));
+/// An operation, which receives the number of the repetition. It returns `None` if its object
+/// cannot be read.
+pub(crate) type Operation<'a> = dyn Fn(usize) -> std::result::Result<Option<()>, PartEnd> + Sync + 'a;
+
+/// Repeats `operation` until its time is over or one of them ends the part.
+pub(crate) fn repeat(ledger: &Ledger<'_>, pattern: LoadPattern, operation: &Operation<'_>) -> Repeated {
+    let (began, next, ended) = (Instant::now(), AtomicUsize::new(0), AtomicBool::new(false));
+    let end: Mutex<Option<PartEnd>> = Mutex::default();
     let until = began + pattern.warm + pattern.time;
-    let work = || -> Result<Vec<f64>> {
+    let work = || {
         let mut done = Vec::new();
-        while Instant::now() < until && !throttled.load(Ordering::Relaxed) {
-            let Some(_reserved) = ledger.reserve(pattern.usd) else {
-                spent.store(true, Ordering::Relaxed);
-                break;
+        while Instant::now() < until && !ended.load(Ordering::Relaxed) {
+            let result = match ledger.left().is_zero() {
+                true => Err(PartEnd::Time),
+                false => operation(next.fetch_add(1, Ordering::Relaxed)),
             };
-            match operation(next.fetch_add(1, Ordering::Relaxed)) {
-                Ok(()) => done.push(began.elapsed().as_secs_f64()),
-                Err(error) if error.kind() == FailureKind::Throttled => {
-                    throttled.store(true, Ordering::Relaxed);
+            match result {
+                Ok(Some(())) => done.push(began.elapsed().as_secs_f64()),
+                Ok(None) => {}
+                Err(reason) => {
+                    end.lock().get_or_insert(reason);
+                    ended.store(true, Ordering::Relaxed);
                 }
-                Err(error) => return Err(error),
             }
         }
-        Ok(done)
+        done
     };
     let all = thread::scope(|scope| {
         let workers: Vec<_> = (0..pattern.at_once).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().expect("workers do not panic"))
-            .collect::<Result<Vec<_>>>()
-    })?;
+        workers.into_iter().map(|worker| worker.join().expect("workers do not panic")).collect::<Vec<_>>()
+    });
     let warm = pattern.warm.as_secs_f64();
     let counted: Vec<f64> = all.into_iter().flatten().filter(|ended| *ended >= warm).collect();
     let last = counted.iter().copied().fold(warm, f64::max);
-    Ok(Repeated {
+    Repeated {
         per_second: if last > warm { counted.len() as f64 / (last - warm) } else { 0.0 },
-        throttled: throttled.into_inner(),
-        spent: spent.into_inner(),
-    })
+        end: end.into_inner(),
+    }
 }

@@ -13,6 +13,7 @@ use firstbyte_advise::prices::Day;
 use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
 
 use crate::quantiles::Quantiles;
+use crate::rates::ProbedRates;
 use crate::report::{ProbeReport, rate};
 
 /// Name of the source of all values.
@@ -99,7 +100,7 @@ impl ProbeReport {
             bills: identity.bills.clone(),
             measured: None,
             spread: None,
-            here: Some(self.here(identity)),
+            here: self.here(identity),
         }
     }
 
@@ -172,8 +173,13 @@ impl ProbeReport {
                     let watched = shown_seconds(rates.watched);
                     parts.push(format!("the end of a burst that lasts longer than {watched}"));
                 }
-                if !rates.full {
-                    parts.push(format!("a rate in all above {}", rate(rates.total)));
+                if let Some(why) = rates.ended.as_ref().filter(|_| !rates.full) {
+                    parts.push(format!(
+                        "a rate in all above {}, where this ended it: {why}",
+                        rate(rates.highest())
+                    ));
+                } else if !rates.full {
+                    parts.push(format!("a rate in all above {}", rate(rates.highest())));
                 }
             }
         }
@@ -183,14 +189,11 @@ impl ProbeReport {
         parts.join("; ")
     }
 
-    /// Returns the entry of this machine. Its network carries at least the highest rate that was
-    /// observed.
-    fn here(&self, identity: &ModelIdentity) -> MachineModel {
-        let seen = self.rates.as_ref();
-        let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));
-        let burst = seen.and_then(|rates| rates.burst).map(|burst| burst.rate);
-        let network = steps.chain(burst).chain(seen.map(|rates| rates.total)).fold(1.0, f64::max);
-        MachineModel {
+    /// Makes the entry of this machine. Its network carries at least the highest observed rate;
+    /// without one the model does not describe this machine.
+    fn here(&self, identity: &ModelIdentity) -> Option<MachineModel> {
+        let network = self.rates.as_ref().map(ProbedRates::highest).filter(|rate| *rate > 0.0)?;
+        Some(MachineModel {
             vcpus: identity.processors,
             memory: Bytes(identity.memory),
             network: Rate(network * NETWORK_HEADROOM),
@@ -204,22 +207,21 @@ impl ProbeReport {
                 source: FIGURE_SOURCE.to_owned(),
             }),
             cloud: Cloud::Any,
-            source: FIGURE_SOURCE.to_owned(),
-        }
+            source: SOURCE.to_owned(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessReport;
     use crate::rates::{EndedBurst, RampStep};
     use crate::small::Ceiling;
 
     fn report() -> ProbeReport {
         let first_byte = Quantiles::of((1..=100).map(|ms| f64::from(ms) / 1e3).collect());
         let latencies = crate::ProbedLatencies { first_byte, open: None };
-        let mut report = ProbeReport::new(AccessReport::default(), latencies, None);
+        let mut report = ProbeReport { latencies, ..ProbeReport::default() };
         report.rates = Some(crate::ProbedRates {
             connection: 40e6,
             steps: vec![RampStep { connections: 1, rate: 40e6 }],
@@ -263,5 +265,10 @@ mod tests {
         let model = report.model(&identity());
         assert!(model.rates.total.is_none() && model.operations == OperationRates::default());
         assert!(model.leaves_out.contains("a rate in all above 75.0 MB/s"), "{}", model.leaves_out);
+        // The network carries what one connection had, and is not described without any rate.
+        report.rates = Some(crate::ProbedRates { connection: 40e6, ..crate::ProbedRates::default() });
+        assert_eq!(report.model(&identity()).here.unwrap().network.0, 50e6);
+        report.rates = None;
+        assert!(report.model(&identity()).here.is_none());
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
+use crate::part::PartEnd;
 
 /// Number of pages to request.
 const PAGES: usize = 5;
@@ -47,10 +48,13 @@ pub(crate) fn measure(
     store: &Store,
     location: &Location,
     ledger: &Ledger<'_>,
-) -> Result<Option<ListingSpeed>> {
+) -> (Option<ListingSpeed>, Option<PartEnd>) {
     let until = Instant::now() + ledger.part(LISTING_PART);
     match location.as_local() {
-        Some(path) => directory(path, until).map(Some),
+        Some(path) => match directory(path, until) {
+            Ok(speed) => (Some(speed), None),
+            Err(error) => (None, Some(error.into())),
+        },
         None => pages(store, location, ledger, until),
     }
 }
@@ -60,16 +64,25 @@ fn pages(
     location: &Location,
     ledger: &Ledger<'_>,
     until: Instant,
-) -> Result<Option<ListingSpeed>> {
+) -> (Option<ListingSpeed>, Option<PartEnd>) {
     let options = ListOptions { recursive: true, ..ListOptions::default() };
-    let (mut times, mut names) = (Vec::new(), 0);
+    let (mut times, mut names, mut end) = (Vec::new(), 0, None);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
-        let Some(_reserved) = ledger.reserve(ledger.page()) else { break };
+        if ledger.left().is_zero() {
+            end = Some(PartEnd::Time);
+            break;
+        }
         let began = Instant::now();
-        names = store.list_page(location, &options)?.entries.len();
+        match store.list_page(location, &options) {
+            Ok(page) => names = page.entries.len(),
+            Err(error) => {
+                end = Some(Error::from(error).into());
+                break;
+            }
+        }
         times.push(began.elapsed());
     }
-    Ok(median(times).map(|seconds| ListingSpeed { names: names as f64, seconds, paged: true }))
+    (median(times).map(|seconds| ListingSpeed { names: names as f64, seconds, paged: true }), end)
 }
 
 fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {

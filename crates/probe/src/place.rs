@@ -1,21 +1,24 @@
 //! Finds objects of the probed location that can be read, by a bounded listing.
 //!
-//! Objects and files have the same type, so all measurements are the same. Only the page cache
-//! differs: local files are dropped from it before they are read.
+//! Objects and files have the same type, so that all measurements are the same. Only the page cache
+//! differs: local files are dropped from it before they are read. An object that cannot be read
+//! (archived, denied, deleted meanwhile) is left out from then on.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Entry, EntryKind, Location};
 use firstbyte_store::{Body, Get, ListOptions, Store};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, fdatasync};
 
 use crate::error::{Error, Result};
+use crate::part::{PartEnd, concerns_object};
 
-/// Maximum number of entries to list: some pages of a bucket, or a large directory.
-const MAX_ENTRIES: usize = 4_096;
+/// Most objects to find: some pages of a bucket, or a large directory.
+pub(crate) const MAX_SAMPLES: usize = 4_096;
 
 /// Maximum length of a small object, in bytes.
 const MAX_SMALL_SIZE: u64 = 256 << 10;
@@ -27,21 +30,23 @@ const MIN_LARGE_SIZE: u64 = 16 << 20;
 /// Length of one read, in bytes.
 pub(crate) const BUFFER: usize = 1 << 20;
 
-/// An object that can be read.
+/// An object with content.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) location: Location,
     pub(crate) size: u64,
+    /// The reason why it cannot be read, once that is known.
+    lost: OnceLock<String>,
+    /// Set once the file's bytes are on the disk, from where alone they can be dropped.
+    flushed: OnceLock<()>,
 }
 
 /// The objects that were found at a location.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// The objects, up to [`MAX_ENTRIES`].
-    pub(crate) all: Vec<Sample>,
-    /// True if the location has no other objects.
-    pub(crate) complete: bool,
-    /// Offset of the next read in the concatenation of all large objects.
+    /// The objects, at most [`MAX_SAMPLES`].
+    all: Vec<Sample>,
+    /// Position of the next read in the concatenated large objects.
     cursor: AtomicU64,
 }
 
@@ -54,49 +59,63 @@ pub(crate) struct SampleRange<'s> {
 impl Samples {
     /// Returns the samples of a location that is a single object.
     pub(crate) fn one(location: Location, size: u64) -> Self {
-        Self { all: vec![Sample { location, size }], complete: true, cursor: AtomicU64::new(0) }
+        Self { all: vec![Sample::new(location, size)], cursor: AtomicU64::new(0) }
     }
 
-    /// Lists the objects below `location`, for up to `time`.
-    pub(crate) fn below(store: &Store, location: &Location, time: Duration) -> Result<Self> {
+    /// Lists objects with content below `location`, at most `most`, for at most `time`.
+    pub(crate) fn below(store: &Store, location: &Location, most: usize, time: Duration) -> Result<Self> {
         let (mut found, until) = (Self::default(), Instant::now() + time);
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let mut entries = store.list(location, &options)?;
-        while found.all.len() < MAX_ENTRIES && Instant::now() < until {
+        while found.all.len() < most {
             match entries.next() {
-                None => {
-                    found.complete = true;
-                    break;
+                None => break,
+                // This user may lack access to single directories of a local tree.
+                Some(Err(error)) if location.as_local().is_none() && found.all.is_empty() => {
+                    return Err(error.into());
                 }
-                // Single directories of a local tree may be closed to this user, which is not an
-                // error.
-                Some(Err(error)) if location.as_local().is_none() => return Err(error.into()),
+                Some(Err(_)) if location.as_local().is_none() => break,
                 Some(Err(_)) => {}
                 Some(Ok(entry)) => found.all.extend(sample(location, &entry)),
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
         Ok(found)
     }
 
+    /// Returns the objects that can be read, as far as is known.
+    pub(crate) fn readable(&self) -> Vec<&Sample> {
+        self.all.iter().filter(|sample| !sample.is_lost()).collect()
+    }
+
+    /// Returns the number of objects that cannot be read, and the reason of the first.
+    pub(crate) fn lost(&self) -> Option<(usize, String)> {
+        let mut lost = self.all.iter().filter_map(|sample| sample.lost.get());
+        let first = lost.next()?.clone();
+        Some((1 + lost.count(), first))
+    }
+
     /// Returns the objects that are read whole, as small files.
     pub(crate) fn small(&self) -> Vec<&Sample> {
-        self.all.iter().filter(|sample| (1..=MAX_SMALL_SIZE).contains(&sample.size)).collect()
+        self.readable().into_iter().filter(|sample| sample.size <= MAX_SMALL_SIZE).collect()
     }
 
     /// Returns the objects that serve to measure rates: the large objects or, if there are none,
     /// the largest object.
     pub(crate) fn large(&self) -> Vec<&Sample> {
-        let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= MIN_LARGE_SIZE).collect();
-        if large.is_empty() {
-            self.all.iter().max_by_key(|sample| sample.size).into_iter().collect()
-        } else {
-            large
+        let readable = self.readable();
+        if readable.iter().all(|sample| sample.size < MIN_LARGE_SIZE) {
+            return readable.into_iter().max_by_key(|sample| sample.size).into_iter().collect();
         }
+        readable.into_iter().filter(|sample| sample.size >= MIN_LARGE_SIZE).collect()
     }
 
-    /// Takes the next `length` bytes of `large`, the concatenation of large objects, which starts
-    /// over after its end. The range is shorter if it reaches the end of an object.
-    pub(crate) fn next<'s>(&self, large: &[&'s Sample], length: u64) -> Option<SampleRange<'s>> {
+    /// Takes the next `length` bytes of the large objects, which start over after their end. A
+    /// piece that reaches the end of an object is shorter. `None` if nothing can be read.
+    pub(crate) fn next(&self, length: u64) -> Option<SampleRange<'_>> {
+        let large = self.large();
         let total: u64 = large.iter().map(|sample| sample.size).sum();
         let mut at = self.cursor.fetch_add(length, Ordering::Relaxed).checked_rem(total)?;
         let sample = large.iter().find(|sample| {
@@ -110,12 +129,40 @@ impl Samples {
 }
 
 fn sample(below: &Location, entry: &Entry) -> Option<Sample> {
-    let size = entry.size.filter(|_| entry.kind == EntryKind::File)?;
-    Some(Sample { location: below.join(&entry.name), size })
+    let size = entry.size.filter(|size| entry.kind == EntryKind::File && *size > 0)?;
+    Some(Sample::new(below.join(&entry.name), size))
 }
 
 impl Sample {
-    /// Begins to read a range. Drops a local file from the page cache first.
+    fn new(location: Location, size: u64) -> Self {
+        Self { location, size, lost: OnceLock::new(), flushed: OnceLock::new() }
+    }
+
+    /// Returns true if this object cannot be read.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Judges an attempt to read this object. Returns `None` if the object is to be left out.
+    pub(crate) fn judge<T>(&self, attempt: Result<T>) -> std::result::Result<Option<T>, PartEnd> {
+        match self.note(attempt) {
+            Ok(done) => Ok(Some(done)),
+            Err(_) if self.is_lost() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Remembers a failure that concerns this object.
+    pub(crate) fn note<T>(&self, attempt: Result<T>) -> Result<T> {
+        if let Err(error) = &attempt
+            && concerns_object(error)
+        {
+            let _ = self.lost.set(error.to_string());
+        }
+        attempt
+    }
+
+    /// Begins to read a range. A local file is first dropped from the page cache.
     pub(crate) fn open(&self, store: &Store, range: ByteRange) -> Result<Body> {
         self.drop_cached(range);
         Ok(store.get(&self.location, &Get { range: Some(range), ..Get::default() })?)
@@ -143,8 +190,9 @@ impl Sample {
 
     fn drop_cached(&self, range: ByteRange) {
         let Some(file) = self.location.as_local().and_then(|path| File::open(path).ok()) else { return };
-        // On a file system without a disk of its own (tmpfs), the pages stay cached. Such a file
-        // system has no colder state.
+        // Pages that are not yet on the disk stay in the cache (posix_fadvise(2)).
+        self.flushed.get_or_init(|| fdatasync(&file).unwrap_or_default());
+        // On a file system without a separate disk (tmpfs) the pages stay; it has no colder state.
         let _ = fadvise(&file, range.start, std::num::NonZeroU64::new(range.len()), Advice::DontNeed);
     }
 }
@@ -154,20 +202,18 @@ mod tests {
     use super::*;
 
     fn samples(sizes: &[u64]) -> Samples {
-        let all = sizes.iter().map(|size| Sample {
-            location: Location::parse(format!("/x/{size}").as_ref()).unwrap(),
-            size: *size,
-        });
+        let all = sizes
+            .iter()
+            .map(|size| Sample::new(Location::parse(format!("/x/{size}").as_ref()).unwrap(), *size));
         Samples { all: all.collect(), ..Samples::default() }
     }
 
     #[test]
     fn pieces_follow_each_other_through_all_large_objects_and_begin_again() {
         let samples = samples(&[20 << 20, 1_000, 16 << 20]);
-        let large = samples.large();
-        assert_eq!(large.len(), 2);
+        assert_eq!(samples.large().len(), 2);
         let piece = || {
-            let SampleRange { sample, range } = samples.next(&large, 8 << 20).unwrap();
+            let SampleRange { sample, range } = samples.next(8 << 20).unwrap();
             (sample.size >> 20, range.start >> 20, range.end >> 20)
         };
         let taken: Vec<_> = (0..6).map(|_| piece()).collect();
@@ -176,9 +222,28 @@ mod tests {
 
     #[test]
     fn where_no_object_is_large_the_largest_is_read() {
-        let samples = samples(&[5, 4_000, 0]);
+        let samples = samples(&[5, 4_000]);
         assert_eq!(samples.large()[0].size, 4_000);
         assert_eq!(samples.small().len(), 2);
-        assert!(self::samples(&[]).next(&[], 1).is_none());
+        assert!(self::samples(&[]).next(1).is_none());
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_left_out_and_counted() {
+        let samples = samples(&[5, 4_000]);
+        let archived = |location: &str| {
+            let (location, class) = (location.to_owned(), "GLACIER".to_owned());
+            Error::Store(firstbyte_store::Error::Archived { location, class, trace: None })
+        };
+        assert_eq!(samples.all[1].judge(Err::<(), _>(archived("s3://b/k"))), Ok(None));
+        assert_eq!(samples.large()[0].size, 5);
+        let (count, why) = samples.lost().unwrap();
+        assert!(count == 1 && why.contains("s3://b/k"), "{why}");
+        let slow = |location: &str| {
+            let location = location.to_owned();
+            Error::Store(firstbyte_store::Error::SlowDown { location, retry_after: None, trace: None })
+        };
+        assert_eq!(samples.all[0].judge(Err::<(), _>(slow("s3://b/k"))), Err(PartEnd::Throttled));
+        assert_eq!(samples.readable().len(), 1);
     }
 }

@@ -10,9 +10,9 @@ use firstbyte_store::Store;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::load::{RangeRead, Streams};
+use crate::part::PartEnd;
 use crate::place::Samples;
 use crate::timeline::{self, BIN, Timeline};
 
@@ -82,6 +82,14 @@ pub struct ProbedRates {
 }
 
 impl ProbedRates {
+    /// Returns the highest rate that was seen.
+    #[must_use]
+    pub fn highest(&self) -> f64 {
+        let steps = self.steps.iter().map(|step| step.rate);
+        let burst = self.burst.map(|burst| burst.rate);
+        steps.chain(burst).chain([self.connection, self.total]).fold(0.0, f64::max)
+    }
+
     /// Returns the number of connections that suffices for almost the highest rate.
     #[must_use]
     pub fn enough(&self) -> usize {
@@ -90,14 +98,14 @@ impl ProbedRates {
     }
 }
 
-/// Measures the rates. Returns `None` if the budget ended before the first rate.
+/// Measures the rates. If none was seen, there is only the reason.
 pub(crate) fn measure(
     store: &Store,
     samples: &Samples,
     ledger: &Ledger<'_>,
     timeline: &Timeline,
     settle: Duration,
-) -> Result<Option<ProbedRates>> {
+) -> (Option<ProbedRates>, Option<PartEnd>) {
     let streams = Streams::new(store, samples, ledger, timeline);
     let mut rates = ProbedRates::default();
     thread::scope(|scope| {
@@ -127,23 +135,21 @@ pub(crate) fn measure(
             highest = highest.max(rate);
             at_once *= 2;
         }
-        rates.full = without_gain > 0;
+        // A load that was ended early shows no limit of the place.
+        rates.full = without_gain > 0 && !streams.has_ended();
         let (from, cpu) = (timeline.now() + 1, cpu_seconds());
         streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTER_RATES_PART)));
         rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
-        levels(&mut rates, &timeline.rates(0, timeline.now()), from);
-        rates.ended = ledger.left().is_zero().then(|| "the time was spent".to_owned());
+        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;
+        let last = timeline.now();
         streams.end();
+        levels(&mut rates, &timeline.rates(0, last), from);
     });
-    match streams.failure() {
-        // The rates that were measured before the failure are still valid.
-        Some(error) if !rates.steps.is_empty() => rates.ended = Some(error.to_string()),
-        Some(error) => return Err(error),
-        None => {}
-    }
-    Ok((rates.connection > 0.0).then_some(rates))
+    let end = streams.take_end().or_else(|| ledger.left().is_zero().then_some(PartEnd::Time));
+    rates.ended = end.as_ref().map(ToString::to_string);
+    // The rates measured until the end are still valid.
+    ((rates.connection > 0.0).then_some(rates), end)
 }
 
 /// Sets the total rate, and the burst before it. `watched` is the first bin in which the highest

@@ -1,5 +1,7 @@
 //! Holds the report of a probe, and formats it as ten lines.
 
+use std::collections::BTreeMap;
+
 use firstbyte_advise::units::{count, shown_bytes, shown_seconds, significant};
 use serde::Serialize;
 
@@ -11,8 +13,8 @@ use crate::quantiles::Quantiles;
 use crate::rates::ProbedRates;
 use crate::small::{Ceiling, ProbedLatencies};
 
-/// The results of a probe. A part that was not observed is absent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Findings of a probe. A part that was not observed is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProbeReport {
     /// Rights, region and clock.
     pub access: AccessReport,
@@ -30,8 +32,24 @@ pub struct ProbeReport {
     pub disk: Option<DiskRates>,
     /// The reason why the local disk was not measured.
     pub disk_failed: Option<String>,
-    /// What the probe has used.
+    /// The reasons that ended parts early, by name: `first_byte`, `names`, `rates`, `ceiling`,
+    /// `small_files`.
+    pub ended: BTreeMap<String, String>,
+    /// Objects that cannot be read.
+    pub unreadable: Option<Unreadable>,
+    /// The user ended the probe.
+    pub interrupted: bool,
+    /// Resources that the probe has used.
     pub spent: Spent,
+}
+
+/// Objects that the probe left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unreadable {
+    /// Number of them.
+    pub count: usize,
+    /// The failure of the first.
+    pub first: String,
 }
 
 /// Formats a rate in decimal units.
@@ -52,7 +70,7 @@ fn quantiles(times: &Quantiles) -> String {
 fn right(name: &str, right: &Right) -> String {
     match right {
         Right::Granted => format!("{name} yes"),
-        Right::Refused(why) => format!("{name} no ({why})"),
+        Right::Refused(refusal) => format!("{name} no ({})", refusal.why),
         Right::NotTried => format!("{name} not tried"),
     }
 }
@@ -66,6 +84,7 @@ impl AccessReport {
             parts.push(right("list", &self.list));
         }
         parts.extend([right("read", &self.read), right("write", &self.write)]);
+        parts.extend(self.ranges.filter(|ranges| !ranges).map(|_| "answers ranges no".to_owned()));
         parts.extend(self.create.map(|create| format!("an empty object in {}", shown_seconds(create.p50))));
         parts.extend(self.region.as_ref().map(|region| format!("region {region}")));
         parts.extend(self.clock_ahead.map(|ahead| format!("clock {ahead:+} s")));
@@ -74,44 +93,45 @@ impl AccessReport {
 }
 
 impl ProbeReport {
-    pub(crate) fn new(access: AccessReport, latencies: ProbedLatencies, names: Option<ListingSpeed>) -> Self {
-        Self {
-            access,
-            latencies,
-            rates: None,
-            ceiling: None,
-            names,
-            small_files: None,
-            disk: None,
-            disk_failed: None,
-            spent: Spent::default(),
-        }
-    }
-
     /// Returns the ten lines, each with its name.
     #[must_use]
     pub fn lines(&self) -> [(&'static str, String); 10] {
-        let not_seen = || "not seen".to_owned();
+        let not_seen = || self.not_seen("rates");
         let rates = self.rates.as_ref();
+        let access = match &self.unreadable {
+            None => self.access.line(),
+            Some(Unreadable { count, first }) => {
+                format!("{}; {count} left out, as they cannot be read: {first}", self.access.line())
+            }
+        };
         [
-            ("access", self.access.line()),
+            ("access", access),
             ("first byte", self.first_byte()),
             ("connection", rates.map_or_else(not_seen, |rates| rate(rates.connection))),
             ("connections", rates.map_or_else(not_seen, connections)),
             ("burst", rates.map_or_else(not_seen, burst)),
             (
                 if self.latencies.open.is_some() { "opens" } else { "requests" },
-                ceiling(self.ceiling.as_ref()),
+                self.ceiling.as_ref().map_or_else(|| self.not_seen("ceiling"), ceiling),
             ),
             ("listing", self.listing()),
-            ("small files", ceiling(self.small_files.as_ref())),
+            ("small files", self.small_files.as_ref().map_or_else(|| self.not_seen("small_files"), ceiling)),
             ("local disk", self.local_disk()),
             ("limit", format!("{}; {}", self.limit(), self.used())),
         ]
     }
 
+    /// Returns that a part was not seen, with the reason.
+    fn not_seen(&self, part: &str) -> String {
+        self.ended.get(part).map_or_else(|| "not seen".to_owned(), |why| format!("not seen: {why}"))
+    }
+
     fn first_byte(&self) -> String {
-        let first = self.latencies.first_byte.as_ref().map_or_else(|| "not seen".to_owned(), quantiles);
+        let first = self.latencies.first_byte.as_ref();
+        let mut first = first.map_or_else(|| self.not_seen("first_byte"), quantiles);
+        if let (Some(_), Some(why)) = (&self.latencies.first_byte, self.ended.get("first_byte")) {
+            first = format!("{first}; ended: {why}");
+        }
         match &self.latencies.open {
             Some(open) => format!("{first}; open and close {} p50", shown_seconds(open.p50)),
             None => first,
@@ -119,7 +139,13 @@ impl ProbeReport {
     }
 
     fn listing(&self) -> String {
-        let Some(names) = self.names else { return "not seen: one object".to_owned() };
+        let Some(names) = self.names else {
+            return if self.access.single {
+                "not seen: one object".to_owned()
+            } else {
+                self.not_seen("names")
+            };
+        };
         let (number, seconds) = (count(names.names), shown_seconds(names.seconds));
         let whole = if names.paged { "a page of" } else { "all" };
         match names.per_second() {
@@ -145,7 +171,7 @@ impl ProbeReport {
     /// Describes what limits large and small objects.
     fn limit(&self) -> String {
         let large = match &self.rates {
-            None => "large files: not seen".to_owned(),
+            None => format!("large files: {}", self.not_seen("rates")),
             Some(rates) if rates.busy => {
                 format!("large files: the processors of this machine, {} in all", rate(rates.total))
             }
@@ -168,6 +194,7 @@ impl ProbeReport {
             Some(ceiling) if ceiling.reached => {
                 format!("small ones: {} a second, by {} at once", count(ceiling.per_second), ceiling.at_once)
             }
+            None if self.ended.contains_key("ceiling") => format!("small ones: {}", self.not_seen("ceiling")),
             _ => format!("small ones: latency, {}", shown_seconds(first)),
         };
         format!("{large}; {small}")
@@ -176,11 +203,11 @@ impl ProbeReport {
     fn used(&self) -> String {
         let spent = &self.spent;
         format!(
-            "used {}, {} requests, {}, {} USD",
+            "used {}, {} requests, {}, {}",
             shown_seconds(spent.seconds),
             count(spent.requests.total() as f64),
             shown_bytes(spent.bytes as f64),
-            significant(spent.usd)
+            spent.usd.map_or_else(|| "cost not known".to_owned(), |usd| format!("{} USD", significant(usd)))
         )
     }
 }
@@ -196,7 +223,10 @@ fn connections(rates: &ProbedRates) -> String {
         (None, true) => format!("full with {}", rates.enough()),
         (None, false) => "more may bring more".to_owned(),
     };
-    format!("{} MB/s; {end}", steps.join(", "))
+    match steps.is_empty() {
+        true => format!("not seen; {end}"),
+        false => format!("{} MB/s; {end}", steps.join(", ")),
+    }
 }
 
 fn burst(rates: &ProbedRates) -> String {
@@ -208,8 +238,7 @@ fn burst(rates: &ProbedRates) -> String {
     }
 }
 
-fn ceiling(ceiling: Option<&Ceiling>) -> String {
-    let Some(ceiling) = ceiling else { return "not seen: there are none".to_owned() };
+fn ceiling(ceiling: &Ceiling) -> String {
     let Ceiling { per_second, at_once, reached, throttled } = ceiling;
     let end = match (throttled, reached) {
         (true, _) => "then the place refused",
@@ -227,7 +256,8 @@ mod tests {
     fn report() -> ProbeReport {
         let access = AccessReport { list: Right::Granted, read: Right::Granted, ..AccessReport::default() };
         let first_byte = Quantiles::of(vec![0.03; 64]);
-        let mut report = ProbeReport::new(access, ProbedLatencies { first_byte, open: None }, None);
+        let latencies = ProbedLatencies { first_byte, open: None };
+        let mut report = ProbeReport { access, latencies, ..ProbeReport::default() };
         let step = |connections, rate| RampStep { connections, rate };
         report.rates = Some(ProbedRates {
             connection: 40e6,
@@ -254,6 +284,27 @@ mod tests {
         assert!(
             line("limit").starts_with("large files: 400 MB/s in all, by 16 connections; small ones: latency")
         );
+    }
+
+    #[test]
+    fn a_part_that_was_not_seen_says_why() {
+        let refused = "the place refused, and asked to slow down";
+        let parts = ["rates", "ceiling", "small_files", "names"];
+        let ended = parts.map(|part| (part.to_owned(), refused.to_owned())).into();
+        let unreadable = Some(Unreadable { count: 2, first: "s3://b/k: archived".into() });
+        let report = ProbeReport { ended, unreadable, rates: None, ..report() };
+        let lines = report.lines();
+        for at in [2, 3, 4, 5, 6, 7] {
+            assert_eq!(lines[at].1, format!("not seen: {refused}"), "{}", lines[at].0);
+        }
+        assert!(
+            lines[0].1.ends_with("; 2 left out, as they cannot be read: s3://b/k: archived"),
+            "{lines:?}"
+        );
+        assert!(lines[9].1.ends_with("cost not known"), "{}", lines[9].1);
+        let only_one =
+            ProbedRates { connection: 5e9, ended: Some("the time was spent".into()), ..Default::default() };
+        assert_eq!(connections(&only_one), "not seen; ended: the time was spent");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Measures small requests: their latency, the number of requests per second, and the number of
 //! small files per second.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::load::{LoadPattern, Repeated, repeat};
+use crate::load::{LoadPattern, Operation, Repeated, repeat};
+use crate::part::PartEnd;
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
@@ -66,122 +68,176 @@ pub struct ProbedLatencies {
     pub open: Option<Quantiles>,
 }
 
-/// Times single requests. Each of a few connections sends one request at a time.
-pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<ProbedLatencies> {
-    let Some(one) = samples.large().first().copied() else { return Ok(ProbedLatencies::default()) };
-    let (until, mut times) = (Instant::now() + ledger.part(SEQUENTIAL_PART), Vec::new());
-    if one.location.as_local().is_some() {
-        let all = samples.all.iter().filter(|sample| sample.size > 0).take(MAX_TIMED);
-        let mut opens = Vec::new();
-        for sample in all.take_while(|_| Instant::now() < until) {
-            times.push(sample.first_block()?);
-            opens.push(sample.open_only()?);
-        }
-        return Ok(ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
+/// Times single requests, one at a time on each of a few connections. Returns the reason of an
+/// early end as well.
+pub(crate) fn latencies(
+    store: &Store,
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+) -> (ProbedLatencies, Option<PartEnd>) {
+    let until = Instant::now() + ledger.part(ALONE_PART);
+    if samples.readable().iter().any(|sample| sample.location.as_local().is_some()) {
+        return of_files(samples, ledger, until);
     }
-    let timed = thread::scope(|scope| {
-        let waiters: Vec<_> = (0..TIMING_CONNECTIONS)
-            .map(|_| scope.spawn(|| sequential_times(store, one, ledger, until)))
-            .collect();
-        waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
-    })?;
-    Ok(ProbedLatencies { first_byte: Quantiles::of(timed.concat()), open: None })
+    let stop = AtomicBool::new(false);
+    let work = || {
+        let (times, end) = waits(store, samples, ledger, (until, &stop));
+        stop.fetch_or(end.is_some(), Ordering::Relaxed);
+        (times, end)
+    };
+    let timed: Vec<_> = thread::scope(|scope| {
+        let waiters: Vec<_> = (0..WAITERS).map(|_| scope.spawn(work)).collect();
+        waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect()
+    });
+    let (times, ends): (Vec<_>, Vec<_>) = timed.into_iter().unzip();
+    let first_byte = Quantiles::of(times.concat());
+    (ProbedLatencies { first_byte, open: None }, ends.into_iter().flatten().next())
 }
 
-/// Times requests one after another on one connection. Returns the time of each, in seconds.
-fn sequential_times(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
+/// Times the first blocks of local files, and opening them.
+fn of_files(samples: &Samples, ledger: &Ledger<'_>, until: Instant) -> (ProbedLatencies, Option<PartEnd>) {
+    let (mut times, mut opens, mut end) = (Vec::new(), Vec::new(), None);
+    for sample in samples.readable().into_iter().take(MAX_TIMED) {
+        // At least one file is timed, even at a very slow location.
+        if !times.is_empty() && Instant::now() >= until {
+            break;
+        }
+        if ledger.is_interrupted() {
+            end = Some(PartEnd::Interrupted);
+            break;
+        }
+        match sample.judge(sample.first_block().and_then(|first| Ok((first, sample.open_only()?)))) {
+            Ok(Some((first, open))) => {
+                times.push(first);
+                opens.push(open);
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                end = Some(reason);
+                break;
+            }
+        }
+    }
+    (ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) }, end)
+}
+
+/// Times requests one after another on one connection. Returns the seconds of each.
+fn waits(
+    store: &Store,
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+    (until, stop): (Instant, &AtomicBool),
+) -> (Vec<f64>, Option<PartEnd>) {
     let mut times = Vec::new();
     let mut connected = false;
     // At least one request is timed, even at a very slow location.
     while times.len() < MAX_TIMED && (times.is_empty() || Instant::now() < until) {
-        let Some(_reserved) = ledger.reserve(ledger.read(TIMED_BYTES as f64)) else { break };
-        let seconds = time_first_byte(store, one)?;
-        if connected {
-            times.push(seconds);
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
-        connected = true;
+        if ledger.left().is_zero() {
+            return (times, Some(PartEnd::Time));
+        }
+        let Some(one) = samples.large().first().copied() else {
+            return (times, Some(PartEnd::Failed("no object can be read".into())));
+        };
+        match one.judge(timed(store, one)) {
+            Ok(Some(read)) if connected => times.push(read.seconds),
+            Ok(Some(_)) => connected = true,
+            Ok(None) => {}
+            Err(end) => return (times, Some(end)),
+        }
     }
-    Ok(times)
+    (times, None)
 }
 
-/// Returns the time from a request to its first byte, in seconds.
-fn time_first_byte(store: &Store, sample: &Sample) -> Result<f64> {
+/// A request that was timed to its first byte.
+pub(crate) struct TimedRead {
+    pub(crate) seconds: f64,
+    /// The server sent the range, not the whole object in its place.
+    pub(crate) in_range: bool,
+}
+
+/// Times a request to its first byte.
+pub(crate) fn timed(store: &Store, sample: &Sample) -> Result<TimedRead> {
     let began = Instant::now();
     let mut body = sample.open(store, ByteRange::new(0, TIMED_BYTES.min(sample.size)))?;
-    let mut byte = [0; 1];
-    while body.read(&mut byte)? > 0 {}
-    Ok(began.elapsed().as_secs_f64())
-}
-
-/// Measures the number of small requests per second; for local files, of opens per second.
-pub(crate) fn ceiling(
-    store: &Store,
-    samples: &Samples,
-    ledger: &Ledger<'_>,
-    wait: f64,
-) -> Result<Option<Ceiling>> {
-    let all: Vec<&Sample> = samples.all.iter().filter(|sample| sample.size > 0).collect();
-    if all.is_empty() {
-        return Ok(None);
+    body.read(&mut [0; TIMED_BYTES as usize])?;
+    let seconds = began.elapsed().as_secs_f64();
+    // The end of the body returns the connection. A server without ranges sends the whole object,
+    // which is not read.
+    let in_range = body.range().len() <= TIMED_BYTES;
+    if in_range {
+        body.read(&mut [0; 1])?;
     }
-    let usd = ledger.read(TIMED_BYTES as f64);
-    let operation = |number: usize| {
-        let sample = all[number % all.len()];
-        if sample.location.as_local().is_some() { sample.open_only() } else { time_first_byte(store, sample) }
-            .map(drop)
-    };
-    climb(ledger, (wait, AFTER_CEILING_PART), usd, &operation)
+    Ok(TimedRead { seconds, in_range })
 }
 
-/// Measures the number of small files read per second.
-pub(crate) fn small_files(
-    store: &Store,
-    samples: &Samples,
-    ledger: &Ledger<'_>,
-    wait: f64,
-) -> Result<Option<Ceiling>> {
+/// Measures small requests per second; for local files, opens per second.
+pub(crate) fn ceiling(store: &Store, samples: &Samples, ledger: &Ledger<'_>, wait: f64) -> ClimbResult {
+    let all = samples.readable();
+    let operation = |number: usize| {
+        let sample = pick(&all, number)?;
+        let local = sample.location.as_local().is_some();
+        sample.judge(if local { sample.open_only().map(drop) } else { timed(store, sample).map(drop) })
+    };
+    climb(ledger, (wait, AFTER_CEILING), &operation)
+}
+
+/// Measures small files read whole per second.
+pub(crate) fn small_files(store: &Store, samples: &Samples, ledger: &Ledger<'_>, wait: f64) -> ClimbResult {
     let small = samples.small();
     if small.is_empty() {
-        return Ok(None);
+        return (None, Some(PartEnd::Failed("there are none".into())));
     }
-    let bytes = small.iter().map(|sample| sample.size).max().unwrap_or(0) as f64;
-    let usd = ledger.read(bytes);
     let operation = |number: usize| {
-        let sample = small[number % small.len()];
-        let mut body = sample.open(store, ByteRange::new(0, sample.size))?;
-        let mut buffer = [0; 64 << 10];
-        while body.read(&mut buffer)? > 0 {}
-        Ok(())
+        let sample = pick(&small, number)?;
+        sample.judge(read_whole(store, sample))
     };
-    climb(ledger, (wait, AFTER_FILES_PART), usd, &operation)
+    climb(ledger, (wait, AFTER_FILES), &operation)
 }
+
+/// Returns the object of a repetition: its own, or the next one that can be read.
+fn pick<'s>(all: &[&'s Sample], number: usize) -> std::result::Result<&'s Sample, PartEnd> {
+    let start = number % all.len().max(1);
+    let mut turn = all.iter().cycle().skip(start).take(all.len());
+    turn.find(|sample| !sample.is_lost())
+        .copied()
+        .ok_or_else(|| PartEnd::Failed("no object can be read".into()))
+}
+
+fn read_whole(store: &Store, sample: &Sample) -> Result<()> {
+    let mut body = sample.open(store, ByteRange::new(0, sample.size))?;
+    let mut buffer = [0; 64 << 10];
+    while body.read(&mut buffer)? > 0 {}
+    Ok(())
+}
+
+/// The highest rate of operations, and the reason of an early end.
+pub(crate) type ClimbResult = (Option<Ceiling>, Option<PartEnd>);
 
 /// Doubles the concurrency until the rate stops rising, an operation is refused, or only the time
 /// for later steps remains.
-fn climb(
-    ledger: &Ledger<'_>,
-    (wait, after): (f64, f64),
-    usd: f64,
-    operation: &(dyn Fn(usize) -> Result<()> + Sync),
-) -> Result<Option<Ceiling>> {
+fn climb(ledger: &Ledger<'_>, (wait, after): (f64, f64), operation: &Operation<'_>) -> ClimbResult {
     let warm = Duration::from_secs_f64((2.5 * wait).min(2.0));
     let (mut best, mut at_once): (Option<Ceiling>, usize) = (None, 1);
     while at_once <= MAX_AT_ONCE && (at_once == 1 || !ledger.left_before(after).is_zero()) {
         let time = ledger.part(STEP_PART).max(SHORTEST_STEP).max(Duration::from_secs_f64(5.0 * wait));
-        let found = repeat(ledger, LoadPattern { at_once, warm, time, usd }, operation)?;
-        let Repeated { per_second, throttled, spent, .. } = found;
+        let Repeated { per_second, end } = repeat(ledger, LoadPattern { at_once, warm, time }, operation);
+        let throttled = end == Some(PartEnd::Throttled);
         let highest = best.map_or(0.0, |best| best.per_second);
         if per_second > highest {
             best = Some(Ceiling { per_second, at_once, reached: false, throttled });
         }
-        let reached = throttled || per_second < MIN_GAIN * highest;
+        // A step that was ended early shows no limit, except by a refusal.
+        let reached = throttled || end.is_none() && per_second < GAIN * highest;
         if let Some(best) = best.as_mut().filter(|_| reached) {
             (best.reached, best.throttled) = (true, throttled);
         }
-        if reached || spent {
-            break;
+        if reached || end.is_some() {
+            return (best, end);
         }
         at_once *= 2;
     }
-    Ok(best)
+    (best, None)
 }

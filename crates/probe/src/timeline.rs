@@ -82,15 +82,17 @@ pub(crate) struct Fall {
 
 /// Finds the fall in `rates`: the two levels that fit best, if they explain most of the variation.
 pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
-    let square = |values: &[f64]| {
-        let mean = mean(values);
-        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
-    };
-    let whole = square(rates);
+    // With distances from the mean, the variation that a cut explains follows from one running sum.
+    let (middle, count) = (mean(rates), rates.len() as f64);
+    let whole: f64 = rates.iter().map(|rate| (rate - middle).powi(2)).sum();
     let cuts = MIN_LEVEL_BINS..rates.len().saturating_sub(MIN_LEVEL_BINS);
-    let (left, at) = cuts
-        .map(|at| (square(&rates[..at]) + square(&rates[at..]), at))
-        .min_by(|one, other| one.0.total_cmp(&other.0))?;
+    let mut sum: f64 = rates.iter().take(MIN_LEVEL_BINS).map(|rate| rate - middle).sum();
+    let explained = cuts.map(|at| {
+        let explained = sum * sum * count / (at as f64 * (count - at as f64));
+        sum += rates[at] - middle;
+        (whole - explained, at)
+    });
+    let (left, at) = explained.min_by(|one, other| one.0.total_cmp(&other.0))?;
     let found = Fall { before: mean(&rates[..at]), after: mean(&rates[at..]), at };
     (found.before > MIN_FALL * found.after && left < (1.0 - MIN_EXPLAINED) * whole).then_some(found)
 }

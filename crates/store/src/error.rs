@@ -352,6 +352,16 @@ pub enum Error {
         /// The budget.
         limit: f64,
     },
+    /// The bucket is in another region than the prices of the budget.
+    #[error("{location}: it is in {region}, and the prices of the budget are those of {priced}")]
+    PricedElsewhere {
+        /// The location.
+        location: String,
+        /// The region of the bucket.
+        region: String,
+        /// The region of the prices.
+        priced: String,
+    },
     /// The request was cancelled by [`Cancel`](crate::Cancel).
     #[error("cancelled")]
     Cancelled,
@@ -384,6 +394,7 @@ impl Error {
             | Self::CredentialsTimedOut { .. }
             | Self::Disordered { .. }
             | Self::Budget { .. }
+            | Self::PricedElsewhere { .. }
             | Self::LeftOut { .. }
             | Self::Options { .. } => true,
             _ => false,

@@ -33,6 +33,7 @@ mod answer;
 #[cfg(feature = "azure")]
 mod azure;
 mod backend;
+mod billed;
 mod body;
 mod cancel;
 mod codes;

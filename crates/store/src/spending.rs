@@ -1,9 +1,10 @@
 //! Enforces the budget of a run: every request is paid for before it is sent.
 //!
-//! Invariant: the amount paid never exceeds the limit. A range is paid for completely with its
-//! request, and the part that the response does not bring is refunded. Any other body is paid for
-//! before its first byte is read if its length is known, and otherwise as it is read. The HTTP
-//! client calls this module, so no reader, writer or listing bypasses it.
+//! Invariant: the amount paid never exceeds the limit. A range is paid completely with its request;
+//! the part that the response does not bring is refunded, and bytes beyond the range, such as those
+//! of a whole object in its place, are paid as they are read. Any other body is paid before its
+//! first byte is read if its length is known, otherwise as it is read. The HTTP client calls this,
+//! so no reader, writer or listing bypasses it.
 
 use firstbyte_location::ByteRange;
 use rustix_futex_sync::Mutex;
@@ -36,13 +37,16 @@ impl Prices {
     }
 }
 
-/// The limit on the cost of all requests of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The most that all requests of a store may cost.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spending {
     /// The budget, in US dollars.
     pub limit: f64,
     /// The prices that apply.
     pub prices: Prices,
+    /// The region of these prices. A bucket in another region is not read or written any further.
+    /// `None` if the prices are those of every region.
+    pub region: Option<String>,
 }
 
 /// The amount paid so far. All clones of a client share it.
@@ -55,7 +59,7 @@ pub(crate) struct Purse {
 /// How the body of a response is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payment {
-    /// With the request: this number of bytes.
+    /// This number of bytes is paid already. Any further bytes are paid as they are read.
     Ahead(u64),
     /// As the bytes are read.
     AsRead,
@@ -88,14 +92,17 @@ impl Purse {
         Ok(payment)
     }
 
-    /// Pays for bytes that are about to be returned, unless they were paid for before.
-    pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<()> {
-        match &self.spending {
-            Some(spending) if payment == Payment::AsRead => {
-                self.pay(spending, count as f64 * spending.prices.received, place)
-            }
-            _ => Ok(()),
+    /// Pays for bytes that are about to be returned. Returns the payment for those after them.
+    pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<Payment> {
+        let count = count as u64;
+        let (due, rest) = match payment {
+            Payment::Ahead(paid) => (count.saturating_sub(paid), Payment::Ahead(paid.saturating_sub(count))),
+            Payment::AsRead => (count, Payment::AsRead),
+        };
+        if let Some(spending) = self.spending.as_ref().filter(|_| due > 0) {
+            self.pay(spending, due as f64 * spending.prices.received, place)?;
         }
+        Ok(rest)
     }
 
     /// Pays for the body of a response that has `length` bytes. If a range was paid for with the
@@ -105,12 +112,25 @@ impl Purse {
         match payment {
             Payment::Ahead(paid) => {
                 *self.paid.lock() -= paid.saturating_sub(length) as f64 * spending.prices.received;
-                Ok(payment)
+                Ok(Payment::Ahead(paid.min(length)))
             }
             Payment::AsRead => {
                 self.pay(spending, length as f64 * spending.prices.received, place)?;
                 Ok(Payment::Ahead(length))
             }
+        }
+    }
+
+    /// Refuses to go on with a bucket whose region is not that of the prices.
+    pub(crate) fn check_region(&self, found: &str, place: &str) -> Result<()> {
+        let priced = self.spending.as_ref().and_then(|spending| spending.region.as_deref());
+        match priced.filter(|priced| *priced != found) {
+            None => Ok(()),
+            Some(priced) => Err(Error::PricedElsewhere {
+                location: place.to_owned(),
+                region: found.to_owned(),
+                priced: priced.to_owned(),
+            }),
         }
     }
 
@@ -135,12 +155,12 @@ mod tests {
     #[test]
     fn a_request_that_would_pass_the_limit_is_refused_and_one_that_fits_is_paid() {
         let prices = Prices { get: 1.0, put: 4.0, received: 0.01, sent: 0.0 };
-        let spending = Spending { limit: 10.0, prices };
+        let spending = Spending { limit: 10.0, prices, region: None };
         let purse = Purse::new(Some(spending));
         // The request sends one byte and asks for 500 bytes, of which 300 arrive.
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
-        purse.pay_length(payment, Some(300), "p").unwrap();
+        let payment = purse.pay_length(payment, Some(300), "p").unwrap();
         assert!((*purse.paid.lock() - 4.0).abs() < 1e-9);
         pay(&purse, RequestKind::List, None).unwrap();
         let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
@@ -151,6 +171,30 @@ mod tests {
         purse.pay_bytes(Payment::AsRead, 200, "p").unwrap();
         purse.pay_bytes(Payment::AsRead, 1, "p").unwrap_err();
         purse.pay_bytes(payment, 100, "p").unwrap();
+    }
+
+    #[test]
+    fn what_an_answer_brings_beyond_the_range_is_paid_as_it_is_read() {
+        let prices = Prices { received: 0.01, ..Prices::default() };
+        let purse = Purse::new(Some(Spending { limit: 10.0, prices, region: None }));
+        let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 100))).unwrap();
+        let payment = purse.pay_length(payment, Some(6_000), "p").unwrap();
+        let payment = purse.pay_bytes(payment, 60, "p").unwrap();
+        assert!((*purse.paid.lock() - 1.0).abs() < 1e-9);
+        let payment = purse.pay_bytes(payment, 640, "p").unwrap();
+        assert!((*purse.paid.lock() - 7.0).abs() < 1e-9);
+        assert!(matches!(purse.pay_bytes(payment, 400, "p"), Err(Error::Budget { .. })));
+    }
+
+    #[test]
+    fn prices_of_another_region_are_not_taken_for_those_of_a_bucket() {
+        let spending = Spending { limit: 1.0, region: Some("us-east-1".into()), ..Spending::default() };
+        let purse = Purse::new(Some(spending));
+        purse.check_region("us-east-1", "s3://b").unwrap();
+        let refused = purse.check_region("ap-northeast-2", "s3://b").unwrap_err();
+        assert!(refused.to_string().contains("ap-northeast-2"), "{refused}");
+        assert!(!refused.is_transient() && refused.concerns_store());
+        Purse::default().check_region("ap-northeast-2", "s3://b").unwrap();
     }
 
     #[test]

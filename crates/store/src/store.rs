@@ -62,7 +62,7 @@ impl Iterator for Listing {
 /// All methods block.
 #[derive(Clone)]
 pub struct Store {
-    client: Arc<WireClient>,
+    pub(crate) client: Arc<WireClient>,
     s3: Arc<S3>,
     named: Arc<NamedServices>,
     #[cfg(feature = "google")]
@@ -124,7 +124,7 @@ impl Store {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn with_client(&self, client: WireClient) -> Self {
+    pub(crate) fn with_client(&self, client: WireClient) -> Self {
         let client = Arc::new(client);
         Self {
             named: Arc::clone(&self.named),
@@ -144,7 +144,7 @@ impl Store {
 
     /// Returns the backend of a service that speaks S3, at the endpoint of the options or at a
     /// named endpoint.
-    fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
+    pub(crate) fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
         match service {
             Service::NamedS3(name) => Ok(Arc::new(self.named.get(name, &self.client)?)),
             _ => Ok(Arc::clone(&self.s3)),
@@ -345,14 +345,13 @@ impl Store {
         matches!(location, Location::Object(object) if self.client.unsorted.has(object))
     }
 
-    /// Returns how many seconds the clock of the store is ahead of this machine's clock, as of the
-    /// last listing. Negative if it is behind. Returns 0 if it is right, or if no listing has shown
-    /// it.
+    /// Returns how many seconds the store's clock is ahead of this machine's, by its last listing;
+    /// negative if it is behind. `None` if no response has said so.
     #[must_use]
-    pub fn clock_ahead(&self, location: &Location) -> i64 {
+    pub fn clock_ahead(&self, location: &Location) -> Option<i64> {
         match location {
             Location::Object(object) => self.client.clocks.ahead(object.service),
-            _ => 0,
+            _ => None,
         }
     }
 

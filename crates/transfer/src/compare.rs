@@ -195,11 +195,11 @@ struct DateRange {
 
 impl DateRange {
     fn of(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
-        Self::at(store.clock_ahead(&tree.source), date)
+        Self::at(store.clock_ahead(&tree.source).unwrap_or(0), date)
     }
 
     fn of_destination(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
-        Self::at(store.clock_ahead(&tree.destination), date)
+        Self::at(store.clock_ahead(&tree.destination).unwrap_or(0), date)
     }
 
     /// Converts a date from a store whose clock is `ahead` by so many seconds, or behind if `ahead`

@@ -55,7 +55,8 @@ impl Mounted {
         let receipt = printed.and_then(|lines| lines.recv_timeout(READY).ok());
         let mut mounted = Self { root, child: Some(child), counters: None, _own: own };
         match receipt.as_deref().map(serde_json::from_str::<serde_json::Value>) {
-            Some(Ok(receipt)) => {
+            // A mount that failed says so in the same place.
+            Some(Ok(receipt)) if receipt.get("failed").is_none_or(serde_json::Value::is_null) => {
                 mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
                 Ok(mounted)
             }

@@ -10,7 +10,7 @@ mod obstacles;
 
 use serde::Serialize;
 
-use crate::result::{Case, ContenderLine, Results, Run};
+use crate::result::{Case, ContenderLine, Outcome as Ran, Results, Run};
 use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
@@ -25,6 +25,8 @@ const LEVEL: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
+    /// It had times before, and its runs fail now.
+    Failing,
     /// Slower by more than threshold and noise.
     Slower,
     /// Faster by more than threshold and noise.
@@ -81,7 +83,12 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
             obstacles.extend(&cases);
             obstacles.extend(&files);
             obstacles.notes.extend(few_notes(&before, &after));
-            let (change, chance) = pair(key, &before, &after, obstacles);
+            let (mut change, chance) = pair(key, &before, &after, obstacles);
+            let failed =
+                |run: &Run| run.case == case.name && run.contender == line.name && run.outcome != Ran::Ok;
+            if !before.is_empty() && after.is_empty() && b.runs.iter().any(failed) {
+                change.outcome = Outcome::Failing;
+            }
             changes.push(change);
             chances.push(chance);
         }

@@ -113,6 +113,14 @@ fn figures_of_another_machine_stand_in_or_state_do_not_compare() {
 }
 
 #[test]
+fn a_contender_that_fails_now_is_no_missing_figure() {
+    let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 2.0, 0.02));
+    b.runs.iter_mut().for_each(|run| run.outcome = Ran::Failed);
+    assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, Outcome::Failing);
+    assert_eq!(compare(&b, &a, THRESHOLD)[0].outcome, Outcome::NotComparable);
+}
+
+#[test]
 fn another_build_or_plan_is_noted_and_compared() {
     let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 4.0, 0.02));
     b.header.firstbyte = "0.2.0".into();

@@ -9,6 +9,7 @@ fn tariff() -> Tariff {
         transfer: Some(Transfer::None),
         endpoint: None,
         declared: None,
+        found_regions: BTreeMap::new(),
     }
 }
 
@@ -77,6 +78,24 @@ fn the_user_says_which_service_an_endpoint_or_a_path_is() {
         line(&path, &declared(Declared::Nothing, "")).free.as_deref(),
         Some("declared with --bill-as")
     );
+    // A tunnel to a service is an address of this machine.
+    let tunnel = line(READER, &declared(Declared::Service("s3-standard".into()), "http://127.0.0.1:9000"));
+    assert_eq!((tunnel.service.as_deref(), tunnel.free), (Some("s3-standard"), None));
+    // A bucket of AWS is billed by its name, whatever else is measured.
+    let aws = Tariff { declared: Some(Declared::Service("efs-elastic".into())), ..tariff() };
+    assert_eq!(line(READER, &aws).service.as_deref(), Some("s3-standard"));
+    let google = Tariff { declared: Some(Declared::Service("gcs".into())), ..tariff() };
+    let google = line(READER, &Tariff { endpoint: Some("https://store.example".into()), ..google });
+    assert!(google.usd == 0.0 && google.missing[0].contains("gcs/traffic"), "{google:?}");
+}
+
+#[test]
+fn a_bucket_is_priced_by_the_region_where_it_was_found() {
+    let found = |region: &str| BTreeMap::from([("bucket".to_owned(), region.to_owned())]);
+    let seoul = line(READER, &Tariff { found_regions: found("ap-northeast-2"), ..tariff() });
+    assert!(seoul.missing[0].contains("s3-standard/get in ap-northeast-2"), "{seoul:?}");
+    let own = Tariff { found_regions: found("us-east-1"), region: None, ..tariff() };
+    assert!(line(READER, &own).missing.is_empty());
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub fn compared(changes: &[Change]) -> String {
 
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
+        Outcome::Failing => "FAILS NOW",
         Outcome::Slower => "SLOWER",
         Outcome::Faster => "faster",
         Outcome::TooNoisy => "too noisy",
@@ -64,7 +65,10 @@ fn summary(changes: &[Change]) -> String {
     let count = |wanted: Outcome| changes.iter().filter(|change| change.outcome == wanted).count();
     let all =
         [Outcome::Slower, Outcome::Faster, Outcome::NoChange, Outcome::TooNoisy, Outcome::NotComparable];
-    let parts: Vec<String> = all.map(|one| format!("{} {}", count(one), word(one).to_lowercase())).into();
+    let mut parts: Vec<String> = all.map(|one| format!("{} {}", count(one), word(one).to_lowercase())).into();
+    if count(Outcome::Failing) > 0 {
+        parts.insert(0, format!("{} {}", count(Outcome::Failing), word(Outcome::Failing).to_lowercase()));
+    }
     format!("{}\n", parts.join(", "))
 }
 

@@ -40,11 +40,17 @@ const SECONDS: f64 = 30.0;
 const TIMEOUT: f64 = 600.0;
 
 /// Returns the workloads that fit a target.
-pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
+pub(super) fn fitting(target: &Target, request: &Request) -> &'static [&'static str] {
+    let block = request.block.unwrap_or(BLOCK);
     match &target.found {
+        Found::Object(size) if *size < block => &["open"],
         Found::Object(_) => &["open", "rand-read"],
-        Found::Tree(shape) if shape.sizes.len() < MANY => &["open", "rand-read", "list"],
-        Found::Tree(_) => &["open", "many-small", "list"],
+        Found::Tree(shape) => match (shape.largest().map_or(0, |(_, size)| size), shape.sizes.len()) {
+            (0, _) => &["list"],
+            (_, MANY..) => &["open", "many-small", "list"],
+            (largest, _) if largest < block => &["open", "list"],
+            _ => &["open", "rand-read", "list"],
+        },
     }
 }
 
@@ -77,6 +83,10 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
     let request = &request;
     let mut contenders = Vec::new();
     for way in ways(target, workload)? {
+        // A copy brings the whole object, which is other work than to read a part of it.
+        if way.access == "cp" && workload == "one-big" && work.parameters.contains_key("size") {
+            continue;
+        }
         for job in jobs {
             contenders.push(work.contender(&way, *job, request, jobs.len() > 1));
         }
@@ -267,14 +277,16 @@ impl Work {
                 (Some(name.to_owned()), size)
             }
         };
-        let most = request.size.unwrap_or(SIZE).min(size);
+        // The work of one-big is the whole object.
+        let usual = if self.workload == "one-big" { size } else { SIZE };
+        let most = request.size.unwrap_or(usual).min(size);
         self.whole = size;
         if let Some(name) = &name {
             self.parameters.insert("object".into(), json!(literal(name)));
         }
         let base = target.location.trim_end_matches('/');
         let whole = name.map_or_else(|| target.location.clone(), |name| format!("{base}/{name}"));
-        self.title = format!("{} of {whole}, {}", self.workload, shown_bytes(size as f64));
+        self.title = format!("{whole}, {}", shown_bytes(size as f64));
         let whole = literal(&whole);
         self.bytes = match self.workload.as_str() {
             "rand-read" | "mixed" => {
@@ -296,10 +308,20 @@ impl Work {
             _ => {
                 if size > most {
                     self.parameters.insert("size".into(), json!(most));
+                    self.title = format!(
+                        "{} of the first {} of {}",
+                        self.workload,
+                        shown_bytes(most as f64),
+                        self.title
+                    );
+                    self.notes.push(format!("Only the first {most} bytes are read; --size raises the limit. Programs that copy the whole object are left out."));
                 }
                 most
             }
         };
+        if !self.parameters.contains_key("size") {
+            self.title = format!("{} of {}", self.workload, self.title);
+        }
         if target.local {
             self.files = vec![whole];
         } else {
@@ -323,6 +345,7 @@ impl Work {
             Found::Object(_) => Some(place.key.clone()),
         };
         let objects = match self.workload.as_str() {
+            "one-big" | "seq-read" if self.parameters.contains_key("size") => None,
             "open" | "one-big" | "seq-read" => largest.as_ref().map(|key| Objects::One(&place.bucket, key)),
             "many-small" | "copy-tree" if !self.parameters.contains_key("names") => {
                 Some(Objects::Below(&place.bucket, below))
@@ -334,7 +357,9 @@ impl Work {
         let contender = |program: programs::Program| {
             let prints = if program.is_timed { Prints::Metrics } else { Prints::Nothing };
             let own = Contender { name: program.name.to_owned(), prints, ..Contender::default() };
-            self.other(program.command, own)
+            // These programs copy all that there is.
+            let bytes = (self.whole > 0).then(|| self.whole.to_string());
+            Contender { bytes, ..self.other(program.command, own) }
         };
         found.into_iter().map(contender).collect()
     }
@@ -428,66 +453,4 @@ impl Work {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tree(files: usize) -> Target {
-        let sizes = (0..files).map(|n| (format!("f{n:03}"), 1000 + n as u64)).collect();
-        let found = Found::Tree(Shape { sizes, complete: true });
-        Target { location: "s3://b/p/".into(), local: false, found }
-    }
-
-    #[test]
-    fn what_fits_depends_on_what_is_there() {
-        assert_eq!(fitting(&tree(3)), ["open", "rand-read", "list"]);
-        assert_eq!(fitting(&tree(30)), ["open", "many-small", "list"]);
-    }
-
-    #[test]
-    fn only_the_first_files_are_read() {
-        let request = Request { files: Some(10), ..Request::default() };
-        let case = case(&tree(30), "many-small", &request, &[1]).unwrap();
-        let job = case.contenders[0].job.as_ref().unwrap();
-        assert_eq!(job["names"], "..f010");
-        assert_eq!(case.contenders[0].bytes.as_deref(), Some("10045"));
-    }
-
-    #[test]
-    fn what_a_way_reads_is_counted_from_above() {
-        let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
-        let case = case(&target, "rand-read", &Request::default(), &[1]).unwrap();
-        let billed = |name: &str| {
-            let found = case.contenders.iter().find(|contender| contender.name == name);
-            found.unwrap().billed.clone().unwrap()
-        };
-        // A copy fetches the whole object, even if only a part of it is read.
-        assert_eq!(billed("cp, then read").bytes, (5_u64 << 30).to_string());
-        assert_eq!(billed("lazy open").bytes, (200 * (4_096 + 131_072)).to_string());
-        assert_eq!(billed("lazy open").gets, "400");
-        assert!(billed("mount, hydrated").once && !billed("mount").once);
-    }
-
-    #[test]
-    fn of_a_large_object_a_part_is_read_and_expected() {
-        let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
-        let request = Request { read: "1%".into(), ..Request::default() };
-        let large = case(&target, "open", &request, &[1]).unwrap();
-        let bytes = large.contenders[1].bytes.as_deref().and_then(|bytes| bytes.parse::<u64>().ok());
-        assert_eq!(bytes, Some(51 << 20));
-        let wrong = Request { read: "much".into(), ..Request::default() };
-        assert!(case(&target, "open", &wrong, &[1]).unwrap_err().starts_with("--read much"));
-    }
-
-    #[test]
-    fn a_target_is_not_written_without_permission() {
-        let error = case(&tree(3), "upload", &Request::default(), &[1]).unwrap_err();
-        assert!(error.contains("--write"), "{error}");
-    }
-
-    #[test]
-    fn each_number_of_jobs_is_a_contender() {
-        let case = case(&tree(3), "open", &Request::default(), &[1, 4]).unwrap();
-        let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
-        assert_eq!(names[..2], ["cp, then read x1", "cp, then read x4"]);
-    }
-}
+mod tests;

@@ -38,7 +38,7 @@ pub enum Found {
 pub struct Shape {
     /// Sizes of the first entries, by name.
     pub sizes: BTreeMap<String, u64>,
-    /// False if the tree has more entries.
+    /// False if the tree has more entries, or some whose names are not UTF-8.
     pub complete: bool,
 }
 
@@ -92,6 +92,9 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
         (Ok(shape), _) if !shape.sizes.is_empty() => {
             Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape) })
         }
+        (Ok(shape), Ok(_)) if !shape.complete => {
+            Err(failed("no name of its files is valid UTF-8, so no job can name them".into()))
+        }
         (Ok(_), Ok(_)) => Err(failed("has no files; name a directory or prefix with some".into())),
         (_, Err(error)) => {
             let advice = error.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
@@ -115,10 +118,13 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
             shape.complete = false;
             break;
         }
-        if entry.kind == EntryKind::File
-            && let Ok(name) = String::from_utf8(entry.name)
-        {
-            shape.sizes.insert(name, entry.size.unwrap_or_default());
+        if entry.kind != EntryKind::File {
+            continue;
+        }
+        match String::from_utf8(entry.name) {
+            Ok(name) => drop(shape.sizes.insert(name, entry.size.unwrap_or_default())),
+            // A job is described in UTF-8, so this file is not among those that it reads.
+            Err(_) => shape.complete = false,
         }
     }
     Ok(shape)

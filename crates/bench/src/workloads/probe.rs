@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use firstbyte_probe::{Budget, ProbeOptions, ProbeReport, ProbeRights, probe};
 
+use firstbyte_store::Cancel;
+
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
@@ -14,8 +16,12 @@ const SECONDS: u64 = 20;
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
     // The measurement itself has a budget.
-    let budget = Budget { time, usd: f64::INFINITY, prices: Default::default() };
-    let options = ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: std::env::temp_dir() };
+    let options = ProbeOptions {
+        budget: Budget { time, spending: None },
+        rights: ProbeRights::ReadOnly,
+        disk: std::env::temp_dir(),
+        cancel: Cancel::new(),
+    };
     let report = probe(session.client()?.store(), &session.location()?, &options)
         .map_err(|error| Error::target(&job.target, error.to_string()))?;
     let mut metrics = figures(&report);

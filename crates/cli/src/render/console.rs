@@ -61,6 +61,14 @@ extern "C" fn look() {
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
+/// Whether anything was written to standard output, or it was taken for content.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether results or content were written to standard output, or are about to be.
+pub fn output_is_used() -> bool {
+    USED.load(Ordering::Relaxed)
+}
+
 /// Returns whether standard output was closed when the program began.
 pub fn output_is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
@@ -72,6 +80,7 @@ pub fn standard_output() -> Result<File> {
     if output_is_closed() {
         return Err(Error::failed("standard output: it is closed"));
     }
+    USED.store(true, Ordering::Relaxed);
     let descriptor = io::stdout().as_fd().try_clone_to_owned();
     descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
 }
@@ -171,6 +180,7 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
     if output_is_closed() {
         return Err(io::Error::other("it is closed"));
     }
+    USED.fetch_or(!bytes.is_empty(), Ordering::Relaxed);
     let out = rustix::stdio::stdout();
     while !bytes.is_empty() {
         match rustix::io::write(out, bytes) {

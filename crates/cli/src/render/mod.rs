@@ -7,6 +7,7 @@ pub mod inside_run;
 pub mod json;
 pub mod log;
 pub mod log_line;
+pub mod output_file;
 pub mod progress;
 mod progress_bar;
 pub mod report;

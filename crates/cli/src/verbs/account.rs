@@ -30,13 +30,28 @@ pub struct AccountArgs {
 }
 
 impl AccountArgs {
-    /// Refuses a budget if the locations become known only during the run.
-    pub fn refuse_budget(&self, with: &str) -> Result<()> {
-        match self.budget {
-            Some(_) => {
-                Err(Error::usage(format!("--budget with {with}: what bills its objects is not known"))
+    /// Refuses a budget and the facts of a bill if the locations become known only during the run.
+    pub fn refuse_bill(&self, with: &str) -> Result<()> {
+        let given = [
+            ("--budget", self.budget.is_some()),
+            ("--transfer", self.bill.transfer().is_some()),
+            ("--bill-as", self.bill.declared().is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                Err(Error::usage(format!("{option} with {with}: what bills its objects is not known"))
                     .advise("name the locations themselves"))
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses everything about money and time.
+    pub fn refuse(&self, with: &str) -> Result<()> {
+        self.refuse_bill(with)?;
+        match self.model {
+            Some(_) => Err(Error::usage(format!("--model with {with}: its time is not predicted"))
+                .advise("name the locations themselves")),
             None => Ok(()),
         }
     }

@@ -88,6 +88,13 @@ pub struct CpArgs {
     policy: Policy,
 }
 
+impl CpArgs {
+    /// Returns true if the content goes to standard output.
+    pub fn writes_to_output(&self) -> bool {
+        self.operands.last().is_some_and(|last| last == "-")
+    }
+}
+
 pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     if let Some(age) = args.abort_stale {
         return abort_stale(&args.operands, age, args, globals);

@@ -81,11 +81,11 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
             .advise("the manifest has the objects"));
     }
     if shard.is_some() || args.replay.is_some() {
-        args.account.refuse_budget("--manifest and --replay")?;
+        args.account.refuse_bill("--manifest and --replay")?;
     }
     let places = CacheOperand::parse_all(&args.operands)?;
     if places.iter().any(|place| place.mounted.is_some()) {
-        args.account.refuse_budget("a path under a mount")?;
+        args.account.refuse_bill("a path under a mount")?;
     }
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);

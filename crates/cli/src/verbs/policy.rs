@@ -411,11 +411,6 @@ impl Policy {
         }
     }
 
-    /// Refuses a budget for a manifest.
-    pub fn refuse_budget(&self) -> Result<()> {
-        self.movement.account.refuse_budget("--manifest")
-    }
-
     /// Returns the options of this worker's share.
     pub fn sharding(&self) -> &Sharding {
         &self.sharding
@@ -437,6 +432,9 @@ impl Policy {
 
     /// Returns the shard of a manifest to copy; `None` without a manifest.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
+        if self.sharding.names_manifest() {
+            self.movement.account.refuse("--manifest")?;
+        }
         let run = self.sharding.of_manifest()?;
         if run.is_some() && !self.movement.takes_all() {
             return Err(Error::usage("--include and --exclude are fixed when the manifest is written")

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte::billing::{Billing, Transfer, parse_money, today};
+use firstbyte::billing::{Billing, MissingFact, PricedService, Transfer, parse_money, today};
+use firstbyte::receipt::SCHEMA;
 use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceBill};
-use firstbyte_location::Location;
 use firstbyte_location::units::PositiveDuration;
+use firstbyte_location::{Location, one_line};
 use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights};
-use firstbyte_store::{Outages, Prices};
+use firstbyte_store::{Cancel, Outages, Spending};
 use rustix::system::uname;
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ use super::billing::BillArgs;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::output_file::OutputFile;
+use crate::signals;
 
 /// Default budget in dollars.
 const USD: f64 = 0.05;
@@ -47,8 +50,8 @@ pub struct ProbeArgs {
     /// Name of the model [default: the last part of LOCATION]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Longest time
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    /// Longest time, at most an hour
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     time: PositiveDuration,
     /// Highest cost by list prices [default: 0.05USD]. Bytes count as sent to the internet, unless
     /// --transfer says otherwise
@@ -65,48 +68,93 @@ pub struct ProbeArgs {
     disk: PathBuf,
 }
 
+/// Longest time of a probe. Its record of bytes over time grows with it.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+fn parse_time(text: &str) -> std::result::Result<PositiveDuration, String> {
+    let time: PositiveDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if time.get() > LONGEST { Err("longer than an hour".into()) } else { Ok(time) }
+}
+
 pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
     let mut options = globals.options().store;
     options.read_deadline = options.read_deadline.min(PATIENCE);
     options.connect_deadline = options.connect_deadline.min(PATIENCE);
     options.outages = Outages::FailFast;
+    // A request that is not answered does not last longer than the probe.
+    options.read_deadline = options.read_deadline.min(args.time.get());
+    options.connect_deadline = options.connect_deadline.min(args.time.get());
     let store = globals.store_of(options)?;
     let transfer = args.bill.transfer().unwrap_or(Transfer::Internet);
-    let (service, prices) = prices(args, args.bill.billing(&location, &store, globals, transfer)?)?;
+    let (service, spending) = spending(args, args.bill.billing(&location, &store, globals, transfer)?)?;
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
+    let identity = identity(name, &location, service.as_deref())?;
+    let out = args.out.as_deref().map(OutputFile::open).transpose()?;
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    signals::on_interrupted_measurement(move || flag.cancel())?;
     let options = ProbeOptions {
-        budget: Budget { time: args.time.get(), usd: args.budget.unwrap_or(USD), prices },
+        budget: Budget { time: args.time.get(), spending },
         rights: if args.write { ProbeRights::ReadWrite } else { ProbeRights::ReadOnly },
         disk: args.disk.clone(),
+        cancel,
     };
     let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| failed(&error))?;
-    let model = report.model(&identity(name, &location, service.as_deref())?).to_toml();
-    if let Some(path) = &args.out {
-        std::fs::write(path, &model).map_err(|error| Error::writing(path.display(), &error))?;
+    show(&report, globals)?;
+    if report.interrupted {
+        return Err(Error::interrupted());
     }
-    show(&report, args.out.as_deref(), globals)?;
+    if let (Some(out), Some(path)) = (out, &args.out) {
+        let model = report.model(&identity);
+        out.write(&model.to_toml())?;
+        if !globals.quiet {
+            say_next(path, model.here.is_some());
+        }
+    }
     Ok(Exit::Done)
 }
 
-/// Returns the billing service and its prices. A given budget requires known prices.
-fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)> {
+/// Says where the model is, and how to use it.
+fn say_next(path: &Path, describes_this_machine: bool) {
+    let file = path.display();
+    console::say(match describes_this_machine {
+        true => format!(
+            "the model is in {file}; next: firstbyte advise run --at here --models {file} --data SIZE"
+        ),
+        false => format!("the model is in {file}, without this machine: no rate was seen"),
+    });
+}
+
+/// Returns the name of the billing service, and the limit of what its requests may cost. The limit
+/// is absent where the service is not known and no budget is given. A service that does bill, by
+/// prices that are not known here, is not measured: its cost would have no limit.
+fn spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Option<Spending>)> {
+    let limit = args.budget.unwrap_or(USD);
     match billing {
-        Billing::Free => Ok((None, Prices::default())),
-        Billing::Priced(service, prices) => Ok((Some(service), prices)),
-        Billing::Unknown(_) if args.budget.is_none() => Ok((None, Prices::default())),
+        Billing::Free => Ok((None, Some(Spending { limit, ..Spending::default() }))),
+        Billing::Priced(PricedService { name, region, prices }) => {
+            Ok((Some(name), Some(Spending { limit, prices, region: Some(region) })))
+        }
+        Billing::Unknown(MissingFact::Service(_)) if args.budget.is_none() => Ok((None, None)),
         Billing::Unknown(what) => {
+            let option = if args.budget.is_some() { "--budget" } else { "the default budget of 0.05 USD" };
             let tell = what.option().map_or_else(String::new, |option| format!("give --{option}, or "));
-            Err(Error::usage(format!("--budget: unknown price: {what}"))
-                .advise(format!("{tell}leave --budget out to measure without prices")))
+            let otherwise = match &what {
+                MissingFact::Service(_) => "leave --budget out",
+                _ => "give --bill-as none",
+            };
+            Err(Error::usage(format!("{option}: unknown price: {what}"))
+                .advise(format!("{tell}{otherwise} to measure without prices")))
         }
     }
 }
 
 fn failed(error: &firstbyte_probe::Error) -> Error {
     let missing = match error {
-        firstbyte_probe::Error::NotListed { location, kind, .. } if kind.is_absence() => {
+        firstbyte_probe::Error::Interrupted => return Error::interrupted(),
+        firstbyte_probe::Error::NotListed { location, refusal } if refusal.kind.is_absence() => {
             Some(location.clone())
         }
         _ => None,
@@ -164,23 +212,17 @@ fn bills(service: &str) -> Vec<ServiceBill> {
     ModelCatalogue::current().service(service).map(|model| model.bills.clone()).unwrap_or_default()
 }
 
-fn show(report: &ProbeReport, out: Option<&Path>, globals: &Globals) -> Result<()> {
+fn show(report: &ProbeReport, globals: &Globals) -> Result<()> {
     if globals.json {
         let mut value = json!(report);
         if let Value::Object(fields) = &mut value {
             fields.insert("verb".into(), "probe".into());
+            fields.insert("schema".into(), SCHEMA.into());
         }
         return console::print(value);
     }
-    let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {text}\n"));
-    console::print_bytes(lines.concat().as_bytes())?;
-    if let Some(path) = out.filter(|_| !globals.quiet) {
-        console::say(format_args!(
-            "the model is in {0}; next: firstbyte advise run --at here --models {0} --data SIZE",
-            path.display()
-        ));
-    }
-    Ok(())
+    let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {}\n", one_line(&text)));
+    console::print_bytes(lines.concat().as_bytes())
 }
 
 #[cfg(test)]

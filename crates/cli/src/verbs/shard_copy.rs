@@ -22,7 +22,6 @@ pub fn run(
         ShardTarget::Copy(text) => shown(text).to_string(),
         ShardTarget::Contents(location) => location.to_string(),
     };
-    policy.refuse_budget()?;
     let sources = shard.sources();
     let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());

@@ -42,6 +42,11 @@ impl Sharding {
         Ok(shard.transpose()?.unwrap_or_default())
     }
 
+    /// Returns whether `--manifest` is given.
+    pub fn names_manifest(&self) -> bool {
+        self.manifest.is_some()
+    }
+
     /// Returns whether `--shard` is given.
     pub fn names_shard(&self) -> bool {
         self.shard.is_some()

@@ -1,14 +1,15 @@
 //! Computes what the traffic with a service costs: of a measurement, a copy, or a mount. The cost
 //! of storage is not included.
 //!
-//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model. So
-//! an unknown price is reported as missing, and never counts as free. Called by `bench` for its
-//! estimates, and by the verbs for the prices with which their store counts.
+//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
+//! an unknown price is missing, and never free: a service of another provider than AWS gets an
+//! item that no price list has. Called by `bench` for its estimates, and by the verbs for the
+//! prices that their store counts with.
 
 mod own_prices;
 mod service;
 
-use firstbyte_advise::model::{BilledQuantity, ServiceKind, ServiceModel};
+use firstbyte_advise::model::{BilledQuantity, Cloud, ServiceKind, ServiceModel};
 use firstbyte_advise::prices::{self, Cost, Day};
 use firstbyte_advise::units::{self, GIB};
 use firstbyte_advise::usage::{OptionUsage, Unit, UsageItem};
@@ -16,7 +17,8 @@ use firstbyte_store::Prices;
 
 pub use own_prices::{price_catalogue, read_prices, today};
 pub use service::{
-    Billing, BillingFacts, Declared, MissingFact, is_loopback, is_of_the_machine, service_of_bucket,
+    Billing, BillingFacts, Declared, MissingFact, PricedService, is_loopback, is_of_the_machine,
+    service_of_bucket,
 };
 
 /// The requests and bytes of a job.
@@ -96,19 +98,32 @@ impl Transfer {
         }
     }
 
-    /// Returns the key of the path's price. `None` if the path costs nothing.
-    fn price(self) -> Option<&'static str> {
+    /// Keys of the path's prices, of bytes received and of bytes sent; `None` for bytes that cost
+    /// nothing.
+    ///
+    /// A bucket of S3 Standard is in no zone: "There is no Data Transfer charge for data
+    /// transferred between Amazon EC2 and Amazon S3 within the same Region" (<https://aws.amazon.com/s3/faqs/>,
+    /// 2026-11-28). Bytes between zones cost as much in each direction
+    /// (<https://aws.amazon.com/ec2/pricing/on-demand/>, 2026-11-28). Bytes sent to another region
+    /// are billed by the region that they leave
+    /// (<https://www.repost.aws/articles/ARjzluyMS8RbeOOK4MGXRG6Q>, 2026-11-28). That region is not
+    /// known here, so the price of the service's region stands for it.
+    fn prices(self, service: &ServiceModel) -> [Option<&'static str>; 2] {
         match self {
-            Self::None => None,
-            Self::Zone => Some("transfer/zone"),
-            Self::Region => Some("transfer/region"),
-            Self::Internet => Some("transfer/internet"),
+            Self::None => [None, None],
+            Self::Zone if service.name == STANDARD => [None, None],
+            Self::Zone => [Some("transfer/zone"); 2],
+            Self::Region => [Some("transfer/region"); 2],
+            Self::Internet => [Some("transfer/internet"), None],
         }
     }
 }
 
-/// Returns the list prices of `service` in `region` on `day`, for a reader at the network path
-/// `transfer`. A store adds them up while it sends requests.
+/// The service of the buckets that are in no zone.
+const STANDARD: &str = "s3-standard";
+
+/// List prices of `service` in `region` on `day`, for a reader at `transfer`. A store adds them up
+/// while requests are sent.
 ///
 /// # Errors
 /// The first price that is not known, as a sentence.
@@ -137,21 +152,24 @@ pub fn list_prices(
     })
 }
 
-/// Computes which of the `traffic` with `service` is billed. If `transfer` is `None`, the cost of
-/// the network path is left out, and the caller has to say so. Bytes that are sent to a service
-/// cost nothing on their way.
+/// Computes the billed part of `traffic` with `service`. If `transfer` is `None`, the cost of the
+/// network path is left out, and the caller has to say so.
 #[must_use]
 pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Transfer>) -> OptionUsage {
-    let gib = traffic.bytes / GIB;
+    let (gib, sent) = (traffic.bytes / GIB, traffic.sent / GIB);
     let mut items = Vec::new();
+    if matches!(service.cloud, Cloud::Google | Cloud::Azure) {
+        let all = traffic.gets + traffic.lists + traffic.puts + gib + sent;
+        items.push(UsageItem::per_job(&format!("{}/traffic", service.name), all, Unit::Requests));
+        items.retain(|item| item.quantity > 0.0);
+        return OptionUsage { items, waiting: None };
+    }
     for bill in &service.bills {
         match bill.of {
             BilledQuantity::Read | BilledQuantity::ReadSmall => {
                 items.push(UsageItem::per_job(&bill.price, gib, Unit::GiB))
             }
-            BilledQuantity::Loaded => {
-                items.push(UsageItem::per_job(&bill.price, traffic.sent / GIB, Unit::GiB))
-            }
+            BilledQuantity::Loaded => items.push(UsageItem::per_job(&bill.price, sent, Unit::GiB)),
             BilledQuantity::Requests | BilledQuantity::DirectRequests => {
                 items.push(UsageItem::per_job(&bill.price, traffic.gets, Unit::Requests));
                 // A listing has the price of a PUT.
@@ -173,8 +191,9 @@ pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Tran
             | BilledQuantity::VolumeOperations => {}
         }
     }
-    if let Some(price) = transfer.and_then(Transfer::price) {
-        items.push(UsageItem::per_job(price, gib, Unit::GiB));
+    let ways = transfer.map_or([None, None], |transfer| transfer.prices(service));
+    for (price, quantity) in ways.into_iter().zip([gib, sent]) {
+        items.extend(price.map(|price| UsageItem::per_job(price, quantity, Unit::GiB)));
     }
     items.retain(|item| item.quantity > 0.0);
     OptionUsage { items, waiting: None }
@@ -205,6 +224,13 @@ mod tests {
         close(&cost("s3-standard", &READS, Some(Transfer::Internet)), 0.4 + 0.005 + 9.0);
         close(&cost("s3-express", &READS, None), 0.03 + 0.001_13 + 0.06);
         close(&cost("efs-elastic", &READS, Some(Transfer::Zone)), 3.0 + 1.0);
+        // A bucket of S3 Standard is in no zone.
+        close(&cost("s3-standard", &READS, Some(Transfer::Zone)), 0.4 + 0.005);
+        // What is sent to another region, or to another zone, costs as well.
+        let sent = JobTraffic { sent: 100.0 * GIB, ..JobTraffic::default() };
+        close(&cost("s3-standard", &sent, Some(Transfer::Region)), 2.0);
+        close(&cost("s3-standard", &sent, Some(Transfer::Internet)), 0.0);
+        close(&cost("fsx-scratch-2", &sent, Some(Transfer::Zone)), 1.0);
         close(&cost("fsx-scratch-2", &READS, None), 0.0);
         close(&cost("s3-standard", &JobTraffic::default(), Some(Transfer::Internet)), 0.0);
     }
@@ -215,6 +241,22 @@ mod tests {
         let seoul =
             prices::PriceCatalogue::current().cost(&usage, "ap-northeast-2", "2026-11-23".parse().unwrap());
         assert_eq!(seoul.missing.len(), 2);
+    }
+
+    #[test]
+    fn services_of_other_providers_are_not_free() {
+        let prices = prices::PriceCatalogue::current();
+        for model in ModelCatalogue::current().services {
+            let known = matches!(model.cloud, Cloud::Aws | Cloud::Any);
+            assert_eq!(Declared::parse(&model.name).is_ok(), known, "{}", model.name);
+            for transfer in [Transfer::None, Transfer::Internet] {
+                let listed =
+                    list_prices(&model, transfer, &prices, "us-east-1", "2026-11-23".parse().unwrap());
+                assert_eq!(listed.is_ok(), known, "{}: {listed:?}", model.name);
+            }
+        }
+        let why = Declared::parse("gcs").unwrap_err();
+        assert!(why.contains("no price of gcs is known"), "{why}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! known, the error names the option that gives it. Called by the verbs that count dollars.
 
 use std::fmt;
+use std::net::IpAddr;
 
-use firstbyte_advise::model::{ModelCatalogue, ServiceModel};
+use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceModel};
 use firstbyte_location::{Location, redacted};
 use firstbyte_store::{EndpointSource, Prices, Store};
 
@@ -35,8 +36,18 @@ pub fn service_of_bucket(name: &str) -> &'static str {
 /// Returns true for the address of a server on this machine.
 #[must_use]
 pub fn is_loopback(url: &str) -> bool {
-    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-    ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    };
+    match host.parse::<IpAddr>() {
+        // To connect to the unspecified address is to connect to this machine (RFC 1122, 3.2.1.3).
+        Ok(address) => address.to_canonical().is_loopback() || address.to_canonical().is_unspecified(),
+        Err(_) => host.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
+    }
 }
 
 /// What the user has said about paths and endpoints whose service is not known.
@@ -58,11 +69,14 @@ impl Declared {
             return Ok(Self::Nothing);
         }
         let services = ModelCatalogue::current().services;
-        if services.iter().any(|model| model.name == text) {
+        let named = services.iter().find(|model| model.name == text);
+        let has_prices = |model: &&ServiceModel| !matches!(model.cloud, Cloud::Google | Cloud::Azure);
+        if named.filter(has_prices).is_some() {
             return Ok(Self::Service(text.to_owned()));
         }
-        let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
-        Err(format!("write none, or one of {}", known.join(", ")))
+        let known: Vec<&str> = services.iter().filter(has_prices).map(|model| model.name.as_str()).collect();
+        let why = named.map_or_else(String::new, |model| format!("no price of {} is known; ", model.name));
+        Err(format!("{why}write none, or one of {}", known.join(", ")))
     }
 }
 
@@ -77,6 +91,8 @@ pub enum MissingFact {
     Price(String),
     /// A single price list for all requests that are counted together.
     OneList,
+    /// Whether bytes that a service copies between two buckets leave a region.
+    CopyWay,
     /// The network path of the bytes.
     Way,
 }
@@ -89,6 +105,7 @@ impl MissingFact {
             Self::Service(_) => Some("bill-as"),
             Self::Region => Some("region"),
             Self::Way => Some("transfer"),
+            Self::CopyWay => Some("transfer none"),
             Self::Price(_) | Self::OneList => None,
         }
     }
@@ -103,19 +120,33 @@ impl fmt::Display for MissingFact {
             Self::OneList => {
                 f.write_str("two services, whose requests are counted together; copy in two steps")
             }
+            Self::CopyWay => f.write_str(
+                "the service itself copies between the buckets, and whether they are in one region is not known",
+            ),
             Self::Way => f.write_str("the network path is not known"),
         }
     }
 }
 
-/// How a location is billed.
+/// A service that bills, and its prices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PricedService {
+    /// Name of its model.
+    pub name: String,
+    /// The region whose prices these are.
+    pub region: String,
+    /// List prices.
+    pub prices: Prices,
+}
+
+/// Billing of a location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
     /// Nothing is billed.
     Free,
-    /// Requests and bytes are billed by this service, at these prices.
-    Priced(String, Prices),
-    /// A fact that is needed is not known.
+    /// Requests and bytes of a service are billed by its list prices.
+    Priced(PricedService),
+    /// A fact is not known.
     Unknown(MissingFact),
 }
 
@@ -178,7 +209,7 @@ impl BillingFacts {
             tell: None,
         })?;
         Ok(match list_prices(model, transfer, &prices, &region, today()?) {
-            Ok(prices) => Billing::Priced(model.name.clone(), prices),
+            Ok(prices) => Billing::Priced(PricedService { name: model.name.clone(), region, prices }),
             Err(missing) => Billing::Unknown(MissingFact::Price(missing)),
         })
     }
@@ -205,6 +236,37 @@ impl BillingFacts {
             },
             Location::Http(url) if is_loopback(&url.authority) => Ok(None),
             other => Err(MissingFact::Service(other.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_of_this_machine_by_its_host_and_not_by_its_first_letters() {
+        for local in [
+            "http://127.0.0.1:9000",
+            "127.8.9.1",
+            "https://localhost/x",
+            "LOCALHOST.:80",
+            "http://[::1]:9000",
+            "http://[::ffff:127.0.0.1]:9000",
+            "http://0.0.0.0:9000",
+            "http://user@localhost:1",
+        ] {
+            assert!(is_loopback(local), "{local}");
+        }
+        for remote in [
+            "http://127.example.com",
+            "http://localhost.corp.example",
+            "http://10.0.0.1",
+            "http://localhost@store.example",
+            "http://[2001:db8::1]:80",
+            "",
+        ] {
+            assert!(!is_loopback(remote), "{remote}");
         }
     }
 }

@@ -192,9 +192,13 @@ impl S3 {
         })
     }
 
-    /// Returns the configured URL of the service. For AWS, returns the partition, which is empty
-    /// for the standard one. Empty too if the configuration is unusable: every request then fails
-    /// with the reason.
+    /// Returns the region in which a bucket was found, if it is not the configured one.
+    pub(crate) fn found_region(&self, bucket: &str) -> Option<String> {
+        self.regions.lock().get(bucket).cloned()
+    }
+
+    /// Returns the configured URL of the service. For AWS it is empty or names the partition. If
+    /// the configuration is unusable, it is empty, and every request reports that.
     pub(crate) fn configured_url(&self) -> String {
         let Ok(settings) = self.identity.settings(&self.client.options) else { return String::new() };
         // The name of a bucket is unique within a partition of AWS
@@ -252,6 +256,7 @@ impl S3 {
             match refusal.region() {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
+                    self.client.check_priced_region(right, &place)?;
                     self.regions.lock().insert(call.object.bucket.clone(), right.to_owned());
                     moved = true;
                 }
@@ -280,7 +285,9 @@ impl S3 {
         head: ResponseHead,
         incoming: Incoming,
     ) -> Result<S3Refusal> {
-        let refusal = S3Refusal::read(head, incoming, self.authentication())?;
+        // A wrong clock is a common cause of refusals.
+        self.client.clocks.learn(call.object.service, &head);
+        let refusal = S3Refusal::read(head, incoming, self.asked())?;
         if !refusal.expects_tls {
             return Ok(refusal);
         }

@@ -1,6 +1,5 @@
-//! Tracks the clocks of stores by the header `Date` of listings and of S3's HEAD responses. The
-//! date of an object is given by the store's clock, and must be comparable with the time of a local
-//! file.
+//! Tracks the clocks of stores, by the `Date` of their listings, and of S3's HEAD and refusals. The
+//! date of an object is by the store's clock, and is compared with the time of a file.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,14 +29,14 @@ impl Clocks {
 
     /// Returns true if a date, by the clock of the service, is within the last `span`.
     pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
-        let now = seconds(SystemTime::now()) + self.ahead(service);
-        now - seconds(date) <= span.as_secs().cast_signed() + TOLERATED_SECONDS
+        let now = seconds(SystemTime::now()) + self.ahead(service).unwrap_or(0);
+        now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
     }
 
-    /// Returns the number of seconds by which the clock of a service is ahead. Negative if it is
-    /// behind; 0 if it is right or unknown.
-    pub(crate) fn ahead(&self, service: Service) -> i64 {
-        self.0.lock().get(&service).copied().unwrap_or_default()
+    /// Returns how many seconds the clock is ahead; negative if it is behind.
+    /// `None` if no response had a date.
+    pub(crate) fn ahead(&self, service: Service) -> Option<i64> {
+        self.0.lock().get(&service).copied()
     }
 }
 
@@ -54,10 +53,10 @@ mod tests {
         let clocks = Clocks::default();
         let head = |text: &str| ResponseHead::from_text(&format!("HTTP/1.1 200 OK\r\n{text}\r\n\r\n"));
         clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 2099 03:04:05 GMT"));
-        assert!(clocks.ahead(Service::S3) > 1_000_000 && clocks.ahead(Service::Google) == 0);
+        assert!(clocks.ahead(Service::S3) > Some(1_000_000) && clocks.ahead(Service::Google).is_none());
         clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 1998 03:04:05 GMT"));
-        assert!(clocks.ahead(Service::S3) < -1_000_000);
+        assert!(clocks.ahead(Service::S3) < Some(-1_000_000));
         clocks.learn(Service::S3, &head("Server: x"));
-        assert!(clocks.ahead(Service::S3) < -1_000_000);
+        assert!(clocks.ahead(Service::S3).is_some_and(|ahead| ahead < -1_000_000));
     }
 }

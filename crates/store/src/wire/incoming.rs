@@ -186,9 +186,12 @@ impl Incoming {
     /// end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.count_received(count as u64);
-        if let Err(error) = self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
-            self.connection = None;
-            return Err(error);
+        match self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
+            Ok(rest) => self.back.payment = rest,
+            Err(error) => {
+                self.connection = None;
+                return Err(error);
+            }
         }
         if let Some(event) = &mut self.event {
             event.read(count);

@@ -40,7 +40,7 @@ use crate::options::{Proxies, StoreOptions};
 use crate::order::Unsorted;
 use crate::origin::Origin;
 use crate::requests::RequestCounters;
-use crate::spending::{Payment, Purse};
+use crate::spending::{Payment, Purse, Spending};
 
 pub(crate) use incoming::Incoming;
 pub(crate) use request::{HttpMethod, WireRequest};
@@ -93,7 +93,7 @@ impl WireClient {
         Self {
             retries: options.retries,
             counters: Arc::new(StoreCounters::default()),
-            purse: Arc::new(Purse::new(options.spending)),
+            purse: Arc::new(Purse::new(options.spending.clone())),
             unsorted: Arc::default(),
             clocks: Arc::default(),
             own_tags: Arc::default(),
@@ -117,15 +117,26 @@ impl WireClient {
         Self { retries: 0, ..self.clone() }
     }
 
-    /// Returns a clone whose requests end only when `cancel` or the handle of the request is
-    /// cancelled.
+    /// Returns a clone whose requests, from now on, cost at most what `spending` says.
+    pub(crate) fn with_spending(&self, spending: Spending) -> Self {
+        Self { purse: Arc::new(Purse::new(Some(spending))), ..self.clone() }
+    }
+
+    /// Refuses to go on with a bucket in another region than the prices of the budget.
+    pub(crate) fn check_priced_region(&self, found: &str, place: &str) -> Result<()> {
+        self.purse.check_region(found, place)
+    }
+
+    /// Returns a clone whose requests end only when `cancel` or their own handle is cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// Returns a clone whose requests end together with those of `other`.
+    /// Returns a clone whose requests end with those of `other`, and are repeated and paid like
+    /// them.
     pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
-        Self { scope: other.scope.clone(), ..self.clone() }
+        let (scope, purse) = (other.scope.clone(), Arc::clone(&other.purse));
+        Self { scope, purse, retries: other.retries, ..self.clone() }
     }
 
     /// Returns a client for another service. The result has its own options, connections and

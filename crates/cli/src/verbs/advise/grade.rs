@@ -27,13 +27,14 @@ pub struct GradeArgs {
 }
 
 pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
-    let mut all: Vec<(Receipt, Graded)> = Vec::new();
+    let mut found = Found::default();
     for path in &args.receipts {
-        all.extend(graded(path)?);
+        found.read(path)?;
     }
+    let Found { graded: all, left_out, first } = found;
     let grades: Vec<Graded> = all.iter().map(|(_, graded)| *graded).collect();
-    let Some(grade) = grade(&grades) else {
-        return Err(Error::failed("no receipt is in these files"));
+    let Some(grade) = grade(&grades, left_out) else {
+        return Err(first.unwrap_or_else(|| Error::failed("no receipt is in these files")));
     };
     for (receipt, graded) in &all {
         console::print(if globals.json { row(receipt, graded) } else { text(receipt, graded) })?;
@@ -42,22 +43,38 @@ pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Reads the receipts of a file, each with its prediction.
-fn graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
-    let (text, mut found) = (known::text(path)?, Vec::new());
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let place = format!("{}:{}", path.display(), number + 1);
-        let receipt = Receipt::parse(line).map_err(|newer| {
-            Error::failed(format!("{place}: {}", newer.as_deref().unwrap_or("not a receipt")))
-        })?;
-        let Some(predicted) = receipt.predicted_seconds else {
-            return Err(Error::failed(format!("{place}: the receipt has no predicted_seconds"))
-                .advise("run the verb with --model FILE, a file that `firstbyte probe` wrote"));
-        };
-        let graded = Graded { seconds: receipt.seconds, predicted, range: receipt.predicted_range };
-        found.push((receipt, graded));
+/// Receipts with their predictions, and the number of those without.
+#[derive(Default)]
+struct Found {
+    graded: Vec<(Receipt, Graded)>,
+    left_out: usize,
+    /// The reason why the first receipt was left out.
+    first: Option<Error>,
+}
+
+impl Found {
+    /// Adds the receipts of a file. A run that failed, or that moved nothing, has no prediction to
+    /// grade.
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let text = known::text(path)?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let place = format!("{}:{}", path.display(), number + 1);
+            let receipt = Receipt::parse(line).map_err(|newer| {
+                Error::failed(format!("{place}: {}", newer.as_deref().unwrap_or("not a receipt")))
+            })?;
+            match Graded::of(&receipt) {
+                Ok(graded) => self.graded.push((receipt, graded)),
+                Err(why) => {
+                    self.left_out += 1;
+                    self.first.get_or_insert_with(|| {
+                        Error::failed(format!("{place}: {why}"))
+                            .advise("run the verb with --model FILE, a file that `firstbyte probe` wrote")
+                    });
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(found)
 }
 
 fn row(receipt: &Receipt, graded: &Graded) -> String {
@@ -84,10 +101,14 @@ fn text(receipt: &Receipt, graded: &Graded) -> String {
 }
 
 fn summary(grade: &Grade) -> String {
-    let Grade { count, median_error, held, width } = grade;
+    let Grade { count, left_out, median_error, held, width } = grade;
+    let left_out = match left_out {
+        0 => String::new(),
+        left_out => format!("; left out {left_out} without a prediction of a complete run"),
+    };
     let width = width.map_or_else(String::new, |width| format!(", median high/low {width:.2}"));
     format!(
-        "{count} predictions: median error {:.0} %, {held} within the range ({:.0} %){width}",
+        "{count} predictions: median error {:.0} %, {held} within the range ({:.0} %){width}{left_out}",
         median_error * 100.0,
         *held as f64 / *count as f64 * 100.0
     )
@@ -105,6 +126,25 @@ struct Graded {
 }
 
 impl Graded {
+    /// Takes the prediction of a receipt; the reason if it has none that can be graded.
+    fn of(receipt: &Receipt) -> std::result::Result<Self, &'static str> {
+        let Some(predicted) = receipt.predicted_seconds else {
+            return Err("the receipt has no predicted_seconds");
+        };
+        if !receipt.failed.is_empty() {
+            return Err("the run failed in part, so its predicted_seconds are of other bytes");
+        }
+        let is_time = |seconds: f64| seconds > 0.0 && seconds.is_finite();
+        let range = receipt.predicted_range;
+        if !is_time(receipt.seconds)
+            || !is_time(predicted)
+            || range.is_some_and(|[low, high]| !is_time(low) || !is_time(high))
+        {
+            return Err("seconds, predicted_seconds and predicted_range are no times above 0");
+        }
+        Ok(Self { seconds: receipt.seconds, predicted, range })
+    }
+
     /// Returns the relative error, above zero if the prediction is too long.
     fn error(&self) -> f64 {
         self.predicted / self.seconds - 1.0
@@ -121,6 +161,8 @@ impl Graded {
 struct Grade {
     /// Number of predictions.
     count: usize,
+    /// Number of receipts without a prediction of a complete run.
+    left_out: usize,
     /// Median of the absolute errors.
     median_error: f64,
     /// Number of measurements within their ranges.
@@ -130,9 +172,10 @@ struct Grade {
 }
 
 /// Grades `all`; `None` if there are no predictions.
-fn grade(all: &[Graded]) -> Option<Grade> {
+fn grade(all: &[Graded], left_out: usize) -> Option<Grade> {
     Some(Grade {
         count: all.len(),
+        left_out,
         median_error: median(all.iter().map(|one| one.error().abs()).collect())?,
         held: all.iter().filter(|one| one.is_held()).count(),
         width: median(all.iter().filter_map(|one| one.range).map(|[low, high]| high / low).collect()),
@@ -154,9 +197,28 @@ mod tests {
     fn errors_are_relative_and_a_prediction_without_a_range_holds_nothing() {
         let one = |seconds, predicted, range| Graded { seconds, predicted, range };
         let all = [one(2.0, 2.2, Some([1.8, 2.7])), one(2.0, 1.0, Some([0.8, 1.2])), one(4.0, 4.0, None)];
-        let found = grade(&all).unwrap();
+        let found = grade(&all, 0).unwrap();
         assert!((found.median_error - 0.1).abs() < 1e-9 && found.count == 3 && found.held == 1, "{found:?}");
         assert!((found.width.unwrap() - 1.5).abs() < 1e-9);
-        assert_eq!(grade(&[]), None);
+        assert_eq!(grade(&[], 3), None);
+    }
+
+    #[test]
+    fn what_cannot_be_graded_is_left_out_with_its_reason() {
+        let receipt = |seconds, predicted| Receipt {
+            seconds,
+            predicted_seconds: predicted,
+            predicted_range: Some([0.5, 2.0]),
+            ..Receipt::default()
+        };
+        assert!(Graded::of(&receipt(1.0, Some(1.0))).is_ok());
+        for (seconds, predicted) in [(1.0, None), (0.0, Some(1.0)), (-1.0, Some(1.0)), (1.0, Some(-1e308))] {
+            assert!(Graded::of(&receipt(seconds, predicted)).is_err(), "{seconds} {predicted:?}");
+        }
+        let zero = Receipt { predicted_range: Some([0.0, 0.0]), ..receipt(1.0, Some(1.0)) };
+        assert!(Graded::of(&zero).is_err());
+        let failed =
+            vec![firstbyte::receipt::FailedItem::new("x".into(), "y".into(), Default::default(), None)];
+        assert!(Graded::of(&Receipt { failed, ..receipt(1.0, Some(1.0)) }).is_err());
     }
 }

@@ -15,6 +15,7 @@ use super::known::{self, KnownArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::output_file;
 
 /// Recommend storage for a workload: time, limit and cost of each option
 #[derive(Args)]
@@ -140,7 +141,7 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
         advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
     if let Some(path) = &args.page {
         let text = page(&advice, &workload, &inputs);
-        std::fs::write(path, text).map_err(|error| Error::writing(path.display(), &error))?;
+        output_file::write(path, &text)?;
     }
     if globals.json {
         console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;

@@ -113,7 +113,7 @@ fn bounded(
 ) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
     let hours = (most.get() + JOB_OVERHEAD).as_secs_f64() / 3600.0;
-    let tariff = args.cost.tariff(globals, None)?;
+    let tariff = args.cost.tariff(globals, None, None, Default::default())?;
     let costs = tariff.of_instance(&format!("batch:{}", place.queue), &batch.instances()?, hours);
     args.cost.check(&costs)?;
     if args.dry_run {

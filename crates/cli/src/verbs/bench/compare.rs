@@ -16,7 +16,7 @@ use crate::render::error::{Error, Exit, Result};
 Examples:
   firstbyte bench compare before.jsonl after.jsonl
   firstbyte bench compare before.jsonl after.jsonl --threshold 3%
-Exit codes: 0 nothing is slower, 1 something is slower or the files cannot be read.")]
+Exit codes: 0 nothing is slower, 1 something is slower or fails now, or nothing can be compared.")]
 pub struct CompareArgs {
     /// The earlier results
     #[arg(value_name = "BEFORE")]
@@ -52,6 +52,9 @@ pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
     } else {
         console::print(report::compared(&changes).trim_end())?;
     }
-    let slower = changes.iter().any(|change| change.outcome == Outcome::Slower);
-    Ok(if slower { Exit::Failed } else { Exit::Done })
+    let has = |wanted: Outcome| changes.iter().any(|change| change.outcome == wanted);
+    if changes.iter().all(|change| change.outcome == Outcome::NotComparable) {
+        return Err(Error::failed("nothing in these files can be compared: see the notes"));
+    }
+    Ok(if has(Outcome::Slower) || has(Outcome::Failing) { Exit::Failed } else { Exit::Done })
 }

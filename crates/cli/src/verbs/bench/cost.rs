@@ -1,5 +1,7 @@
 //! `bench run`: the cost of a measurement, shown by `--dry-run` and limited by `--budget`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use firstbyte::billing::{parse_money, price_catalogue, today};
 use firstbyte::environment;
@@ -25,10 +27,18 @@ pub struct CostArgs {
 }
 
 impl CostArgs {
-    /// Returns the facts that determine costs. `endpoint` is the one of the S3 targets.
-    pub fn tariff(&self, globals: &Globals, endpoint: Option<String>) -> Result<Tariff> {
+    /// Returns the facts that determine costs. `endpoint` is the one of the S3 targets, and
+    /// `configured` the region of their settings.
+    pub fn tariff(
+        &self,
+        globals: &Globals,
+        endpoint: Option<String>,
+        configured: Option<String>,
+        found_regions: BTreeMap<String, String>,
+    ) -> Result<Tariff> {
         let prices = price_catalogue(&environment::variable)?;
-        let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
+        let region = globals.region.clone().or(configured);
+        let region = region.or_else(|| environment::region(&environment::variable));
         if let Some(region) = &region {
             prices.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
         }
@@ -37,6 +47,7 @@ impl CostArgs {
             prices,
             day: today()?,
             region,
+            found_regions,
             transfer: self.bill.transfer(),
             endpoint,
             declared: self.bill.declared().cloned(),

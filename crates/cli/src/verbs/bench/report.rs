@@ -1,6 +1,6 @@
 //! `bench report`: renders results files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use firstbyte_bench::result::Results;
@@ -8,6 +8,7 @@ use firstbyte_bench::{report, results};
 
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::output_file;
 
 /// Columns of a report if the terminal's width is unknown.
 const WIDTH: u16 = 100;
@@ -40,6 +41,10 @@ enum Form {
 }
 
 pub fn run(args: &ReportArgs) -> Result<Exit> {
+    if let Some(path) = args.out.as_ref().filter(|path| holds_results(path)) {
+        return Err(Error::usage(format!("--out {}: it is a file of results", path.display()))
+            .advise("name another file"));
+    }
     let all = args.files.iter().map(|path| results::read(path));
     let all = results::join(all.collect::<firstbyte_bench::Result<Vec<_>>>()?);
     let text = match args.format.unwrap_or_else(|| form_of(args.out.as_ref())) {
@@ -48,10 +53,15 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
         Form::Text => on_terminal(&all),
     };
     match &args.out {
-        Some(path) => std::fs::write(path, text).map_err(|error| Error::writing(path.display(), &error))?,
+        Some(path) => output_file::write(path, &text)?,
         None => console::print(text.trim_end())?,
     }
     Ok(Exit::Done)
+}
+
+/// Returns true for a file of results, which a report must not replace.
+fn holds_results(path: &Path) -> bool {
+    path.is_file() && results::read(path).is_ok()
 }
 
 /// Formats the report for a terminal.

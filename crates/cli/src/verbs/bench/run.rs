@@ -21,6 +21,8 @@ use firstbyte_bench::results::Writer;
 use firstbyte_bench::suites::{SUITES, Suite};
 use firstbyte_bench::targets::{self, Request, Target};
 use firstbyte_location::units::{PositiveDuration, parse_size};
+use firstbyte_location::{Location, Service};
+use firstbyte_store::EndpointSource;
 use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
@@ -54,7 +56,7 @@ pub struct BenchRunArgs {
     /// repeated
     #[arg(long = "workload", value_name = "NAME")]
     workloads: Vec<String>,
-    /// Largest number of bytes that a run reads of one object
+    /// Largest number of bytes that a run reads of one object [default: 256 MiB; all for one-big]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Largest number of files that a run reads
@@ -162,14 +164,15 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     if args.results.is_some() || args.job_setup.is_some() {
         return Err(Error::usage("--results and --job-setup are of --on batch"));
     }
+    let client = Client::new(globals.options())?;
     let programs = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let plan = match (&args.plan, args.suite) {
         (Some(path), _) => load(path, args)?,
-        (None, Some(suite)) => of_suite(suite, args, globals)?,
-        (None, None) => of_targets(args, globals)?,
+        (None, Some(suite)) => of_suite(suite, args, &client)?,
+        (None, None) => of_targets(args, globals, &client)?,
     };
     let plan = on::place(plan, args.on.as_ref())?;
-    let costs = costs_of(&plan, args, globals)?;
+    let costs = costs_of(&plan, args, globals, &client)?;
     if args.dry_run {
         show(&plan, args, globals)?;
         cost::show(&costs, globals)?;
@@ -216,21 +219,29 @@ fn is_of_user(args: &BenchRunArgs) -> bool {
 }
 
 /// Estimates the cost of the runs if a budget or a dry run needs it.
-fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<Costs> {
+fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals, client: &Client) -> Result<Costs> {
     if !args.dry_run && args.cost.budget.is_none() {
         return Ok(Costs::default());
     }
-    let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
     // A plan names the endpoints of its contenders; targets use the user's endpoint.
-    let endpoint = endpoint.filter(|_| !args.targets.is_empty());
-    let costs = estimate(plan, args.rounds, &args.cost.tariff(globals, endpoint)?);
+    let (endpoint, region) = match args.targets.is_empty() {
+        true => (None, None),
+        false => (endpoint_of_user(client), client.store().endpoint_of(Service::S3)?.region),
+    };
+    // Looking at a target has followed its bucket to another region.
+    let found = |target: &String| match Location::parse(target.as_ref()).ok()? {
+        Location::Object(object) => Some((object.bucket.clone(), client.store().found_region(&object)?)),
+        _ => None,
+    };
+    let found = args.targets.iter().filter_map(found).collect();
+    let costs = estimate(plan, args.rounds, &args.cost.tariff(globals, endpoint, region, found)?);
     args.cost.check(&costs)?;
     Ok(costs)
 }
 
 /// Makes the plan for the targets.
-fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
-    let targets = probe(args, globals)?;
+fn of_targets(args: &BenchRunArgs, globals: &Globals, client: &Client) -> Result<Plan> {
+    let targets = probe(args, client)?;
     let request = Request {
         workloads: args.workloads.clone(),
         size: args.size,
@@ -250,7 +261,7 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
         function: args.function.clone(),
         called: on::called(args.on.as_ref())?,
         waves: args.waves,
-        endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
+        endpoint: endpoint_of_user(client),
         path: environment::variable("PATH").unwrap_or_default(),
         command: args.command.clone(),
         // Jobs run in separate directories, so the path must be absolute.
@@ -262,9 +273,11 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
     Ok(targets::plan(&targets, &request)?)
 }
 
-/// Returns the S3 endpoint from the usual variables.
-fn endpoint_of_environment() -> Option<String> {
-    ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable)
+/// Returns the S3 endpoint of the options, the environment or the profile; `None` for AWS. If the
+/// settings are unusable, every request reports it.
+fn endpoint_of_user(client: &Client) -> Option<String> {
+    let endpoint = client.store().endpoint_of(Service::S3).ok()?;
+    (endpoint.source != EndpointSource::Aws).then_some(endpoint.url)
 }
 
 /// Returns the targets that are local paths.
@@ -295,34 +308,27 @@ fn load(path: &Path, args: &BenchRunArgs) -> Result<Plan> {
 }
 
 /// Makes the plan of a suite, with the chosen cases.
-fn of_suite(suite: &Suite, args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
+fn of_suite(suite: &Suite, args: &BenchRunArgs, client: &Client) -> Result<Plan> {
     // A missing or empty target is an error before any run starts.
-    let targets = probe(args, globals)?;
+    let targets = probe(args, client)?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
     let locations: Vec<String> = locations.collect();
     let plan = match args.on.as_ref().filter(|on| **on != On::Slurm) {
-        Some(on) => {
-            let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
-            on::in_functions(suite, on, &targets, &locations, endpoint, vars)?
-        }
+        Some(on) => on::in_functions(suite, on, &targets, &locations, endpoint_of_user(client), vars)?,
         None => suite.plan(&locations, &vars)?,
     };
     chosen(plan, args)
 }
 
 /// Inspects the targets.
-fn probe(args: &BenchRunArgs, globals: &Globals) -> Result<Vec<Target>> {
+fn probe(args: &BenchRunArgs, client: &Client) -> Result<Vec<Target>> {
     if let Some(expected) = &args.expect_fs {
         for path in local_targets(args) {
             machine::expect_file_system(Path::new(path), expected).map_err(Error::failed)?;
         }
     }
-    if args.targets.is_empty() {
-        return Ok(Vec::new());
-    }
-    let client = Client::new(globals.options())?;
-    let looked = args.targets.iter().map(|target| targets::probe(&client, target));
+    let looked = args.targets.iter().map(|target| targets::probe(client, target));
     Ok(looked.collect::<std::result::Result<_, _>>()?)
 }
 

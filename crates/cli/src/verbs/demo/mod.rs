@@ -35,6 +35,7 @@ use super::doctor::disk;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::output_file::OutputFile;
 use crate::signals;
 use advice::DemoAdvice;
 use figures::{ListFigures, ReadyFigures, Small, Survive};
@@ -128,6 +129,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     let temporary =
         std::path::absolute(&temporary).map_err(|error| Error::io(temporary.display(), &error))?;
     check_space(args, &temporary)?;
+    let output = OutputFile::open(&args.report)?;
     screen.step("looking for peers");
     let plan = plan::of(args)?;
     let place = format!("{} at {}", disk::file_system(&temporary), temporary.display());
@@ -166,7 +168,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     let advice = DemoAdvice::of(results)?;
     screen.section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
-    std::fs::write(&args.report, page).map_err(|error| Error::writing(args.report.display(), &error))?;
+    output.write(&page)?;
     screen.closing(args, kept.as_deref());
     Ok(Figures {
         verb: "demo",

@@ -8,7 +8,7 @@ use firstbyte_probe::{AccessReport, ProbeRights, Right};
 use firstbyte_store::{Error as StoreError, Outages};
 
 use super::network::{PATIENCE, SKEW};
-use super::{DoctorFinding, nfs};
+use super::{CheckStatus, DoctorFinding, nfs};
 use crate::globals::Globals;
 use crate::render::error::Result;
 
@@ -33,14 +33,14 @@ fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
             .list_failed
             .filter(|kind| kind.is_absence())
             .and_then(|_| StoreError::NotFound { location: access.location.clone(), trace: None }.advice());
-        let advice = missing.unwrap_or_else(|| "give this user the right to list, or name one object".into());
-        findings.push(right("list", &access.list, advice));
+        let otherwise = "give this user the right to list, or name one object";
+        findings.push(right("list", &access.list, missing, otherwise));
     }
     findings.push(match access.empty {
         true => {
             DoctorFinding::warn("read", "not tried: found no file with content", "name a place with data")
         }
-        false => right("read", &access.read, read_advice(access)),
+        false => right("read", &access.read, None, read_advice(access)),
     });
     if let Some(endpoint) = &access.endpoint {
         findings.push(DoctorFinding::ok("endpoint", redacted(endpoint)));
@@ -69,23 +69,33 @@ fn read_advice(access: &AccessReport) -> &'static str {
     }
 }
 
-fn right(what: &'static str, right: &Right, advice: impl Into<Cow<'static, str>>) -> DoctorFinding {
+/// Makes the finding of a right. The remedy is `own`, else that of the cause, and `otherwise` if
+/// the user lacks only this right.
+fn right(
+    what: &'static str,
+    right: &Right,
+    own: Option<Cow<'static, str>>,
+    otherwise: &'static str,
+) -> DoctorFinding {
     match right {
         Right::Granted => DoctorFinding::ok(what, "yes"),
-        Right::Refused(why) => DoctorFinding::fail(what, why, advice),
-        Right::NotTried => DoctorFinding::warn(what, "not tried", advice),
+        Right::Refused(refusal) => {
+            let advice = own.or_else(|| refusal.remedy(otherwise).map(Cow::Owned));
+            let (status, found) = (CheckStatus::Fail, refusal.why.clone());
+            DoctorFinding { what, status, found, advice }
+        }
+        Right::NotTried => DoctorFinding::warn(what, "not tried", otherwise),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::CheckStatus;
     use super::*;
+    use firstbyte_probe::Refusal;
 
     #[test]
     fn a_refused_right_fails_and_an_empty_place_is_a_warning() {
-        let refused =
-            AccessReport { list: Right::Refused("s3://b/: access denied".into()), ..AccessReport::default() };
+        let refused = AccessReport { list: Right::Refused(Refusal::default()), ..AccessReport::default() };
         let found = findings(&refused);
         assert_eq!((found[0].what, found[0].status), ("list", CheckStatus::Fail));
         let empty = AccessReport { list: Right::Granted, empty: true, ..AccessReport::default() };

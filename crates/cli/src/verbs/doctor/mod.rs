@@ -72,14 +72,6 @@ impl DoctorFinding {
         Self { what, status: CheckStatus::Ok, found: found.into(), advice: None }
     }
 
-    pub(crate) fn fail(
-        what: &'static str,
-        found: impl Into<String>,
-        advice: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self { what, status: CheckStatus::Fail, found: found.into(), advice: Some(advice.into()) }
-    }
-
     pub(crate) fn warn(
         what: &'static str,
         found: impl Into<String>,

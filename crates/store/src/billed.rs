@@ -1,0 +1,26 @@
+//! The bill of a store's requests: a limit of their cost, and the regions that their prices depend
+//! on. Called by probes, and by the account of a run.
+
+use firstbyte_location::ObjectLocation;
+
+use crate::spending::Spending;
+use crate::store::Store;
+
+impl Store {
+    /// Returns a clone whose requests cost at most what `spending` says, beside what other clones
+    /// spend. It shares connections, credentials and counters.
+    #[must_use]
+    pub fn with_spending(&self, spending: Spending) -> Self {
+        self.with_client(self.client.with_spending(spending))
+    }
+
+    /// Returns the region in which a request has found a bucket of S3, if it is not the configured
+    /// one. Sends no request.
+    #[must_use]
+    pub fn found_region(&self, object: &ObjectLocation) -> Option<String> {
+        if !object.service.is_s3() {
+            return None;
+        }
+        self.s3_of(object.service).ok()?.found_region(&object.bucket)
+    }
+}
