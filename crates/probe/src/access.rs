@@ -220,14 +220,14 @@ fn own_name(location: &Location, single: bool, what: &str) -> Location {
 }
 
 /// Writes and deletes empty objects. Returns the seconds of each write.
-fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
+fn time_writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
     let name = own_name(location, single, "empty");
     let timed = |_| {
         let began = Instant::now();
         store.put(&name, Payload::Bytes(b""), &PutOptions::default())?;
         Ok(began.elapsed().as_secs_f64())
     };
-    let times: Result<Vec<f64>> = (0..WRITES).map(timed).collect();
+    let times: Result<Vec<f64>> = (0..TIMED_WRITES).map(timed).collect();
     // A failed write may have left an object, too.
     let deleted = store.unscoped().delete(&name);
     let times = times?;
@@ -246,9 +246,9 @@ impl WrittenObject {
     /// Writes an object to read, into a location that has none.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
-        let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         // Whatever a failed or interrupted write has left is deleted as well.
-        let written = Self { store: store.clone(), location: name, size: SAMPLE as u64 };
+        let written = Self { store: store.clone(), location: name, size: SAMPLE_BYTES as u64 };
         store.put(&written.location, Payload::Bytes(&bytes), &PutOptions::default())?;
         Ok(written)
     }

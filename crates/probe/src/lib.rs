@@ -81,7 +81,7 @@ pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Resu
     }
     let store = &store;
     let ledger = Ledger::new(&options.budget, store, &options.cancel);
-    let timeline = Timeline::new(options.budget.time + GRACE);
+    let timeline = Timeline::new(options.budget.time + LAST_REQUESTS_GRACE);
     let find = (MAX_SAMPLES, ledger.part(FIND_PART));
     let (access, samples) = access::examine(store, location, options.rights, find);
     let written = match access.obstacle() {

@@ -155,7 +155,7 @@ impl<'a> Streams<'a> {
         // The first bytes are read separately, so that even at a very fast location a rest is
         // timed.
         let most = usize::try_from(range.len()).unwrap_or(usize::MAX);
-        let head = body.read(&mut buffer[..HEAD.min(most)])?;
+        let head = body.read(&mut buffer[..FIRST_READ_BYTES.min(most)])?;
         let first = Instant::now();
         self.timeline.add(head);
         let mut rest = 0;

@@ -207,7 +207,7 @@ impl ProbeReport {
                 source: FIGURE_SOURCE.to_owned(),
             }),
             cloud: Cloud::Any,
-            source: SOURCE.to_owned(),
+            source: FIGURE_SOURCE.to_owned(),
         })
     }
 }

@@ -141,7 +141,7 @@ pub(crate) fn measure(
         streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTER_RATES_PART)));
         rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;
+        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
         let last = timeline.now();
         streams.end();
         levels(&mut rates, &timeline.rates(0, last), from);

@@ -75,7 +75,7 @@ pub(crate) fn latencies(
     samples: &Samples,
     ledger: &Ledger<'_>,
 ) -> (ProbedLatencies, Option<PartEnd>) {
-    let until = Instant::now() + ledger.part(ALONE_PART);
+    let until = Instant::now() + ledger.part(SEQUENTIAL_PART);
     if samples.readable().iter().any(|sample| sample.location.as_local().is_some()) {
         return of_files(samples, ledger, until);
     }
@@ -86,7 +86,7 @@ pub(crate) fn latencies(
         (times, end)
     };
     let timed: Vec<_> = thread::scope(|scope| {
-        let waiters: Vec<_> = (0..WAITERS).map(|_| scope.spawn(work)).collect();
+        let waiters: Vec<_> = (0..TIMING_CONNECTIONS).map(|_| scope.spawn(work)).collect();
         waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect()
     });
     let (times, ends): (Vec<_>, Vec<_>) = timed.into_iter().unzip();
@@ -181,7 +181,7 @@ pub(crate) fn ceiling(store: &Store, samples: &Samples, ledger: &Ledger<'_>, wai
         let local = sample.location.as_local().is_some();
         sample.judge(if local { sample.open_only().map(drop) } else { timed(store, sample).map(drop) })
     };
-    climb(ledger, (wait, AFTER_CEILING), &operation)
+    climb(ledger, (wait, AFTER_CEILING_PART), &operation)
 }
 
 /// Measures small files read whole per second.
@@ -194,7 +194,7 @@ pub(crate) fn small_files(store: &Store, samples: &Samples, ledger: &Ledger<'_>,
         let sample = pick(&small, number)?;
         sample.judge(read_whole(store, sample))
     };
-    climb(ledger, (wait, AFTER_FILES), &operation)
+    climb(ledger, (wait, AFTER_FILES_PART), &operation)
 }
 
 /// Returns the object of a repetition: its own, or the next one that can be read.
@@ -230,7 +230,7 @@ fn climb(ledger: &Ledger<'_>, (wait, after): (f64, f64), operation: &Operation<'
             best = Some(Ceiling { per_second, at_once, reached: false, throttled });
         }
         // A step that was ended early shows no limit, except by a refusal.
-        let reached = throttled || end.is_none() && per_second < GAIN * highest;
+        let reached = throttled || end.is_none() && per_second < MIN_GAIN * highest;
         if let Some(best) = best.as_mut().filter(|_| reached) {
             (best.reached, best.throttled) = (true, throttled);
         }

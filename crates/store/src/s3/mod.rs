@@ -287,7 +287,7 @@ impl S3 {
     ) -> Result<S3Refusal> {
         // A wrong clock is a common cause of refusals.
         self.client.clocks.learn(call.object.service, &head);
-        let refusal = S3Refusal::read(head, incoming, self.asked())?;
+        let refusal = S3Refusal::read(head, incoming, self.authentication())?;
         if !refusal.expects_tls {
             return Ok(refusal);
         }

@@ -30,7 +30,7 @@ impl Clocks {
     /// Returns true if a date, by the clock of the service, is within the last `span`.
     pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
         let now = seconds(SystemTime::now()) + self.ahead(service).unwrap_or(0);
-        now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
+        now - seconds(date) <= span.as_secs().cast_signed() + TOLERATED_SECONDS
     }
 
     /// Returns how many seconds the clock is ahead; negative if it is behind.
