@@ -191,10 +191,25 @@ impl Sample {
     fn drop_cached(&self, range: ByteRange) {
         let Some(file) = self.location.as_local().and_then(|path| File::open(path).ok()) else { return };
         // Pages that are not yet on the disk stay in the cache (posix_fadvise(2)).
-        self.flushed.get_or_init(|| fdatasync(&file).unwrap_or_default());
+        self.flushed.get_or_init(|| {
+            if may_be_dirty(&file) {
+                let _ = fdatasync(&file);
+            }
+        });
         // On a file system without a separate disk (tmpfs) the pages stay; it has no colder state.
         let _ = fadvise(&file, range.start, std::num::NonZeroU64::new(range.len()), Advice::DontNeed);
     }
+}
+
+/// Age of pages that the kernel has written by itself: twice the 30 s of `dirty_expire_centisecs`
+/// (Documentation/admin-guide/sysctl/vm.rst of Linux).
+const WRITTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// Returns true if a file may have pages that are not yet on the disk. Flushing takes time, also
+/// that of a file without any.
+fn may_be_dirty(file: &File) -> bool {
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
+    modified.ok().and_then(|time| time.elapsed().ok()).is_none_or(|age| age < WRITTEN_AFTER)
 }
 
 #[cfg(test)]
