@@ -33,7 +33,7 @@ use crate::upload::Payload;
 use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions};
 
-pub(crate) use pages::{RestPage, RestQuery, directory_entry};
+pub(crate) use pages::{RestPage, RestQuery};
 pub(crate) use refusal::RestRefusal;
 pub(crate) use tokens::{BearerToken, Tokens, ask_for_token, form};
 
@@ -211,18 +211,20 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         Ok(self.page(&query, None, Some(1))?.brought_names)
     }
 
-    /// Returns the body of a GET, after checking that it has the requested version.
+    /// Returns the body of a GET, after checking that it has the requested version. `again` sends
+    /// the request of another `get`.
     fn open(
         &self,
         call: &RestCall<'_>,
         get: &Get,
         described: impl Fn(ResponseHead) -> ResponseHead,
+        again: impl FnOnce(&Get) -> Result<Body>,
     ) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
-            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
+            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming, again),
             Err(refusal) => match (refusal.head.status, &get.version) {
-                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
+                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head), again),
                 // A replaced generation no longer exists.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
