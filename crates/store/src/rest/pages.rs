@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, EntryKind, ObjectLocation};
+use firstbyte_location::{Entry, ObjectLocation};
 
 use super::{RestStore, protocol};
 use crate::error::{Error, Result};
-use crate::object::in_listing_order;
+use crate::object::{common_prefix, in_listing_order};
 use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
 use crate::turns::{Brought, Turns};
@@ -96,21 +96,12 @@ impl RestQuery {
         let keys = entries.len();
         for prefix in prefixes {
             let below = |name: &Vec<u8>| name.as_slice() > after || after.starts_with(name);
-            entries.extend(name(&prefix).filter(below).map(directory_entry));
+            entries.extend(name(&prefix).filter(below).and_then(common_prefix));
         }
         let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         RestPage { entries, disorder, next: next.filter(|token| !token.is_empty()), brought_names }
     }
-}
-
-/// Returns the entry of a directory or bucket, from its name and a `/`.
-pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
-    // `a//b` has a directory named `/` below `a/`.
-    if name.len() > 1 {
-        name.pop();
-    }
-    Entry::named(name, EntryKind::Directory)
 }
 
 /// Requests the first page. A prefix exists only if a key begins with it.
