@@ -47,6 +47,9 @@ pub(super) struct Return {
 pub(crate) struct Incoming {
     connection: Option<HttpConnection>,
     framing: Framing,
+    /// True if nothing shows that the body is complete: it ends with the connection, and TLS does
+    /// not protect the end (RFC 9112, 8).
+    is_open_ended: bool,
     ended: bool,
     back: Return,
     place: String,
@@ -76,6 +79,7 @@ impl Incoming {
         };
         let mut incoming = Self {
             socket: Arc::downgrade(&connection.socket),
+            is_open_ended: matches!(framing, Framing::UntilClose) && connection.is_plain(),
             connection: Some(connection),
             framing,
             ended: false,
@@ -96,6 +100,22 @@ impl Incoming {
         match self.framing {
             Framing::Length(left) => Some(left),
             _ => None,
+        }
+    }
+
+    /// Returns true if an incomplete body looks like a complete one.
+    pub(crate) fn is_open_ended(&self) -> bool {
+        self.is_open_ended
+    }
+
+    /// Ends the body of stated length after `length` bytes. The connection is closed, because the
+    /// rest remains on it.
+    pub(crate) fn cut_to(&mut self, length: u64) {
+        if let Framing::Length(left) = &mut self.framing
+            && length < *left
+        {
+            *left = length;
+            self.back.pool = None;
         }
     }
 
