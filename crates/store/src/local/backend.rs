@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use firstbyte_listing as listing;
 use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to_usize};
 
+use super::io_error;
 use super::partial::{Durability, LocalFile, PartialPermissions, empty};
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
-use super::io_error;
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
