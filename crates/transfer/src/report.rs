@@ -107,6 +107,8 @@ impl Observer for NoObserver {}
 /// The extent to which content was checked against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
+    /// Nothing: the source states no length, and the content ended with the connection.
+    Nothing,
     /// Length and version only: the source offers no checksum over the whole object.
     Length,
     /// Against a checksum over the whole object.
@@ -115,7 +117,11 @@ pub enum Verified {
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Full { "full" } else { "length" })
+        f.write_str(match self {
+            Self::Nothing => "none",
+            Self::Length => "length",
+            Self::Full => "full",
+        })
     }
 }
 
