@@ -116,7 +116,7 @@ fn keys_that_another_program_writes_to_the_file_replace_the_expired_ones() {
     world.run(&["cat", "s3://bucket/a/x"]).fails(1, &["expired"]);
     service.accept("OLD");
     let place = Place::new(world);
-    place.mount("s3://bucket/", &["--fresh", "0s"]);
+    place.mount("s3://bucket/", &[]);
     assert_eq!(place.read("a/x").unwrap(), CONTENT);
     service.accept("NEW");
     place.world.write("credentials", b"[p]\naws_access_key_id = NEW\naws_secret_access_key = s\n");

@@ -213,7 +213,8 @@ fn unframed(cut: usize, heads: Option<usize>) -> Scripted {
 #[test]
 fn a_body_that_ends_with_its_connection_is_compared_with_the_length_that_is_known() {
     for (recursive, source) in [(false, "URL/f"), (false, "s3://b/f"), (true, "URL/d/"), (true, "s3://b/")] {
-        let server = unframed(1, Some(30_000));
+        // The first answer to a single file shows only that ranges are not served.
+        let server = unframed(if recursive { 1 } else { 2 }, Some(30_000));
         let world = world_of(&server);
         let source = source.replace("URL", server.url());
         let args = if recursive { vec!["--json", "cp", "-r"] } else { vec!["--json", "cp"] };
@@ -231,7 +232,7 @@ fn a_body_that_ends_with_its_connection_is_compared_with_the_length_that_is_know
 #[test]
 fn a_body_without_any_length_is_copied_and_not_called_verified() {
     for source in ["URL/f", "s3://b/f"] {
-        let server = unframed(1, None);
+        let server = unframed(usize::MAX, None);
         let world = world_of(&server);
         let source = source.replace("URL", server.url());
         let receipt = world.run(&["--json", "cp", &source, "copy"]).ok().receipt();

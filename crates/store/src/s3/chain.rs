@@ -134,7 +134,7 @@ impl CredentialChain {
                     "Environment",
                     EnvironmentVariableCredentialsProvider::new(),
                 )
-                .or_else("Profile", of_files.build())
+                .or_else("Profile", of_files.profile_name("default").build())
                 .or_else(
                     "WebIdentityToken",
                     WebIdentityTokenCredentialsProvider::builder().configure(&config).build(),

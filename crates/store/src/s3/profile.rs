@@ -160,7 +160,8 @@ pub(super) fn keys_before_process(name: &str) -> Option<AccessKey> {
 }
 
 fn load(name: Option<&str>, files: &EnvConfigFiles) -> std::result::Result<ProfileSet, String> {
-    let name = name.map(|name| identifier(name).into_owned().into());
+    // An empty AWS_PROFILE is no name, so that the name is always given.
+    let name = Some(identifier(name.unwrap_or("default")).into_owned().into());
     let load = || {
         let (fs, env) = (Fs::real(), Env::real());
         let load = async { aws_config::profile::load(&fs, &env, files, name).await };

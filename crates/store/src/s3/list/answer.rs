@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn versions_and_delete_markers_stay_in_their_order() {
-        let text = "<ListVersionsResult><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>\
+        let text = "<ListVersionsResult><IsTruncated>1</IsTruncated><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>\
             <Version><Key>a</Key><VersionId>2</VersionId><IsLatest>false</IsLatest><Size>5</Size></Version>\
             <DeleteMarker><Key>b</Key><VersionId>3</VersionId><IsLatest>true</IsLatest></DeleteMarker>\
             <Version><Key>b</Key><VersionId>1</VersionId></Version></ListVersionsResult>";
