@@ -126,7 +126,10 @@ fn property(line: &str) -> Cow<'_, str> {
     let Some(at) = line.find(['=', ':']) else { return Cow::Borrowed(line) };
     let (key, value) = (line[..at].trim_end(), line[at + 1..].trim());
     if NAMING.iter().any(|naming| key.eq_ignore_ascii_case(naming)) {
-        return Cow::Owned(format!("{key} = {}", identifier(value)));
+        // The parser takes the rest of a line from ` #` on for a comment.
+        let comment = [" #", " ;", "\t#", "\t;"].iter().filter_map(|mark| value.find(mark)).min();
+        let name = value[..comment.unwrap_or(value.len())].trim_end();
+        return Cow::Owned(format!("{key} = {}", identifier(name)));
     }
     match line.as_bytes()[at] {
         b'=' => Cow::Borrowed(line),
@@ -151,6 +154,7 @@ mod tests {
             ("endpoint_url = http://h:1", "endpoint_url = http://h:1"),
             ("endpoint_url=http://h:1", "endpoint_url=http://h:1"),
             ("source_profile = my site", "source_profile = my%20site"),
+            ("services = m # a comment", "services = m"),
         ] {
             assert_eq!(rewritten(line), format!("{wanted}\n"), "{line}");
         }
