@@ -85,8 +85,8 @@ def cp(
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json cp` prints: `objects`, `bytes`,
-        `skipped`, `seconds`, `bytes_per_second`, `requests`, `verified` ("full" or "length"),
-        `bound_by` and others. A field that does not apply is absent.
+        `skipped`, `seconds`, `bytes_per_second`, `requests`, `verified` ("full", "length" or
+        "none"), `bound_by` and others. A field that does not apply is absent.
 
     Raises:
         PartialError: if some objects of a tree failed.

@@ -55,6 +55,39 @@ fn the_endpoint_of_a_services_section_comes_before_that_of_the_profile() {
 }
 
 #[test]
+fn a_file_is_found_and_read_as_by_aws_cli() {
+    let store = store_with("own", &[]);
+    let url = format!("endpoint_url = {}\n", store.url());
+    for (profile, config) in [
+        ("p", format!("[profile p]\n{url}s3 =\n  # a comment\n  addressing_style = path\n")),
+        ("p", format!("[profile p]\n{url}[profile other]\nregion: eu-west-1\ns3 =\n  ; a comment\n")),
+        ("p", format!("[profile \"p\"]\n{url}")),
+        ("p", format!("[profile p]\nservices = 'm'\n[services 'm']\ns3 =\n  {url}").replace("= 'm'", "= m")),
+        ("my site", format!("[profile 'my site']\n{url}")),
+        // Keys in the credentials file come before a process in the other file.
+        ("p", format!("[profile p]\n{url}credential_process = false\n")),
+    ] {
+        let mut world = world_with(&config);
+        world.write("credentials", format!("[{profile}]\n{KEYS}aws_session_token =\n").as_bytes());
+        world.set("AWS_PROFILE", profile);
+        assert_eq!(listed(&world), "own\n", "{config}");
+        // No shell has expanded the tilde.
+        let home = world.path("").display().to_string();
+        world.set("HOME", &home);
+        world.set("AWS_CONFIG_FILE", "~/config");
+        world.set("AWS_SHARED_CREDENTIALS_FILE", "~/credentials");
+        assert_eq!(listed(&world), "own\n", "{config}");
+    }
+    let mut alone = world_with("");
+    let home = alone.write("config", format!("[default]\n{url}{KEYS}").as_bytes());
+    alone.set("HOME", home.parent().unwrap().to_str().unwrap());
+    alone.set("AWS_CONFIG_FILE", "~/config");
+    alone.set("AWS_SHARED_CREDENTIALS_FILE", "~/absent");
+    alone.set("AWS_PROFILE", "");
+    assert_eq!(listed(&alone), "own\n");
+}
+
+#[test]
 fn a_section_for_other_services_leaves_the_endpoint_of_the_profile() {
     let store = store_with("general", &[]);
     let other = "services = mine\n[services mine]\ndynamodb =\n  endpoint_url = http://127.0.0.1:1\n";

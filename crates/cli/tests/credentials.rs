@@ -105,6 +105,26 @@ fn a_mount_outlives_its_credentials_and_refuses_reads_only_while_there_are_no_ne
 }
 
 #[test]
+fn keys_that_another_program_writes_to_the_file_replace_the_expired_ones() {
+    let service = Service::start("NEW");
+    let mut world = World::new();
+    let file = world.write("credentials", b"[p]\naws_access_key_id = OLD\naws_secret_access_key = s\n");
+    world.set("AWS_SHARED_CREDENTIALS_FILE", file.to_str().unwrap());
+    world.set("AWS_PROFILE", "p");
+    world.set("AWS_REGION", "us-east-1");
+    world.set("FIRSTBYTE_ENDPOINT_URL", service.server.url());
+    world.run(&["cat", "s3://bucket/a/x"]).fails(1, &["expired"]);
+    service.accept("OLD");
+    let place = Place::new(world);
+    place.mount("s3://bucket/", &[]);
+    assert_eq!(place.read("a/x").unwrap(), CONTENT);
+    service.accept("NEW");
+    place.world.write("credentials", b"[p]\naws_access_key_id = NEW\naws_secret_access_key = s\n");
+    assert_eq!(place.read("b/x").unwrap(), CONTENT);
+    place.unmount().ok();
+}
+
+#[test]
 fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every_request() {
     let service = Service::start("FIRST");
     let world = world(&service);

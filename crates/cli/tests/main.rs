@@ -45,6 +45,7 @@ mod mount_memory;
 mod mv;
 mod names_taken;
 mod no_head;
+mod odd_answers;
 mod old_formats;
 mod one_place;
 mod outage;

@@ -19,7 +19,10 @@ use crate::shard_receipt::ShardReceipt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifiedExtent {
-    /// By length and version only, because the source has no checksum of the whole object.
+    /// Against nothing: the source stated no length, and the content ended with the connection.
+    #[serde(rename = "none")]
+    Nothing,
+    /// Against the length and the version only: the source offers no more.
     Length,
     /// By a checksum of the whole object.
     Full,
@@ -28,6 +31,7 @@ pub enum VerifiedExtent {
 impl From<firstbyte_transfer::Verified> for VerifiedExtent {
     fn from(verified: firstbyte_transfer::Verified) -> Self {
         match verified {
+            firstbyte_transfer::Verified::Nothing => Self::Nothing,
             firstbyte_transfer::Verified::Length => Self::Length,
             firstbyte_transfer::Verified::Full => Self::Full,
         }

@@ -13,14 +13,26 @@ use std::borrow::Cow;
 pub fn quoted(text: &str) -> Option<String> {
     let text = text.trim();
     let (weak, tag) = split_tag(text);
-    match (tag.is_empty(), text.ends_with('"')) {
-        (true, _) => None,
-        (false, true) => Some(text.to_owned()),
-        (false, false) => Some(format!("{}\"{tag}\"", if weak { "W/" } else { "" })),
+    match text.ends_with('"') {
+        _ if stated(text).is_none() => None,
+        true => Some(text.to_owned()),
+        false => Some(format!("{}\"{tag}\"", if weak { "W/" } else { "" })),
     }
 }
 
-/// Returns true if a tag is weak. Equal weak tags do not imply equal bytes.
+/// Returns a tag or version id as it is written, or `None` for one without a value (`""`, `W/""`,
+/// blanks, `-`, and the words by which programs write that). Some servers send such a tag with
+/// every object (<https://github.com/OpenListTeam/OpenList/issues/2773>,
+/// <https://github.com/seaweedfs/seaweedfs/issues/3987>, as of 28 November 2026), so it identifies
+/// no version.
+#[must_use]
+pub fn stated(text: &str) -> Option<&str> {
+    let value = split_tag(text).1.trim();
+    let is_word = ["null", "nil", "none", "undefined"].iter().any(|word| value.eq_ignore_ascii_case(word));
+    (value.bytes().any(|byte| byte.is_ascii_alphanumeric()) && !is_word).then_some(text)
+}
+
+/// True if a tag is weak: equal weak tags do not mean equal bytes.
 #[must_use]
 pub fn is_weak(text: &str) -> bool {
     split_tag(text).0
@@ -99,5 +111,13 @@ mod tests {
             assert_eq!(quoted(text).as_deref(), wanted, "{text}");
         }
         assert!(is_weak("w/\"a\"") && !is_weak("\"W/a\""));
+    }
+
+    #[test]
+    fn a_tag_without_a_value_is_no_tag() {
+        for text in ["", " ", "\"\"", " \"\" ", "W/\"\"", "W/", "\" \"", "\"-\"", "null", "\"undefined\""] {
+            assert_eq!((stated(text), quoted(text)), (None, None), "{text:?}");
+        }
+        assert_eq!(stated("abc"), Some("abc"));
     }
 }

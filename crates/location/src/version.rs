@@ -121,7 +121,7 @@ impl Version {
     /// Returns how reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {
-        match (&self.etag, self.size) {
+        match (self.tag(), self.size) {
             _ if self.version_id.is_some() || self.file.is_some() => Strength::Strong,
             (Some(etag), _) if !etag::is_weak(etag) => Strength::Strong,
             (Some(_), Some(_)) => Strength::Weak,
@@ -148,13 +148,18 @@ impl Version {
     /// 13.1.1).
     #[must_use]
     pub fn if_match(&self) -> Option<&str> {
-        self.etag.as_deref().filter(|etag| !etag::is_weak(etag))
+        self.tag().filter(|etag| !etag::is_weak(etag))
+    }
+
+    /// The `ETag`, unless it has no value.
+    fn tag(&self) -> Option<&str> {
+        self.etag.as_deref().and_then(etag::stated)
     }
 
     /// Returns true if both versions have the same `ETag`, or if neither has one.
     #[must_use]
     pub fn has_etag_of(&self, other: &Self) -> bool {
-        match (&self.etag, &other.etag) {
+        match (self.tag(), other.tag()) {
             (Some(one), Some(other)) => etag::is_same(one, other),
             (one, other) => one.is_none() && other.is_none(),
         }
@@ -164,7 +169,7 @@ impl Version {
     /// servers of the same file may compute different tags.
     #[must_use]
     pub fn differs_by_tag(&self, other: &Self) -> bool {
-        let has_both = self.etag.is_some() && other.etag.is_some() && self.last_modified.is_some();
+        let has_both = self.tag().is_some() && other.tag().is_some() && self.last_modified.is_some();
         let is_alike = self.size == other.size && self.last_modified == other.last_modified;
         has_both && is_alike && !self.has_etag_of(other)
     }
@@ -177,7 +182,7 @@ impl Version {
             a.is_none() || b.is_none() || a == b
         }
         same(self.size.as_ref(), other.size.as_ref())
-            && (self.etag.is_none() || other.etag.is_none() || self.has_etag_of(other))
+            && (self.tag().is_none() || other.tag().is_none() || self.has_etag_of(other))
             && same(self.version_id.as_ref(), other.version_id.as_ref())
             && self.file.zip(other.file).is_none_or(|(one, other)| one.agrees_with(other))
             && (self.if_match().is_some() || same(self.last_modified.as_ref(), other.last_modified.as_ref()))
@@ -189,11 +194,11 @@ impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Vec::new();
         facts.extend(self.version_id.as_ref().map(|id| format!("version {id}")));
-        facts.extend(self.etag.as_ref().map(|etag| format!("etag {etag}")));
+        facts.extend(self.tag().map(|etag| format!("etag {etag}")));
         if let Some(file) = self.file {
             facts.push(format!("inode {} modified {}", file.inode, file.modified_ns));
         }
-        if self.etag.is_none() {
+        if self.tag().is_none() {
             facts.extend(self.last_modified.as_ref().map(|time| format!("modified {time}")));
         }
         facts.extend(self.size.map(|size| format!("{size} bytes")));
@@ -216,6 +221,16 @@ mod tests {
         let dated = Version { last_modified: Some("Mon".into()), size: Some(1), ..Version::default() };
         assert_eq!(dated.strength(), Strength::Weak);
         assert_eq!(Version { size: Some(1), ..Version::default() }.strength(), Strength::None);
+    }
+
+    #[test]
+    fn versions_with_a_tag_without_a_value_are_compared_by_their_dates() {
+        for tag in ["", "\"\"", "W/\"\""] {
+            let dated = |date: &str| Version { last_modified: Some(date.into()), ..etag(tag) };
+            assert_eq!((etag(tag).strength(), etag(tag).if_match()), (Strength::None, None), "{tag}");
+            assert_eq!(dated("Mon").strength(), Strength::Weak);
+            assert!(!dated("Mon").agrees_with(&dated("Tue")) && dated("Mon").agrees_with(&dated("Mon")));
+        }
     }
 
     #[test]

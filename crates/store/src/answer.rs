@@ -8,9 +8,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, Version, etag};
 
 use crate::body::Body;
+use crate::content_range::{AnsweredRange, ContentRange};
 use crate::dates::{http_date, rfc3339};
 use crate::error::{Error, Result};
 use crate::gateways::frames::{FRAMES, framed_len};
@@ -41,10 +42,8 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
         kind: EntryKind::File,
         version: Version {
             size,
-            etag: owned("etag"),
-            // S3 sends "null" for objects written before versioning was enabled, which identifies
-            // no version.
-            version_id: owned("x-amz-version-id").filter(|id| id != "null"),
+            etag: head.etag(),
+            version_id: version_id(head),
             last_modified: owned("last-modified"),
             file: None,
         },
@@ -59,6 +58,12 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
         },
         storage_class: owned("x-amz-storage-class"),
     }
+}
+
+/// Returns the version id in a response. S3 sends `null` for objects written before versioning was
+/// enabled, which identifies no version.
+pub(crate) fn version_id(head: &ResponseHead) -> Option<String> {
+    head.get("x-amz-version-id").and_then(etag::stated).map(ToOwned::to_owned)
 }
 
 fn metadata(head: &ResponseHead) -> Metadata {
@@ -112,39 +117,40 @@ fn digest(head: &ResponseHead) -> Option<Checksum> {
     ["repr-digest", "digest"].into_iter().find_map(|header| named(head.get(header)?))
 }
 
-/// Returns the body of a 200 or 206, after checking that the response matches `get`.
-pub(crate) fn open(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> Result<Body> {
-    body_of(place, get, head, incoming).map_err(|error| error.traced(|| head.trace()))
+/// Returns the body of a 200 or 206, after checking that the response matches `get`. If a partial
+/// response from byte 0 is unusable, `again` sends the request without a range.
+pub(crate) fn open(
+    place: &str,
+    get: &Get,
+    head: &ResponseHead,
+    incoming: Incoming,
+    again: impl FnOnce(&Get) -> Result<Body>,
+) -> Result<Body> {
+    let is_framed = get.integrity == Integrity::Blocks && head.get(FRAMES) == Some("1");
+    let wire_length = |range: ByteRange| if is_framed { framed_len(range) } else { range.len() };
+    match AnsweredRange::of(get, head, &incoming, wire_length) {
+        Ok(answered) if is_framed && answered.range != answered.sent => {
+            Err(protocol(place, format!("blocks of bytes {} where fewer were asked", answered.sent)))
+        }
+        Ok(answered) => body_of(place, get, (head, incoming), &answered, is_framed),
+        Err(detail) if is_from_start(get) => {
+            tracing::debug!(place, detail, "an unusable partial response: asking without a range");
+            drop(incoming);
+            return without_range(place, get, again);
+        }
+        Err(detail) => Err(protocol(place, detail)),
+    }
+    .map_err(|error| error.traced(|| head.trace()))
 }
 
-fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> Result<Body> {
-    let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail, trace: None };
-    let is_framed = get.integrity == Integrity::Blocks && head.get(FRAMES) == Some("1");
-    let (range, size) = if head.status == 206 {
-        let asked = get
-            .range
-            .ok_or_else(|| protocol("a partial response to a request without a range".to_owned()))?;
-        let asked = ByteRange::new(asked.start, asked.end.max(asked.start + 1));
-        let text = head
-            .get("content-range")
-            .ok_or_else(|| protocol("a partial response without Content-Range".to_owned()))?;
-        let (range, size) =
-            parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
-        // A response may hold only the beginning of the range (RFC 9110, 15.3.7). `Store::get`
-        // requests the rest.
-        if range.start != asked.start || range.end > asked.end {
-            return Err(protocol(format!("bytes {range} where {asked} was asked")));
-        }
-        let length = if is_framed { framed_len(range) } else { range.len() };
-        if incoming.length().is_some_and(|sent| sent != length) {
-            return Err(protocol(format!("Content-Range {text} with a body of another length")));
-        }
-        (range, size)
-    } else {
-        let size = incoming.length();
-        (ByteRange::new(0, size.unwrap_or(u64::MAX)), size)
-    };
-    let mut stat = stat(head, size);
+fn body_of(
+    place: &str,
+    get: &Get,
+    (head, mut incoming): (&ResponseHead, Incoming),
+    answered: &AnsweredRange,
+    is_framed: bool,
+) -> Result<Body> {
+    let mut stat = stat(head, answered.size);
     check_version(place, get, &stat)?;
     // A response may omit the requested version id, and the id `null` was dropped above.
     if stat.version.version_id.is_none() {
@@ -158,69 +164,87 @@ fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> R
     if let Some(asked) = get.range.filter(|asked| asked.is_empty()) {
         return Ok(Body::empty(place.to_owned(), stat, asked.start));
     }
-    Ok(match is_framed {
-        true => Body::from_frames(place.to_owned(), stat, range, incoming),
-        false => Body::from_wire(place.to_owned(), stat, range, incoming),
-    })
-}
-
-/// Returns the result of a 416 (the range starts after the end of the object): an empty body if the
-/// object is empty, otherwise an error.
-pub(crate) fn unsatisfied(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
-    empty_body(place, get, head).map_err(|error| error.traced(|| head.trace()))
-}
-
-fn empty_body(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
-    let size = head
-        .get("content-range")
-        .and_then(|text| text.strip_prefix("bytes */"))
-        .and_then(|size| size.parse().ok());
-    let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
-    let start = get.range.map_or(0, |range| range.start);
-    // A range that starts at byte 0 fails only for an empty object. MinIO and versitygw do not
-    // state the size of such an object.
-    if stat.size().unwrap_or(0) == 0 && start == 0 {
-        // The type and the length in the head of a 416 describe the error message, not the object.
-        let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
-        let stat =
-            Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
-        check_version(place, get, &stat)?;
-        return Ok(Body::empty(place.to_owned(), stat, 0));
+    if answered.range.end < answered.sent.end {
+        incoming.cut_to(answered.range.len());
     }
-    check_version(place, get, &stat)?;
-    let location = place.to_owned();
-    Err(match stat.size() {
-        Some(size) if start < size => {
-            let detail = format!("416 to a range from byte {start} of an object of {size} bytes");
-            Error::Protocol { location, detail, trace: None }
-        }
-        size => Error::PastEnd { location, start, size, trace: None },
+    Ok(match is_framed {
+        true => Body::from_frames(place.to_owned(), stat, answered.range, incoming),
+        false => Body::from_wire(place.to_owned(), stat, answered.range, incoming),
     })
 }
 
-/// Returns true if the failure of a HEAD request says nothing about the object: a server may refuse
-/// HEAD but allow GET, for example for a URL signed for GET.
+/// Returns the result of a 416. `again` sends the request without a range if the range began at
+/// byte 0, because that refusal says nothing about the content.
+pub(crate) fn unsatisfied(
+    place: &str,
+    get: &Get,
+    head: &ResponseHead,
+    again: impl FnOnce(&Get) -> Result<Body>,
+) -> Result<Body> {
+    if is_from_start(get) {
+        return without_range(place, get, again);
+    }
+    Err(past_end(place, get, head).traced(|| head.trace()))
+}
+
+fn past_end(place: &str, get: &Get, head: &ResponseHead) -> Error {
+    let known = get.version.as_ref().and_then(|version| version.size);
+    let stat = stat(head, ContentRange::unsatisfied_size(head).or(known));
+    if let Err(changed) = check_version(place, get, &stat) {
+        return changed;
+    }
+    let location = place.to_owned();
+    match (get.range, stat.size()) {
+        (None, _) => protocol(place, "416 to a request without a range".to_owned()),
+        (Some(asked), Some(size)) if asked.start < size => Error::RangeIgnored { location, trace: None },
+        (Some(asked), size) => Error::PastEnd { location, start: asked.start, size, trace: None },
+    }
+}
+
+fn is_from_start(get: &Get) -> bool {
+    get.range.is_some_and(|asked| asked.start == 0)
+}
+
+/// Sends a request by `again` without its range. Returns the bytes of the range.
+fn without_range(place: &str, get: &Get, again: impl FnOnce(&Get) -> Result<Body>) -> Result<Body> {
+    let body = again(&Get { range: None, ..get.clone() })?;
+    Ok(match get.range {
+        Some(asked) if asked.is_empty() => Body::empty(place.to_owned(), body.stat().clone(), asked.start),
+        _ => body,
+    })
+}
+
+fn protocol(place: &str, detail: String) -> Error {
+    Error::Protocol { location: place.to_owned(), detail, trace: None }
+}
+
+/// Returns true if an error to HEAD says nothing about the object: a server may refuse the method
+/// but allow GET, for example with a URL signed for GET.
 pub(crate) fn refuses_head(error: &Error) -> bool {
     match error {
         Error::Denied { detail, .. } => !detail.starts_with("401") && !detail.starts_with("407"),
         Error::Unsupported { .. } => true,
-        Error::Server { status, .. } => matches!(status, 400 | 402..=406 | 409 | 411..=428 | 501),
+        Error::Server { status, .. } => matches!(status, 300..=400 | 402..=406 | 409..=428 | 501),
         _ => false,
     }
 }
 
-/// Returns the size of the whole object, from the response to a request for its first byte.
-pub(crate) fn size_of_whole(place: &str, head: &ResponseHead, incoming: &Incoming) -> Result<Option<u64>> {
-    if head.status != 206 {
-        return Ok(incoming.length());
+/// Returns the length that a response to HEAD states, which may be that of a part.
+pub(crate) fn stated_length(place: &str, head: &ResponseHead) -> Result<Option<u64>> {
+    match head.status {
+        206 => Ok(ContentRange::of_part(head).ok().and_then(|(_, size)| size)),
+        _ => head.content_length(place),
     }
-    let text = head.get("content-range").unwrap_or_default();
-    match parse_content_range(text) {
-        Some((range, size)) if range == ByteRange::new(0, 1) => Ok(size),
-        _ => {
-            let detail = format!("Content-Range `{text}` where bytes 0-1 were asked");
-            Err(Error::Protocol { location: place.to_owned(), detail, trace: None })
-        }
+}
+
+/// Returns the size of the whole object, from the response to a request for its first byte. `None`
+/// if the request must be repeated without a range.
+pub(crate) fn size_of_whole(head: &ResponseHead, incoming: &Incoming) -> Option<Option<u64>> {
+    match (head.status, ContentRange::of_part(head)) {
+        (416, _) => None,
+        (206, Ok((range, size))) => (range == ByteRange::new(0, 1)).then_some(size),
+        (206, Err(_)) => None,
+        _ => Some(incoming.length()),
     }
 }
 
@@ -235,16 +259,6 @@ pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> 
         }),
         _ => Ok(()),
     }
-}
-
-/// Parses `bytes FIRST-LAST/SIZE` into a half-open range and the size, if known.
-fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
-    let (span, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = span.split_once('-')?;
-    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-    let size = if size == "*" { None } else { Some(size.parse().ok()?) };
-    let end = last.checked_add(1)?;
-    (first < end && size.is_none_or(|size| end <= size)).then_some((ByteRange::new(first, end), size))
 }
 
 pub(crate) fn range_header(range: ByteRange) -> String {
@@ -296,23 +310,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn only_valid_content_ranges_parse() {
-        let parse = |text| parse_content_range(text).map(|(range, size)| (range.start, range.end, size));
-        assert_eq!(parse("bytes 0-0/1"), Some((0, 1, Some(1))));
-        assert_eq!(parse("bytes 5-9/*"), Some((5, 10, None)));
-        for text in [
-            "bytes 5-4/9",
-            "bytes 0-9/9",
-            "bytes */9",
-            "5-9/10",
-            "bytes 0-18446744073709551615/*",
-            "bytes a-b/c",
-        ] {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn range_headers_are_inclusive() {
         assert_eq!(range_header(ByteRange::new(0, 1)), "bytes=0-0");
         assert_eq!(range_header(ByteRange::new(5, u64::MAX)), "bytes=5-");
@@ -358,7 +355,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(text in "\\PC*") {
-            let _ = (parse_content_range(&text), parse_unix(&text), http_date(&text), rfc3339(&text));
+            let _ = (parse_unix(&text), http_date(&text), rfc3339(&text));
         }
     }
 }

@@ -176,6 +176,13 @@ impl Body {
         self.range
     }
 
+    /// Returns true if an incomplete body looks like a complete one: the server states no
+    /// length, and the body ends with its connection.
+    #[must_use]
+    pub fn is_open_ended(&self) -> bool {
+        self.left.is_none() && matches!(&self.source, Source::Wire(incoming) if incoming.is_open_ended())
+    }
+
     /// Reads into `buffer`. Returns 0 only at the correct end.
     ///
     /// # Errors

@@ -111,15 +111,23 @@ impl Http {
         Ok(given.to_vec())
     }
 
-    /// Describes the resource at a URL by `HEAD`. If `HEAD` is refused or gives no length, sends a
-    /// `GET` for one byte. A length of 0 is checked in the same way, because servers that do not
-    /// compute the length for `HEAD` send 0.
+    /// Describes the resource at a URL: by `HEAD`, or by a `GET` of one byte if `HEAD` fails with
+    /// any status or gives no length. Some servers answer 404 to every `HEAD`
+    /// (<https://github.com/ckan/ckanext-dcat/issues/382>,
+    /// <https://github.com/fsspec/filesystem_spec/issues/93>, as of 28 November 2026). A length of
+    /// 0 counts as none, because servers that do not compute the length for HEAD send 0.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
-        match self.describe(url, HttpMethod::Head) {
+        // Only the GET is repeated, since it decides.
+        let once = self.with_client(Arc::new(self.client.without_retries()));
+        match once.describe(url, HttpMethod::Head) {
             Ok(stat) if stat.kind == EntryKind::Directory || stat.size().is_some_and(|size| size > 0) => {
                 Ok(stat)
             }
-            Err(error) if !answer::refuses_head(&error) => Err(error),
+            Err(error)
+                if !(error.trace().is_some_and(|trace| trace.status.is_some()) || error.is_transient()) =>
+            {
+                Err(error)
+            }
             _ => self.describe(url, HttpMethod::Get),
         }
     }
@@ -138,17 +146,19 @@ impl Http {
         let place = place(url);
         let (mut stat, at) = self.retrying(&call, || {
             let mut reply = self.send(url, &call)?;
-            // A 416 means that the file is empty, but its head describes the error. So the whole
-            // file is requested.
-            if method == HttpMethod::Get && reply.head.status == 416 {
+            if method == HttpMethod::Head {
+                let at = reply.at.clone();
+                let (head, _) = reply.success(&place)?;
+                return Ok((answer::stat(&head, answer::stated_length(&place, &head)?), at));
+            }
+            let mut size = answer::size_of_whole(&reply.head, &reply.incoming);
+            if size.is_none() {
                 reply = self.send(url, &whole)?;
+                size = answer::size_of_whole(&reply.head, &reply.incoming);
             }
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
-            if method == HttpMethod::Head {
-                return Ok((answer::stat(&head, head.content_length(&place)?), at));
-            }
-            let size = answer::size_of_whole(&place, &head, &incoming)?;
+            let size = size.ok_or_else(|| protocol(&place, "an unusable partial response".to_owned()))?;
             if head.status == 206 {
                 // The byte is read in order to reuse the connection.
                 let _ = incoming.collect(MAX_DRAINED_BYTES);
@@ -191,10 +201,10 @@ impl Http {
                 }
                 error => Err(error.traced(|| reply.head.trace())),
             },
-            416 => answer::unsatisfied(&place, get, &reply.head),
+            416 => answer::unsatisfied(&place, get, &reply.head, |get| self.get(url, get)),
             _ => {
                 let (head, incoming) = reply.success(&place)?;
-                answer::open(&place, get, &head, incoming)
+                answer::open(&place, get, &head, incoming, |get| self.get(url, get))
             }
         }
     }
@@ -219,7 +229,7 @@ impl Http {
             Ok((head, ()))
         })?;
         let size = payload.length();
-        let etag = head.get("etag").map(ToOwned::to_owned);
+        let etag = head.etag();
         Ok(Written { version: Version { size: Some(size), etag, ..Version::default() }, verified: None })
     }
 
@@ -245,7 +255,7 @@ impl Http {
         }
     }
 
-    /// Sends a request once. Follows redirects, except for writes.
+    /// Sends a request once. Follows redirects; for uploads only those that keep the method.
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
         let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
@@ -282,8 +292,12 @@ impl Http {
                 }
                 other => other.named_by(AddressSource::Location(place.clone())),
             })?;
-            let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
-                && matches!(call.method, HttpMethod::Get | HttpMethod::Head);
+            let moved = match call.method {
+                HttpMethod::Get | HttpMethod::Head => matches!(head.status, 301 | 302 | 303 | 307 | 308),
+                // The method and the payload stay the same (RFC 9110, 15.4.8 and 15.4.9).
+                HttpMethod::Put => matches!(head.status, 307 | 308),
+                HttpMethod::Post | HttpMethod::Delete => false,
+            };
             let Some(target) = head.get("location").filter(|_| moved) else {
                 return Ok(Reply { head, incoming, at });
             };

@@ -38,6 +38,7 @@ mod body;
 mod cancel;
 mod codes;
 mod conditions;
+mod content_range;
 mod dates;
 mod deferred;
 mod error;
@@ -78,7 +79,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use dates::expires_header;
+pub use dates::{expires_header, http_date};
 pub use deferred::DeferredSetting;
 pub use error::{
     AddressSource, CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced,

@@ -94,8 +94,21 @@ pub struct ObjectVersion {
     pub is_delete_marker: bool,
 }
 
-/// Returns the key by which an entry of a listing is sorted: its name. The name of a directory is
-/// followed by `/`, to be sorted like the names in the directory.
+/// Returns the directory of a common prefix, from its part after the prefix of the listing. `None`
+/// for the listing's own prefix, which some servers name too
+/// (<https://github.com/MathieuLoutre/mock-aws-s3/issues/92>,
+/// <https://github.com/noobaa/noobaa-core/issues/7281>, as of 28 November 2026): it is not below
+/// itself.
+pub(crate) fn common_prefix(mut name: Vec<u8>) -> Option<Entry> {
+    // `a//b` has a directory named `/` below `a/`.
+    if name.len() > 1 && name.ends_with(b"/") {
+        name.pop();
+    }
+    (!name.is_empty()).then(|| Entry::named(name, EntryKind::Directory))
+}
+
+/// Returns the sort key of an entry in a listing: its name. A directory's name is followed by `/`,
+/// so that it sorts like its contents.
 pub(crate) fn listing_key(entry: &Entry) -> Vec<u8> {
     in_listing_order(entry).collect()
 }

@@ -13,6 +13,9 @@
 //!   file's modification time is not later than the object's.
 //! - Between stores: the copy is at least [`MARGIN`] younger than the source.
 //!
+//! A web server's date is that of the file, and sources other than local files and stores have no
+//! change time. So their dates prove nothing unless they are equal.
+//!
 //! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future
 //! proves nothing. If the listing proves nothing, one HEAD request decides: the object is unchanged
 //! if the modification time in its metadata (`x-amz-meta-mtime`), which the copy has set, equals
@@ -133,13 +136,20 @@ impl TimeVerdict {
                 };
                 Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
-            (None, _, Location::Object(_)) => {
-                let object = DateRange::of_destination(store, tree, there);
-                let changed = source.changed.map_or(modified, |changed| changed.max(modified));
-                let proved = is_after(object.earliest, changed) && object.is_past();
-                Self::unless_proved(proved, MetadataHolder::Destination(modified), modified, there)
+            (None, _, Location::Http(_)) if is_same(modified, there, || None) => Self::Unchanged,
+            (None, Location::Object(_), _) => {
+                Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified))
             }
-            (None, ..) => Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified)),
+            // Without a change time, a date proves nothing: hosts and web servers keep the dates of
+            // files that replace others (`rsync -t`, `cp -p`, `tar x`).
+            (None, ..) => match source.changed {
+                None => Self::ask(Asked::Destination(modified), None, false),
+                Some(changed) => {
+                    let object = Dated::of_destination(store, tree, there);
+                    let proved = is_after(object.earliest, changed.max(modified)) && object.is_past();
+                    Self::unless_proved(proved, Asked::Destination(modified), modified, there)
+                }
+            },
         }
     }
 
@@ -167,16 +177,20 @@ impl TimeVerdict {
         }
         let unit = || TimeUnit::of_tree(tree, root);
         let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
-        let unchanged = there == here
-            || (there < here && whole_seconds(found.changed) >= here)
-            || is_same(modified, found.modified, unit);
+        let is_older = there < here && whole_seconds(found.changed) >= here;
         match &tree.source {
-            Location::Local(_) | Location::Sftp(_) => {
+            // The date of a web server is that of the file, which may replace a newer one. If it is
+            // not the one that the copy got, only the metadata of a gateway or of `serve` can show
+            // that the content is the same.
+            Location::Http(_) if is_older && !is_same(modified, found.modified, unit) => {
+                Self::ask(Asked::Source(found.modified), unit(), false)
+            }
+            Location::Local(_) | Location::Sftp(_) | Location::Http(_) => {
                 Self::unchanged_if(is_same(modified, found.modified, unit))
             }
-            Location::Http(_) => Self::unchanged_if(unchanged),
             Location::Object(_) => {
-                let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
+                let unchanged = there == here || is_older || is_same(modified, found.modified, unit);
+                let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
                     false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),

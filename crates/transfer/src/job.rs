@@ -7,9 +7,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use firstbyte_location::{Entry, Location, Version, is_partial_name};
-use firstbyte_store::{Error as StoreError, Listing, ReplaceKind};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, http_date};
 
 use crate::error::{Error, Failure, Result};
 use crate::journal::JOURNAL_SUFFIX;
@@ -47,7 +48,19 @@ impl CopyJob {
         }
     }
 
-    /// Returns the version that must be copied. `None` stands for the newest version.
+    /// Returns whether an object has the listed length and date, although not the listed `ETag`.
+    /// Some stores compute the tags of listings otherwise
+    /// (<https://github.com/mojatter/s2/issues/209>, as of 28 November 2026).
+    pub(crate) fn is_listed_with_another_tag(&self, found: &Version) -> bool {
+        let Some(entry) = self.entry.as_ref().filter(|entry| entry.version.is_none()) else { return false };
+        let seconds =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|it| it.as_secs());
+        let written = found.last_modified.as_deref().and_then(http_date);
+        let is_dated = entry.modified.zip(written).is_some_and(|(listed, it)| seconds(listed) == seconds(it));
+        is_dated && entry.size.is_some() && entry.size == found.size
+    }
+
+    /// Returns the version that must be copied; `None` is the newest.
     pub(crate) fn wanted_version(&self) -> Option<Version> {
         self.entry.as_ref()?.version.as_deref().cloned()
     }

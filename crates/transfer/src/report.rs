@@ -110,7 +110,9 @@ impl Observer for NoObserver {}
 /// How the content was verified against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
-    /// By length and version only, because the source has no checksum of the whole object.
+    /// Nothing: the source states no length, and the content ended with the connection.
+    Nothing,
+    /// Length and version only: the source offers no checksum over the whole object.
     Length,
     /// By a checksum of the whole object.
     Full,
@@ -118,7 +120,11 @@ pub enum Verified {
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Full { "full" } else { "length" })
+        f.write_str(match self {
+            Self::Nothing => "none",
+            Self::Length => "length",
+            Self::Full => "full",
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Deref;
 
 use firstbyte_fetch::{AttemptError, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
-use firstbyte_location::Location;
+use firstbyte_location::{Location, Version};
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
@@ -174,7 +174,24 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Opens the range and version that `get` requests.
+    /// Requests a description that only improves the result, once. `None` if that fails.
+    pub(crate) fn try_stat(&mut self, location: &Location, version_id: Option<&str>) -> Option<Stat> {
+        let store = &self.context.single;
+        let stat = match version_id {
+            Some(id) => store.stat_version(location, id),
+            None => store.stat(location),
+        };
+        stat.inspect_err(|error| tracing::debug!(%error, "no description")).ok()
+    }
+
+    /// Returns the length that HEAD states for an answer whose body ends with its connection.
+    /// `None` if HEAD states none, or describes another version.
+    pub(crate) fn stated_length(&mut self, source: &Location, version: &Version) -> Option<u64> {
+        let described = self.try_stat(source, version.version_id.as_deref())?;
+        described.size().filter(|_| described.version.agrees_with(version))
+    }
+
+    /// Opens the range and version that `get` asks for.
     pub(crate) fn open(&mut self, source: &Location, get: &Get) -> Result<OpenedBody> {
         self.request(Wait::Head, None, |attempt, _| {
             let Get { cancel, throttle, .. } = attempt.get();

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Get, Hasher, Payload, Sink, StatedLength};
+use firstbyte_store::{Error as StoreError, Get, Hasher, Payload, Sink, StatedLength};
 
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
@@ -30,6 +30,8 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedL
     let (body, cancel) = requester.open(&job.source, &wanted)?;
     let stat = body.stat().clone();
     job.check_version(&stat.version)?;
+    let is_open_ended = body.is_open_ended();
+    let stated = is_open_ended.then(|| requester.stated_length(&job.source, &stat.version)).flatten();
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let mut body = Some(body);
     let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {
@@ -43,6 +45,10 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedL
         let mut hasher = expected.as_ref().map(|expected| Hasher::new(expected.algorithm));
         let mut at = 0;
         attempt.copy_body(&mut body, &sink, &mut at, u64::MAX, buffer, hasher.as_mut())?;
+        if let Some(missing) = stated.and_then(|size| size.checked_sub(at)).filter(|missing| *missing > 0) {
+            let location = job.source.to_string();
+            return Err(StoreError::Truncated { location, missing, trace: None }.into());
+        }
         Ok((at, hasher.map(Hasher::finish)))
     })?;
     if let (Some(expected), Some(found)) = (&expected, &found) {
@@ -50,6 +56,10 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedL
     }
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
     let written = put_over(requester, job, payload, 0, &put_options(context, job, &stat))?;
-    let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
+    let verified = match expected {
+        Some(_) => verified(&written),
+        None if is_open_ended && stated != Some(size) => Verified::Nothing,
+        None => Verified::Length,
+    };
     Ok(Started::Done(CompletedObject { verified, ..done(size, written, Some(stat.version)) }))
 }

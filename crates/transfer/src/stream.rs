@@ -43,7 +43,17 @@ pub(crate) fn cat(
     out: &mut dyn Write,
 ) -> Result<CompletedObject> {
     let length = StatedLength::Checked;
-    let mut output = Output { source, version, range, length, out, written: 0, stat: None, hasher: None };
+    let mut output = Output {
+        source,
+        version,
+        range,
+        length,
+        out,
+        written: 0,
+        stat: None,
+        is_open_ended: false,
+        hasher: None,
+    };
     let mut requester = Requester::new(context, 0);
     loop {
         let copied = requester.request(Wait::Head, None, |attempt, buffer| {
@@ -55,7 +65,7 @@ pub(crate) fn cat(
             Err(error) if error.is_false_length() && output.length == StatedLength::Checked => {
                 output.length = StatedLength::Ignored;
             }
-            copied => return copied.and_then(|()| output.finish()),
+            copied => return copied.and_then(|()| output.finish(&mut requester)),
         }
     }
 }
@@ -71,8 +81,10 @@ struct Output<'a> {
     written: u64,
     /// The description of the object in the first response.
     stat: Option<Stat>,
-    /// The checksum that the object should have, if its store or the user has given one, and the
-    /// hash of the bytes so far.
+    /// True if the first response did not show where it ends.
+    is_open_ended: bool,
+    /// The checksum that the object should have, if its store or the user gave one, and the hash of
+    /// the bytes so far.
     hasher: Option<(Checksum, Hasher)>,
 }
 
@@ -98,6 +110,7 @@ impl Output<'_> {
         let get = Get { range, version, checksum: range.is_none(), length, ..attempt.get() };
         let body = attempt.open(self.source, &get)?;
         if self.stat.is_none() {
+            self.is_open_ended = body.is_open_ended();
             self.describe(attempt.context, body.stat());
         }
         Ok(body)
@@ -136,9 +149,19 @@ impl Output<'_> {
         }
     }
 
-    fn finish(self) -> Result<CompletedObject> {
+    fn finish(self, requester: &mut Requester<'_>) -> Result<CompletedObject> {
         self.out.flush().map_err(Error::stream(StreamEnd::Output))?;
         let mut verified = Verified::Length;
+        if let Some(stat) = self.stat.as_ref().filter(|_| self.is_open_ended && self.range.is_none()) {
+            match requester.stated_length(self.source, &stat.version) {
+                Some(size) if size > self.written => {
+                    let (location, missing) = (self.source.to_string(), size - self.written);
+                    return Err(StoreError::Truncated { location, missing, trace: None }.into());
+                }
+                Some(size) if size == self.written => {}
+                _ => verified = Verified::Nothing,
+            }
+        }
         if let Some((expected, hasher)) = self.hasher {
             expected.verify(&hasher.finish(), self.source)?;
             verified = Verified::Full;

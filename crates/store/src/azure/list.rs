@@ -9,7 +9,7 @@ use crate::dates;
 use crate::error::Result;
 use crate::limits::PAGE;
 use crate::requests::RequestKind;
-use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, directory_entry, protocol};
+use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, protocol};
 use crate::wire::HttpMethod;
 
 impl Azure {
@@ -42,7 +42,7 @@ impl Azure {
         if is_service {
             let bucket = |container: &NamedElement| Entry {
                 modified: container.properties.last_modified.as_deref().and_then(dates::http_date),
-                ..directory_entry(format!("{}/", container.name()).into_bytes())
+                ..Entry::named(container.name().into_bytes(), EntryKind::Directory)
             };
             let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
             let next = listing.next_marker.filter(|marker| !marker.is_empty());

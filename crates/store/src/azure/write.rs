@@ -148,5 +148,5 @@ impl Azure {
 }
 
 pub(super) fn version(head: &ResponseHead, size: Option<u64>) -> Version {
-    Version { size, etag: head.get("etag").map(ToOwned::to_owned), ..Version::default() }
+    Version { size, etag: head.etag(), ..Version::default() }
 }

@@ -42,6 +42,12 @@ impl Error {
                 "if it was not replaced, the servers behind this address disagree on its ETag: `firstbyte cat` reads it in \
                  one request"
             }
+            Self::Changed { location, expected, found, .. }
+                if location.starts_with("http") && found.size == expected.size =>
+            {
+                "run it again to copy the new version; if the server gives every answer another date or ETag, \
+                 `firstbyte cat` reads it in one request"
+            }
             Self::Changed { expected, found, .. } if found.file.is_some() && found.size > expected.size => {
                 "run it again when nothing writes to it, or copy it to another file first"
             }

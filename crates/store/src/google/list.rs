@@ -9,7 +9,7 @@ use crate::dates;
 use crate::error::Result;
 use crate::limits::PAGE;
 use crate::requests::RequestKind;
-use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, directory_entry, protocol};
+use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, protocol};
 use crate::wire::HttpMethod;
 
 #[derive(Default, Deserialize)]
@@ -99,7 +99,7 @@ impl Google {
         })?;
         let entry = |bucket: Bucket| Entry {
             modified: dates::rfc3339(&bucket.time_created),
-            ..directory_entry(format!("{}/", bucket.name).into_bytes())
+            ..Entry::named(bucket.name.into_bytes(), EntryKind::Directory)
         };
         let entries: Vec<_> = list.items.into_iter().map(entry).collect();
         let next = list.next_page_token.filter(|token| !token.is_empty());

@@ -178,7 +178,18 @@ impl Http {
             let reply = self.send(url, &call)?;
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
-            Ok((head, (incoming.collect(MAX_PAGE_BYTES)?, at)))
+            let is_open_ended = incoming.is_open_ended();
+            let body = incoming.collect(LONGEST_PAGE)?;
+            // A page cut by the loss of its connection would count as complete, and `--delete`
+            // would delete the files whose names are missing.
+            if is_open_ended && !ends_as_html(&body) {
+                return Err(Error::Disconnected {
+                    location: place.clone(),
+                    detail: "the page states no length and ends without </html>".to_owned(),
+                    trace: None,
+                });
+            }
+            Ok((head, (body, at)))
         })?;
         let kind = head.get("content-type").unwrap_or_default();
         if kind.starts_with("application/x-ndjson") {
@@ -195,6 +206,12 @@ impl Http {
         }
         Err(protocol(&place, "no directory listing in the response".to_owned()))
     }
+}
+
+/// Returns whether a page has its end tag. Comments of a server may follow.
+fn ends_as_html(body: &[u8]) -> bool {
+    let end = b"</html";
+    body.windows(end.len()).any(|window| window.eq_ignore_ascii_case(end))
 }
 
 fn entry(line: Line) -> Entry {

@@ -83,6 +83,10 @@ impl LinkPage {
             return;
         }
         let name = decoded(name);
+        // An encoded dot or slash would lead elsewhere, as a browser resolves it.
+        if matches!(name.as_slice(), b"." | b"..") || name.contains(&b'/') {
+            return;
+        }
         match places.get(&name) {
             Some(place) if kind == EntryKind::Directory => self.entries[*place].kind = kind,
             Some(_) => {}
@@ -229,6 +233,9 @@ mod tests {
             "<a href=\"/dd/a\">",
             "<a href=\"a/b\">",
             "<a href=\"..\">",
+            "<a href=\"%2e%2e/\">",
+            "<a href=\"%2e/\">",
+            "<a href=\"a%2fb\">",
             "<a href=\"mailto:a\">",
             "<a href=\"javascript:a()\">",
             "<a href=\"#a\">",

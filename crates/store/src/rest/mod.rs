@@ -33,7 +33,7 @@ use crate::upload::Payload;
 use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions};
 
-pub(crate) use pages::{RestPage, RestQuery, directory_entry};
+pub(crate) use pages::{RestPage, RestQuery};
 pub(crate) use refusal::RestRefusal;
 pub(crate) use tokens::{BearerToken, Tokens, ask_for_token, form};
 
@@ -213,20 +213,21 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         Ok(self.page(&query, None, Some(1))?.brought_names)
     }
 
-    /// Returns the body of a GET, after checking that the response has the requested version.
+    /// Returns the body of a GET, after checking that it has the requested version. `again` sends
+    /// the request of another `get`.
     fn open(
         &self,
         call: &RestCall<'_>,
         get: &Get,
-        with_s3_headers: impl Fn(ResponseHead) -> ResponseHead,
+        described: impl Fn(ResponseHead) -> ResponseHead,
+        again: impl FnOnce(&Get) -> Result<Body>,
     ) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
-            Ok((head, incoming)) => answer::open(&place, get, &with_s3_headers(head), incoming),
+            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming, again),
             Err(refusal) => match (refusal.head.status, &get.version) {
-                (416, _) => answer::unsatisfied(&place, get, &with_s3_headers(refusal.head)),
-                // A 404 may mean that the object was replaced, because a replaced generation no
-                // longer exists.
+                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head), again),
+                // A replaced generation no longer exists.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
                     let trace = || refusal.head.trace();

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, EntryKind, ObjectLocation};
+use firstbyte_location::{Entry, ObjectLocation};
 
 use super::{RestStore, protocol};
 use crate::error::{Error, Result};
-use crate::object::in_listing_order;
+use crate::object::{common_prefix, in_listing_order};
 use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
 use crate::turns::{Brought, Turns};
@@ -98,7 +98,7 @@ impl RestQuery {
         let keys = entries.len();
         for prefix in prefixes {
             let below = |name: &Vec<u8>| name.as_slice() > after || after.starts_with(name);
-            entries.extend(name(&prefix).filter(below).map(directory_entry));
+            entries.extend(name(&prefix).filter(below).and_then(common_prefix));
         }
         let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
@@ -106,17 +106,7 @@ impl RestQuery {
     }
 }
 
-/// Returns the entry of a directory or bucket. `name` ends with `/`.
-pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
-    // The key `a//b` has a directory named `/` below `a/`, whose name must keep the slash.
-    if name.len() > 1 {
-        name.pop();
-    }
-    Entry::named(name, EntryKind::Directory)
-}
-
-/// Requests the first page. Fails if no key begins with the prefix, because a prefix without keys
-/// does not exist.
+/// Requests the first page. A prefix exists only if a key begins with it.
 pub(super) fn first(service: &impl RestStore, query: &RestQuery) -> Result<RestPage> {
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();

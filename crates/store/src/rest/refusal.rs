@@ -71,7 +71,6 @@ impl RestRefusal {
         match head.status {
             401 | 403 => Error::Denied { location, detail: detail(), request, trace: None },
             404 => Error::NotFound { location, trace: None },
-            408 => Error::Disconnected { location, detail: detail(), trace: None },
             412 => Error::Precondition { location, trace: None },
             status => Error::Server { location, status, code, message, trace: None },
         }

@@ -41,7 +41,7 @@ impl Toy {
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
         }
-        self.open(&call, get, |head| head)
+        self.open(&call, get, |head| head, |get| self.get(object, get))
     }
 }
 

@@ -4,18 +4,25 @@
 //! The chain is asynchronous. It has a runtime of its own, because the caller may be running in
 //! another one. `credentials` calls this module on a separate thread.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::ecs::EcsCredentialsProvider;
+use aws_config::environment::EnvironmentVariableCredentialsProvider;
+use aws_config::imds::credentials::ImdsCredentialsProvider;
+use aws_config::meta::credentials::CredentialsProviderChain;
 use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::provider_config::ProviderConfig;
+use aws_config::web_identity_token::WebIdentityTokenCredentialsProvider;
 use aws_credential_types::provider::ProvideCredentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_types::region::Region;
+use rustix_futex_sync::Mutex;
 use tokio::runtime::Runtime;
 
+use super::config_files::{self, identifier};
 use super::environment::variable;
 use super::key::AccessKey;
+use super::profile;
 use super::provider_client::{ProviderClient, Silence};
 use super::runtime::{describe, last_cause, runtime};
 use super::settings::Variants;
@@ -44,20 +51,27 @@ impl From<String> for ChainFailure {
 /// A source of credentials other than the options.
 enum Source {
     /// AWS's default chain.
-    Chain(DefaultCredentialsChain),
-    /// One profile, and the profiles to which it refers.
+    Chain(CredentialsProviderChain),
+    /// One profile and the profiles it refers to.
     Profile(ProfileFileCredentialsProvider),
 }
 
 /// Finds credentials. Only one thread at a time may call it.
 pub(super) struct CredentialChain {
     client: ProviderClient,
-    source: OnceLock<(Runtime, Source)>,
+    /// The source, and the runtime that it runs in. The source caches the files that it has parsed.
+    source: Mutex<Option<(Runtime, Source)>>,
+    /// True if the files are to be read again.
+    is_stale: AtomicBool,
 }
 
 impl CredentialChain {
     pub(super) fn new(client: &WireClient) -> Self {
-        Self { client: ProviderClient::new(client), source: OnceLock::new() }
+        Self {
+            client: ProviderClient::new(client),
+            source: Mutex::default(),
+            is_stale: AtomicBool::new(false),
+        }
     }
 
     /// Requests credentials: from the profile if one is named, otherwise from the whole chain.
@@ -68,28 +82,17 @@ impl CredentialChain {
     ) -> Result<AccessKey, ChainFailure> {
         let is_named = profile.is_some();
         let name = profile.clone().unwrap_or_else(|| "default".to_owned());
-        if self.source.get().is_none() {
-            let runtime = runtime()?;
-            let region = service.region.clone().map(Region::new);
-            let config = ProviderConfig::default()
-                .with_region(region.clone())
-                .with_use_fips(Some(service.variants.fips))
-                .with_use_dual_stack(Some(service.variants.dual_stack))
-                .with_http_client(self.client.clone());
-            let source = match profile {
-                Some(name) => {
-                    let builder = ProfileFileCredentialsProvider::builder();
-                    Source::Profile(builder.configure(&config).profile_name(name).build())
-                }
-                None => {
-                    let builder = DefaultCredentialsChain::builder().configure(config).region(region);
-                    Source::Chain(runtime.block_on(builder.build()))
-                }
-            };
-            // The cell is still empty, because only one thread at a time runs the chain.
-            let _ = self.source.set((runtime, source));
+        if let Some(key) = profile::keys_before_process(&name) {
+            return Ok(key);
         }
-        let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;
+        let mut source = self.source.lock();
+        if self.is_stale.swap(false, Ordering::Relaxed) {
+            *source = None;
+        }
+        let (runtime, source) = match &mut *source {
+            Some(found) => found,
+            none => none.insert((runtime()?, self.source_of(service, profile))),
+        };
         drop(self.client.take_silence());
         let provided = match source {
             Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
@@ -105,9 +108,46 @@ impl CredentialChain {
         Ok(AccessKey {
             id: found.access_key_id().to_owned(),
             secret: found.secret_access_key().to_owned(),
-            session_token: found.session_token().map(ToOwned::to_owned),
+            // `aws configure set aws_session_token ""` leaves an empty one.
+            session_token: found.session_token().filter(|token| !token.is_empty()).map(ToOwned::to_owned),
             expiry: found.expiry(),
         })
+    }
+
+    /// Reads the files again before the next credentials.
+    pub(super) fn forget(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns one profile as the source, or AWS's default chain with the files of `config_files`.
+    fn source_of(&self, service: &CredentialService, profile: Option<String>) -> Source {
+        let config = ProviderConfig::default()
+            .with_region(service.region.clone().map(Region::new))
+            .with_use_fips(Some(service.variants.fips))
+            .with_use_dual_stack(Some(service.variants.dual_stack))
+            .with_http_client(self.client.clone());
+        let of_files = ProfileFileCredentialsProvider::builder()
+            .configure(&config)
+            .profile_files(config_files::contents());
+        match profile {
+            Some(name) => Source::Profile(of_files.profile_name(identifier(&name)).build()),
+            None => Source::Chain(
+                CredentialsProviderChain::first_try(
+                    "Environment",
+                    EnvironmentVariableCredentialsProvider::new(),
+                )
+                .or_else("Profile", of_files.profile_name("default").build())
+                .or_else(
+                    "WebIdentityToken",
+                    WebIdentityTokenCredentialsProvider::builder().configure(&config).build(),
+                )
+                .or_else("EcsContainer", EcsCredentialsProvider::builder().configure(&config).build())
+                .or_else(
+                    "Ec2InstanceMetadata",
+                    ImdsCredentialsProvider::builder().configure(&config).build(),
+                ),
+            ),
+        }
     }
 }
 

@@ -160,9 +160,13 @@ impl S3Credentials {
         }
     }
 
-    /// Drops credentials that the service has rejected as expired.
+    /// Drops credentials that the service has rejected as expired. Another program may have written
+    /// new ones to the files, so the files are read again, as aws-sdk-go does. Users of other
+    /// clients ask for that (<https://github.com/aws/aws-sdk-go-v2/issues/2135>,
+    /// <https://github.com/s3fs-fuse/s3fs-fuse/issues/1290>, as of 28 November 2026).
     pub(super) fn forget(&self) {
         self.asked.state.lock().known = None;
+        self.asked.chain.forget();
     }
 }
 

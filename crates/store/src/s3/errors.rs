@@ -1,11 +1,12 @@
 //! Converts S3's error responses to errors.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
+use crate::dates::http_date;
 use crate::error::{Error, RequestAuthentication, Result, Trace, means_another_region};
 use crate::order::is_directory_bucket;
 use crate::wire::{Incoming, ResponseHead};
@@ -85,8 +86,11 @@ impl S3Refusal {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
             || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
-        let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
-        // The region becomes part of a host name, so a name that could change the host is ignored.
+        let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref()).or_else(|| {
+            // AuthorizationHeaderMalformed: "the region 'a' is wrong; expecting 'b'".
+            self.message.split_once("expecting '")?.1.split('\'').next()
+        });
+        // The name becomes part of a host name, so it must not be able to change the host.
         named.filter(|region| elsewhere && is_region(region))
     }
 
@@ -139,6 +143,10 @@ impl S3Refusal {
             (code, 403) if code == "AccessDenied" || code.eq_ignore_ascii_case("Forbidden") => {
                 denied(call.object, &detail, call.operation, self.request)
             }
+            (_, 407) => {
+                let detail = format!("{status} {}", self.code);
+                Error::Denied { location, detail, request: RequestAuthentication::Web, trace: None }
+            }
             (_, 401 | 403) => Error::Denied { location, detail, request: self.request, trace: None },
             (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
                 Error::Precondition { location, trace: None }
@@ -180,15 +188,32 @@ fn bucket_of(place: &str) -> String {
     place[..end].to_owned()
 }
 
-/// Parses `Retry-After` in seconds. A date, which is rare, is ignored: the usual back-off then
-/// applies.
+/// Parses `Retry-After`: seconds, or a date by the server's own clock (RFC 9110, 10.2.3).
 pub(crate) fn retry_after(head: &ResponseHead) -> Option<Duration> {
-    head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
+    let value = head.get("retry-after")?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let now = head.get("date").and_then(http_date).unwrap_or_else(SystemTime::now);
+    http_date(value)?.duration_since(now).ok()
+}
+
+/// Returns true if the service requires the header `Content-MD5` of a write, as some stores do in
+/// buckets with Object Lock (<https://github.com/minio/mc/issues/3892>,
+/// <https://github.com/drakkan/sftpgo/issues/1336>, as of 28 November 2026).
+pub(super) fn requires_md5(error: &Error) -> bool {
+    match error {
+        Error::Server { code, message, status: 400, .. } => {
+            code == "MissingContentMD5" || message.to_ascii_lowercase().contains("content-md5")
+        }
+        _ => false,
+    }
 }
 
 /// Returns true if the service does not support the checksum headers of writes.
 pub(super) fn refuses_checksums(error: &Error) -> bool {
     match error {
+        _ if requires_md5(error) => false,
         Error::Server { status: 501, .. } => true,
         Error::Server { code, message, status: 400, .. } => {
             matches!(code.as_str(), "NotImplemented" | "InvalidRequest" | "InvalidArgument")

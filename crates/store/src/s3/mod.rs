@@ -11,6 +11,8 @@ mod bucket;
 #[cfg_attr(not(feature = "aws-config"), path = "no_chain.rs")]
 mod chain;
 mod completed;
+#[cfg(feature = "aws-config")]
+mod config_files;
 mod credentials;
 mod customer_key;
 mod delete;
@@ -89,7 +91,9 @@ pub(crate) struct S3 {
     regions: Arc<Mutex<HashMap<String, String>>>,
     /// True once the service has refused checksum headers. They are then no longer sent.
     without_checksums: Arc<AtomicBool>,
-    /// How names are encoded in listings, learnt from responses.
+    /// True after the service has required `Content-MD5` of a write.
+    with_md5: Arc<AtomicBool>,
+    /// The encoding of names in listings, learnt from responses.
     names: Arc<LearntNames>,
     /// True once the service has shown that it supports only version 1 of the listing request.
     first_list_version: Arc<AtomicBool>,
@@ -145,6 +149,7 @@ impl S3 {
             client,
             regions: Arc::default(),
             without_checksums: Arc::default(),
+            with_md5: Arc::default(),
             names: Arc::default(),
             first_list_version: Arc::default(),
             sessions: Arc::default(),
@@ -175,6 +180,7 @@ impl S3 {
             identity: Arc::clone(&self.identity),
             regions: Arc::clone(&self.regions),
             without_checksums: Arc::clone(&self.without_checksums),
+            with_md5: Arc::clone(&self.with_md5),
             names: Arc::clone(&self.names),
             first_list_version: Arc::clone(&self.first_list_version),
             sessions: Arc::clone(&self.sessions),
@@ -208,13 +214,21 @@ impl S3 {
         settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
     }
 
-    /// Sends a call, and repeats it after transient failures.
-    fn call(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Incoming)> {
-        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
+    /// Sends a call and retries it after transient failures, except those that `is_final`.
+    fn call_unless(
+        &self,
+        call: &S3Call<'_>,
+        is_final: impl Fn(&Error) -> bool,
+    ) -> Result<(ResponseHead, Incoming)> {
+        let sent = self.retrying(call, |reply| match reply.map_err(|refusal| refusal.into_error(call)) {
+            Err(error) if is_final(&error) => Ok(Err(error)),
+            other => other.map(Ok),
+        });
+        sent?
     }
 
-    /// Sends a call like [`call`](Self::call), and reads its response, which is a short text. The
-    /// text may be an error.
+    /// Sends a call and retries it after transient failures. The response is a short text, which
+    /// may be an error.
     fn call_text(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Vec<u8>)> {
         self.retrying(call, |reply| self.text_of(call, reply))
     }
@@ -379,11 +393,23 @@ impl S3 {
         !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 
-    /// Runs a write with checksum headers. Runs it again without them if the service refuses these
-    /// headers.
-    fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        // The setting is read only once, because another thread may change it during the write,
-        // when the service refuses checksums.
+    /// Runs a write with checksum headers, and again without them if the service refuses the
+    /// headers, or with `Content-MD5` if it requires that. `write` adds that header if the second
+    /// flag is set.
+    fn with_checksums<T>(&self, write: impl Fn(bool, bool) -> Result<T>) -> Result<T> {
+        let with_md5 = self.with_md5.load(Ordering::Relaxed);
+        match self.with_crc(|checked| write(checked, with_md5)) {
+            Err(error) if !with_md5 && errors::requires_md5(&error) => {
+                tracing::debug!(%error, "the service requires Content-MD5");
+                self.with_md5.store(true, Ordering::Relaxed);
+                self.with_crc(|checked| write(checked, true))
+            }
+            other => other,
+        }
+    }
+
+    fn with_crc<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
+        // Other threads may find out meanwhile that the service refuses checksums.
         let checked = self.uses_checksums();
         match write(checked) {
             Err(error) if checked && errors::refuses_checksums(&error) => {

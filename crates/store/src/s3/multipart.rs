@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, Location, ObjectLocation, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Location, ObjectLocation, Version, etag};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -22,10 +22,13 @@ use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
 use super::{S3, S3Call, protocol};
 
+/// The detail of an error if a list has further pages but no start of the next one.
+const NO_MARKER: &str = "further pages, and not where they begin";
+
 impl S3 {
     /// Sends `CreateMultipartUpload`.
     pub(crate) fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload> {
-        self.with_checksums(|checked| {
+        self.with_checksums(|checked, _| {
             let mut call = S3Call::new(S3Operation::CreateMultipartUpload, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
             self.describe(&mut call, &options.metadata);
@@ -51,16 +54,19 @@ impl S3 {
         sending: &Sending,
     ) -> Result<Part> {
         let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
-        self.with_checksums(|checked| {
+        self.with_checksums(|checked, with_md5| {
             let mut call = part_call(S3Operation::UploadPart, object, id, number, &sending.cancel);
             call.throttle = sending.throttle.clone();
             call.payload = payload;
             if checked {
                 call.header(CRC_HEADER, crc.to_base64());
             }
+            if with_md5 {
+                write::add_md5(&mut call)?;
+            }
             let (head, _) = self.call_text(&call)?;
             let place = call.place();
-            let etag = head.get("etag").ok_or_else(|| protocol(&place, "a part without an ETag"))?.to_owned();
+            let etag = head.etag().ok_or_else(|| protocol(&place, "a part without an ETag"))?;
             let checksum = write::confirmed(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
             Ok(Part { number, size: payload.length(), etag, checksum })
         })
@@ -84,7 +90,10 @@ impl S3 {
         let copied = self.store_inside(&call, "CopyPartResult");
         let (_, stored) =
             copied.map_err(|error| self.of_source(error, source, version, &Precondition::None))?;
-        let etag = stored.etag.ok_or_else(|| protocol(&call.place(), "a part without an ETag"))?;
+        let etag = stored
+            .etag
+            .filter(|tag| etag::stated(tag).is_some())
+            .ok_or_else(|| protocol(&call.place(), "a part without an ETag"))?;
         let checksum = stored.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text));
         Ok(Part { number, size: range.len(), etag, checksum })
     }
@@ -101,19 +110,24 @@ impl S3 {
             let (head, body) = self.call_text(&call)?;
             let page: PartPage = xml::parse_root("ListPartsResult", &body)
                 .ok_or_else(|| protocol(&call.place(), "no parts in the response").traced(|| head.trace()))?;
-            if let Some(next) = page.next_part_number_marker.as_ref().filter(|_| page.is_truncated) {
-                let checked = turns.check(next, Brought::of(&page.part));
-                checked.map_err(|why| protocol(&call.place(), why))?;
-            }
+            let last = page.part.last().map(|part| part.part_number.to_string());
+            marker = match (page.is_truncated, page.next_part_number_marker.or(last)) {
+                (false, _) => None,
+                (true, None) => return Err(protocol(&call.place(), NO_MARKER)),
+                (true, Some(next)) => {
+                    let checked = turns.check(&next, Brought::of(&page.part));
+                    checked.map_err(|why| protocol(&call.place(), why))?;
+                    Some(next)
+                }
+            };
             parts.extend(page.part.into_iter().map(|part| Part {
                 number: part.part_number,
                 size: part.size,
                 etag: part.etag,
                 checksum: part.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text)),
             }));
-            match page.next_part_number_marker {
-                Some(next) if page.is_truncated => marker = Some(next),
-                _ => return Ok(parts),
+            if marker.is_none() {
+                return Ok(parts);
             }
         }
     }
@@ -157,7 +171,17 @@ impl S3 {
                     let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
                     return self.completed_before(&lost);
                 }
-                Err(error) => retry.wait_or_give_up(error)?,
+                Err(error) => {
+                    // A response that was cut may have been that of a success.
+                    if write::is_cut_answer(&error) {
+                        let metadata = &options.metadata;
+                        let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
+                        if let Ok(written) = self.completed_before(&lost) {
+                            return Ok(written);
+                        }
+                    }
+                    retry.wait_or_give_up(error)?;
+                }
             }
         };
         let full = stored.checksum_type.as_deref() != Some("COMPOSITE");
@@ -212,13 +236,14 @@ impl S3 {
             let next = page
                 .next_key_marker
                 .map(|key| (form.decode(&key).into_owned(), page.next_upload_id_marker.unwrap_or_default()));
-            match next {
-                Some((key, id)) if page.is_truncated => {
+            match (page.is_truncated, next) {
+                (false, _) => return Ok(uploads),
+                (true, None) => return Err(protocol(&call.place(), NO_MARKER)),
+                (true, Some((key, id))) => {
                     let checked = turns.check(&format!("{key}\0{id}"), brought);
                     checked.map_err(|why| protocol(&call.place(), why))?;
                     marker = Some((key, id));
                 }
-                _ => return Ok(uploads),
             }
         }
     }

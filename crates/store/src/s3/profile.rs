@@ -4,15 +4,15 @@
 //! role of the machine is no substitute for the requested identity. If no profile is named, the
 //! profile `default` may be missing.
 
-use std::env;
-use std::path::PathBuf;
-
 use aws_config::profile::{Profile, ProfileSet};
 use aws_runtime::env_config::EnvConfigValue;
+use aws_runtime::env_config::file::EnvConfigFiles;
 use aws_types::origin::Origin;
 use aws_types::os_shim_internal::{Env, Fs};
 
+use super::config_files::{self, identifier};
 use super::environment::{Setting, SettingSource, from_variables, variable};
+use super::key::AccessKey;
 use super::misuse::Misuse;
 use super::runtime::{describe, runtime};
 use crate::error::Result;
@@ -35,11 +35,16 @@ pub(super) fn named(options: &StoreOptions) -> Option<String> {
 /// profile may be missing only if it was not named.
 pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
-    if named.is_none() && !files().iter().any(|file| file.exists()) {
+    if named.is_none() && !config_files::paths().iter().any(|file| file.exists()) {
         return Ok(None);
     }
-    let profiles = load(options)?;
-    match named.filter(|name| name != "default" && profiles.get_profile(name).is_none()) {
+    let profiles = load(named.as_deref(), &config_files::contents()).map_err(|why| {
+        let is_faulty = |files: &EnvConfigFiles| load(named.as_deref(), files).is_err();
+        let file = config_files::each().into_iter().find(|(_, files)| is_faulty(files));
+        let place = file.map(|(path, _)| format!("{}: ", path.display())).unwrap_or_default();
+        Misuse { what: "AWS configuration".to_owned(), why: format!("{place}{why}") }
+    })?;
+    match named.filter(|name| name != "default" && profiles.get_profile(&identifier(name)).is_none()) {
         Some(name) => Err(unusable(&name, "is not in")),
         None => Ok(Some(Profiles(profiles))),
     }
@@ -84,19 +89,14 @@ pub(super) fn find(
     Some((text, source))
 }
 
-/// Returns true if the configuration file has the section `[KIND NAME]`, even an empty one.
-pub(super) fn has_section(kind: &str, name: &str) -> bool {
-    let [config, _] = files();
-    let text = std::fs::read_to_string(config).unwrap_or_default();
-    text.lines().any(|line| {
-        let inner = line.trim().strip_prefix('[').and_then(|rest| rest.split_once(']'));
-        inner.is_some_and(|(inner, _)| inner.split_whitespace().eq([kind, name]))
-    })
+/// Returns true if the configuration file has the section `[services NAME]`.
+pub(super) fn has_services(name: &str) -> bool {
+    config_files::has_section("services", name)
 }
 
 /// Returns the error for a setting that refers to something missing.
 pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
-    let [config, _] = files();
+    let [config, _] = config_files::paths();
     Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     }
     let Some(name) = named(options).filter(|name| name != "default") else { return Ok(()) };
     let Some(profiles) = read(options)? else { return Ok(()) };
-    let Some(profile) = profiles.0.get_profile(&name) else { return Ok(()) };
+    let Some(profile) = profiles.0.get_profile(&identifier(&name)) else { return Ok(()) };
     Ok(check(&name, profile, &profiles.0)?)
 }
 
@@ -134,22 +134,37 @@ fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result
 }
 
 fn unusable(name: &str, why: &str) -> Misuse {
-    let files = files().map(|file| file.display().to_string());
+    let files = config_files::paths().map(|file| file.display().to_string());
     Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
 
-fn files() -> [PathBuf; 2] {
-    let home = env::home_dir().unwrap_or_default().join(".aws");
-    [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")].map(|(name, file)| {
-        env::var_os(name).filter(|path| !path.is_empty()).map_or_else(|| home.join(file), PathBuf::from)
+/// Returns the keys that the credentials file has for a profile with a `credential_process`. They
+/// take precedence over the process, as in botocore (`credentials.create_credential_resolver`).
+pub(super) fn keys_before_process(name: &str) -> Option<AccessKey> {
+    let all = load(Some(name), &config_files::contents()).ok()?;
+    let profile = all.get_profile(&identifier(name))?;
+    let earlier = ["role_arn", "web_identity_token_file", "sso_session", "sso_start_url"];
+    if profile.get("credential_process").is_none() || earlier.iter().any(|key| profile.get(key).is_some()) {
+        return None;
+    }
+    let [_, (_, credentials)] = config_files::each();
+    let file = load(Some(name), &credentials).ok()?;
+    let keys = file.get_profile(&identifier(name))?;
+    let get = |key: &str| keys.get(key).filter(|value| !value.is_empty()).map(ToOwned::to_owned);
+    Some(AccessKey {
+        id: get("aws_access_key_id")?,
+        secret: get("aws_secret_access_key")?,
+        session_token: get("aws_session_token"),
+        expiry: None,
     })
 }
 
-fn load(options: &StoreOptions) -> std::result::Result<ProfileSet, Misuse> {
-    let name = named(options).map(Into::into);
+fn load(name: Option<&str>, files: &EnvConfigFiles) -> std::result::Result<ProfileSet, String> {
+    // An empty AWS_PROFILE is no name, so that the name is always given.
+    let name = Some(identifier(name.unwrap_or("default")).into_owned().into());
     let load = || {
         let (fs, env) = (Fs::real(), Env::real());
-        let load = async { aws_config::profile::load(&fs, &env, &Default::default(), name).await };
+        let load = async { aws_config::profile::load(&fs, &env, files, name).await };
         runtime()?.block_on(load).map_err(|error| describe(&error))
     };
     let unreadable = || "they cannot be read".to_owned();
@@ -157,8 +172,5 @@ fn load(options: &StoreOptions) -> std::result::Result<ProfileSet, Misuse> {
         Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable())),
         Err(error) => Err(format!("{}: no thread: {error}", unreadable())),
     });
-    loaded.map_err(|why| {
-        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-        Misuse { what: "AWS configuration".to_owned(), why }
-    })
+    loaded.map_err(|why| why.split_whitespace().collect::<Vec<_>>().join(" "))
 }

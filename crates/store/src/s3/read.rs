@@ -1,5 +1,7 @@
 //! Describes and reads objects, by HeadObject and GetObject.
 
+use std::cell::Cell;
+
 use firstbyte_location::{ByteRange, EntryKind, ObjectLocation, Version};
 
 use crate::body::Body;
@@ -13,6 +15,9 @@ use super::operation::S3Operation;
 use super::{S3, S3Call};
 use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
+
+/// Attempts at HEAD before GET is asked.
+const MOST_HEADS: u32 = 3;
 
 impl S3 {
     /// Describes an object. Without such an object, describes a prefix with keys below it as a
@@ -47,12 +52,21 @@ impl S3 {
         let mut call = S3Call::new(S3Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
-        let described = match self.call(&call) {
+        // Some servers fail at every HEAD (https://github.com/scireum/sirius-biz/issues/1178, as of
+        // 28 November 2026). GET is not asked first, because its ranges have no checksum.
+        let (tries, is_failed) = (Cell::new(0), Cell::new(false));
+        let is_final = |error: &Error| {
+            tries.set(tries.get() + 1);
+            let is_refused = answer::refuses_head(error);
+            is_failed.set(is_refused || (error.is_transient() && tries.get() == MOST_HEADS));
+            is_failed.get()
+        };
+        let described = match self.call_unless(&call, is_final) {
             Ok((head, _)) => {
                 self.client.clocks.learn(object.service, &head);
-                Some(answer::stat(&head, head.content_length(&call.place())?))
+                Some(answer::stat(&head, answer::stated_length(&call.place(), &head)?))
             }
-            Err(error) if answer::refuses_head(&error) => None,
+            Err(_) if is_failed.get() => None,
             Err(error) => return Err(of_version(error, version_id)),
         };
         let mut stat = match described.filter(|stat| stat.version.has_credible_length()) {
@@ -70,14 +84,11 @@ impl S3 {
     fn stat_by_get(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let version_id = version_id.map(ToOwned::to_owned);
         let version = version_id.map(|id| Version { version_id: Some(id), ..Version::default() });
-        let mut get = Get { range: Some(ByteRange::new(0, 1)), version, ..Get::default() };
+        let get = Get { range: Some(ByteRange::new(0, 1)), version, ..Get::default() };
         let cancel = get.cancel.clone();
         let mut retry = Retry::new(&self.client, &cancel);
         loop {
             match self.get(object, &get) {
-                // A 416 means that the object is empty, but its head describes the error. So the
-                // whole object is requested.
-                Ok(body) if body.stat().size() == Some(0) && get.range.is_some() => get.range = None,
                 Ok(body) => return Ok(body.stat().clone()),
                 Err(error) => retry.wait_or_give_up(error)?,
             }
@@ -110,19 +121,14 @@ impl S3 {
         }
         let place = call.place();
         match self.send(&call)? {
-            Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
-            Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
-            Err(refusal) if refusal.head.status == 412 => {
-                match self.precondition_error(object, get.version.as_ref()) {
-                    Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
-                        let version = Version { etag: found.etag, ..*expected };
-                        self.get(object, &Get { version: Some(version), ..get.clone() })
-                    }
-                    Error::OwnTagRefused { .. } if is_conditional => {
-                        self.client.own_tags.record_refusal_by(&server);
-                        self.get(object, get)
-                    }
-                    error => Err(error.traced(|| refusal.trace())),
+            Ok((head, incoming)) => answer::open(&place, get, &head, incoming, |get| self.get(object, get)),
+            Err(refusal) if refusal.head.status == 416 => {
+                answer::unsatisfied(&place, get, &refusal.head, |get| self.get(object, get))
+            }
+            Err(refusal) if refusal.head.status == 412 => match self.refused(object, get.version.as_ref()) {
+                Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
+                    let version = Version { etag: found.etag, ..*expected };
+                    self.get(object, &Get { version: Some(version), ..get.clone() })
                 }
             }
             Err(refusal) => {

@@ -15,7 +15,7 @@ use crate::{answer, header_text};
 
 use super::operation::S3Operation;
 use super::xml::{self, WriteResultElement};
-use super::{S3, S3Call, endpoint, protocol};
+use super::{S3, S3Call, endpoint};
 
 /// Header with the checksum of a write.
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
@@ -29,7 +29,7 @@ impl S3 {
         options: &PutOptions,
     ) -> Result<Written> {
         let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
-        self.with_checksums(|checked| {
+        self.with_checksums(|checked, with_md5| {
             let mut call = S3Call::new(S3Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
             call.payload = payload;
@@ -38,10 +38,13 @@ impl S3 {
             if checked {
                 call.header(CRC_HEADER, crc.to_base64());
             }
+            if with_md5 {
+                add_md5(&mut call)?;
+            }
             let (head, _) = self.call_text(&call)?;
             let stored = head.get(CRC_HEADER).map(ToOwned::to_owned);
             Ok(Written {
-                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(payload.length())),
+                version: version(&head, head.etag(), Some(payload.length())),
                 verified: confirmed(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
             })
         })
@@ -81,7 +84,7 @@ impl S3 {
         call: &S3Call<'_>,
         root: &str,
     ) -> Result<(ResponseHead, WriteResultElement)> {
-        self.call_text(call).and_then(|answer| stored(call, root, answer))
+        self.retrying(call, |reply| self.text_of(call, reply).and_then(|answer| stored(call, root, answer)))
     }
 
     /// Converts the error of a copy. A failed precondition becomes an error about the source if the
@@ -154,14 +157,36 @@ impl S3 {
     }
 }
 
-/// Parses a response: the description of the object or part that was stored.
+/// The code of an error whose response is a 200 that ends early.
+const CUT_ANSWER: &str = "InternalError";
+
+/// Returns whether a 200 ended early, so that the object may have been stored.
+pub(super) fn is_cut_answer(error: &Error) -> bool {
+    matches!(error, Error::Server { status: 200, code, .. } if code == CUT_ANSWER)
+}
+
+/// Adds the header `Content-MD5` of the payload.
+pub(super) fn add_md5(call: &mut S3Call<'_>) -> Result<()> {
+    let md5 = call.payload.checksum(Algorithm::Md5, &call.place())?;
+    call.header("content-md5", md5.to_base64());
+    Ok(())
+}
+
+/// Parses the description of the stored object or part in a response. A 200 without it passes like
+/// an internal error, because the service began the response before it was done; botocore repeats
+/// such a request too (`handlers._looks_like_special_case_error`).
 pub(super) fn stored(
     call: &S3Call<'_>,
     root: &str,
     (head, body): (ResponseHead, Vec<u8>),
 ) -> Result<(ResponseHead, WriteResultElement)> {
-    let stored = xml::parse_root(root, &body)
-        .ok_or_else(|| protocol(&call.place(), format!("no {root} in the response")))?;
+    let stored = xml::parse_root(root, &body).ok_or_else(|| Error::Server {
+        location: call.place(),
+        status: head.status,
+        code: CUT_ANSWER.to_owned(),
+        message: format!("no {root} in the response"),
+        trace: None,
+    })?;
     Ok((head, stored))
 }
 
@@ -175,9 +200,8 @@ pub(super) fn add_copy_source_headers(call: &mut S3Call<'_>, source: &ObjectLoca
 }
 
 pub(super) fn version(head: &ResponseHead, etag: Option<String>, size: Option<u64>) -> Version {
-    let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
     let etag = etag.as_deref().and_then(etag::quoted);
-    Version { size, etag, version_id, last_modified: None, file: None }
+    Version { size, etag, version_id: answer::version_id(head), last_modified: None, file: None }
 }
 
 /// Compares the checksum that the service reports with the client's. Returns the checksum if the

@@ -1,7 +1,7 @@
 //! Parses S3's XML responses, except the listings of objects.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 
 /// Parses a response. Returns `None` if the response is not the expected XML.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
@@ -17,8 +17,38 @@ pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option
         .and_then(|rest| rest.split_once("?>"))
         .map_or(text, |(_, rest)| rest)
         .trim_start();
-    let name = text.strip_prefix('<')?.strip_prefix(root)?;
-    name.starts_with(['>', ' ', '/']).then(|| parse(body)).flatten()
+    let name = text.strip_prefix('<')?.split(['>', '/']).next()?.split_ascii_whitespace().next()?;
+    // A name may have the prefix of a namespace.
+    let name = name.rsplit_once(':').map_or(name, |(_, name)| name);
+    (name == root).then(|| parse(body)).flatten()
+}
+
+/// Parses an `xsd:boolean`: `1` and `true` are equal (XML Schema 2, 3.2.2). The letter case is
+/// ignored, because clients in Go accept `True` and `TRUE` too (`strconv.ParseBool`). `None` for
+/// any other text, whose meaning must not be guessed: a truncated listing would count as complete.
+pub(super) fn parse_boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns a token or marker, or `None` if it is blank: no page begins at an empty one.
+pub(super) fn token(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+fn boolean<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(from)?;
+    let stated = Some(text.trim()).filter(|text| !text.is_empty());
+    stated
+        .map_or(Some(false), parse_boolean)
+        .ok_or_else(|| D::Error::custom(format!("`{text}` is no boolean")))
+}
+
+fn optional_token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.as_deref().and_then(token))
 }
 
 /// The `<ListAllMyBucketsResult>` element.
@@ -26,6 +56,7 @@ pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BucketPage {
     pub(super) buckets: BucketsElement,
+    #[serde(deserialize_with = "optional_token")]
     pub(super) continuation_token: Option<String>,
 }
 
@@ -64,7 +95,9 @@ pub(super) struct WriteResultElement {
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct PartPage {
     pub(super) part: Vec<StoredPart>,
+    #[serde(deserialize_with = "boolean")]
     pub(super) is_truncated: bool,
+    #[serde(deserialize_with = "optional_token")]
     pub(super) next_part_number_marker: Option<String>,
 }
 
@@ -85,8 +118,11 @@ pub(super) struct StoredPart {
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct UploadPage {
     pub(super) upload: Vec<PendingUpload>,
+    #[serde(deserialize_with = "boolean")]
     pub(super) is_truncated: bool,
+    #[serde(deserialize_with = "optional_token")]
     pub(super) next_key_marker: Option<String>,
+    #[serde(deserialize_with = "optional_token")]
     pub(super) next_upload_id_marker: Option<String>,
     pub(super) encoding_type: Option<String>,
 }

@@ -84,7 +84,27 @@ impl HttpConnection {
         self.tls.is_none()
     }
 
-    /// Returns the bytes that were read ahead and have not been used.
+    /// Returns whether an idle connection is open and nothing was received on it. Servers send
+    /// bodies with HEAD (<https://github.com/mar10/wsgidav/issues/123>), bodies longer than stated,
+    /// and 408 on idle connections. Go closes such a connection too (`net/http/transport.go`:
+    /// "Unsolicited response received on idle HTTP channel"; as of 28 November 2026). Bytes that
+    /// arrive after the next request was sent cannot be distinguished from its response.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let is_silent = |socket: &TcpStream| {
+            use rustix::net::{RecvFlags, recv};
+            matches!(
+                recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT),
+                Err(rustix::io::Errno::AGAIN)
+            )
+        };
+        self.ahead().is_empty()
+            && match &mut self.tls {
+                None => is_silent(&self.socket),
+                Some(session) => tls::is_quiet(session, &self.socket, is_silent),
+            }
+    }
+
+    /// Returns the bytes read ahead and not used.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }

@@ -47,6 +47,9 @@ pub(super) struct Return {
 pub(crate) struct Incoming {
     connection: Option<HttpConnection>,
     framing: Framing,
+    /// True if nothing shows that the body is complete: it ends with the connection, and TLS does
+    /// not protect the end (RFC 9112, 8).
+    is_open_ended: bool,
     ended: bool,
     back: Return,
     place: String,
@@ -77,6 +80,7 @@ impl Incoming {
         };
         let mut incoming = Self {
             socket: Arc::downgrade(&connection.socket),
+            is_open_ended: matches!(framing, Framing::UntilClose) && connection.is_plain(),
             connection: Some(connection),
             framing,
             ended: false,
@@ -100,7 +104,23 @@ impl Incoming {
         }
     }
 
-    /// Reads into `buffer`. Returns 0 only at the correct end, or if `buffer` is empty.
+    /// Returns true if an incomplete body looks like a complete one.
+    pub(crate) fn is_open_ended(&self) -> bool {
+        self.is_open_ended
+    }
+
+    /// Ends the body of stated length after `length` bytes. The connection is closed, because the
+    /// rest remains on it.
+    pub(crate) fn cut_to(&mut self, length: u64) {
+        if let Framing::Length(left) = &mut self.framing
+            && length < *left
+        {
+            *left = length;
+            self.back.pool = None;
+        }
+    }
+
+    /// Reads into `buffer`. Returns 0 only at the correct end (or if `buffer` is empty).
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         self.read_bytes(buffer).map_err(|error| error.traced(|| self.trace.clone()))
     }

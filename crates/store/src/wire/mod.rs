@@ -247,7 +247,8 @@ struct Failed {
 /// What a failure says about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing: the server had closed the reused connection.
+    /// The server had closed the reused connection, or something was on it that belongs to no
+    /// request.
     Stale,
     /// The server did not respond in time.
     Silent,
@@ -360,6 +361,16 @@ impl Exchange<'_> {
             head
         });
         let head = match (sent, head) {
+            (Ok(()), Ok(head)) if used && head.ends_idle_connection() => {
+                request.cancel.release(&Arc::downgrade(&connection.socket));
+                let error = connection::classify(
+                    &std::io::Error::other("408 on an idle connection"),
+                    request.place,
+                    request.cancel,
+                    deadline,
+                );
+                return Err(Failed { error, fault: Fault::Stale });
+            }
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
                 // The rest of the payload was not sent, so the connection cannot be reused.
@@ -380,7 +391,9 @@ impl Exchange<'_> {
             }
             (Ok(()), Err(unusable)) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                return Err(unusable.into_error(request.origin).into());
+                // Bytes that are no response may belong to the previous one on this connection.
+                let fault = if used { Fault::Stale } else { Fault::Other };
+                return Err(Failed { error: unusable.into_error(request.origin), fault });
             }
         };
         connection.used = true;

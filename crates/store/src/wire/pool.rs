@@ -31,17 +31,22 @@ pub(super) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Takes the connection used last, unless it has been idle for too long.
+    /// Takes the connection used last, unless it has been idle for too long. A connection that
+    /// received anything while it was idle is closed: the bytes would be taken for the response to
+    /// the next request.
     pub(super) fn take(&self, key: &ConnectionKey) -> Option<HttpConnection> {
-        let mut idle = self.idle.lock();
-        let kept = idle.get_mut(key)?;
-        let (since, connection) = kept.pop()?;
-        if since.elapsed() < KEEP_IDLE {
-            return Some(connection);
+        loop {
+            let (since, mut connection) = self.idle.lock().get_mut(key)?.pop()?;
+            if since.elapsed() >= KEEP_IDLE {
+                // The other connections have been idle for even longer.
+                self.idle.lock().get_mut(key)?.clear();
+                return None;
+            }
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+            tracing::debug!(origin = %key.origin, "unexpected bytes or the end on an idle connection: closing it");
         }
-        // All other connections have been idle for even longer.
-        kept.clear();
-        None
     }
 
     /// Adds a connection whose response was read completely.

@@ -72,11 +72,13 @@ fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
         return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
     }
-    let (name, port) = match rule.rsplit_once(':').filter(|(name, _)| !name.contains(':')) {
+    // The port of an IPv6 address follows its bracket.
+    let has_port = |name: &str| !name.contains(':') || name.ends_with(']');
+    let (name, port) = match rule.rsplit_once(':').filter(|(name, _)| has_port(name)) {
         Some((name, port)) => (name, port.parse::<u16>().ok()),
         None => (rule, None),
     };
-    let name = name.trim_start_matches("*.").trim_start_matches('.').trim_matches(['[', ']']);
+    let name = name.trim_start_matches("*.").trim_matches('.').trim_matches(['[', ']']);
     let below = || origin.host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     let host = rule == "*" || (!name.is_empty() && (origin.host == name || below()));
     host && port.is_none_or(|port| port == origin.port)
@@ -147,6 +149,12 @@ impl UsableProxy {
         })?;
         match answer.status {
             200..300 => Ok(()),
+            // The proxy may reach the host later, as with plain HTTP.
+            status @ (408 | 429 | 502..=504) => {
+                let location = place.to_owned();
+                let detail = format!("{PROXY_ANSWERED}{status} {}", answer.reason);
+                Err(Error::Disconnected { location, detail, trace: None }.into())
+            }
             status => {
                 let said = format!("{PROXY_ANSWERED}{status} {}", answer.reason);
                 Err(refused(&std::io::Error::other(said)))
@@ -187,6 +195,9 @@ mod tests {
         assert!(!proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
         assert!(proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
         assert!(!proxied(&["::1"], "http://[::1]:80"));
+        assert!(!proxied(&["[::1]:9000"], "http://[::1]:9000"));
+        assert!(proxied(&["[::1]:9000"], "http://[::1]:80"));
+        assert!(!proxied(&["example.org."], "http://a.example.org"));
         assert!(proxied(&["example.org:81"], "http://example.org:80"));
         assert!(proxied(&[""], "http://example.org"));
     }

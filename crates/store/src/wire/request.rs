@@ -204,6 +204,13 @@ impl WireRequest<'_> {
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");
         }
+        // Without this header any coding is acceptable (RFC 9110, 12.5.3), and some servers and
+        // proxies compress (https://github.com/archiecobbs/s3backer/issues/48,
+        // https://github.com/larrabee/s3sync/issues/82, as of 28 November 2026). The header is not
+        // signed, because proxies change it.
+        if self.headers.iter().all(|(name, _)| !name.eq_ignore_ascii_case("accept-encoding")) {
+            head.push_str("accept-encoding: identity\r\n");
+        }
         if let Some(via) = via {
             let _ = write!(head, "via: {via}\r\n");
         }

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use firstbyte_location::etag;
+
 use super::connection::HttpConnection;
 use crate::error::{EXPECTS_TLS, Error, HOST_ID, REQUEST_IDS, Result, Trace};
 use crate::origin::Origin;
@@ -34,6 +36,35 @@ pub(super) enum ResponseHeadError {
     Malformed(Error),
     /// The server answered a request without TLS by a TLS alert.
     ExpectsTls,
+}
+
+/// Returns the parser of responses. It reads lines that HTTP/1.1 forbids and other clients read:
+/// folded lines, which a user agent must accept (RFC 9112, 5.2), a blank before the colon, and
+/// lines without a colon or with an illegal name, which are left out
+/// (<https://github.com/seanmonstar/httparse/issues/37>,
+/// <https://github.com/seanmonstar/httparse/issues/107>, as of 28 November 2026).
+fn lenient() -> httparse::ParserConfig {
+    let mut config = httparse::ParserConfig::default();
+    config
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .ignore_invalid_headers_in_responses(true);
+    config
+}
+
+/// Refuses a head if a line that determines the end of the body was left out.
+fn check_framing(head: &[u8], parsed: &[httparse::Header<'_>]) -> std::result::Result<(), String> {
+    for name in ["content-length", "transfer-encoding"] {
+        let begins = |line: &[u8]| {
+            line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let lines = head.split(|&b| b == b'\n').filter(|line| begins(line)).count();
+        let taken = parsed.iter().filter(|line| begins(line.name.as_bytes())).count();
+        if lines > taken {
+            return Err(format!("not HTTP: a malformed header {name}"));
+        }
+    }
+    Ok(())
 }
 
 impl ResponseHeadError {
@@ -94,12 +125,18 @@ impl ResponseHead {
         }
         let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut lines);
-        let length = match response.parse(bytes) {
+        let length = match lenient().parse_response(&mut response, bytes) {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(error) => return Err(format!("not HTTP: {error}")),
         };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        check_framing(&bytes[..length], response.headers)?;
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            // A folded line is one value (RFC 9112, 5.2).
+            let lines: Vec<&str> = text.split(['\r', '\n']).map(str::trim).collect();
+            lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+        };
         let headers =
             response.headers.iter().map(|line| (line.name.to_ascii_lowercase(), text(line.value))).collect();
         let head = Self {
@@ -117,7 +154,12 @@ impl ResponseHead {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the trace of the answered request, to be added to an error.
+    /// Returns the `ETag` as it is written, unless it has no value.
+    pub(crate) fn etag(&self) -> Option<String> {
+        self.get("etag").and_then(etag::stated).map(ToOwned::to_owned)
+    }
+
+    /// Returns the trace of the answered request, for an error.
     pub(crate) fn trace(&self) -> Trace {
         let identifier = |name: &str| self.get(name).and_then(Trace::identifier);
         Trace {
@@ -171,6 +213,13 @@ impl ResponseHead {
         self.get("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"))
     }
 
+    /// Returns true for the response by which HAProxy and nginx end a connection without a request
+    /// in time (RFC 9110, 15.5.9; <https://github.com/ovh/svfs/issues/127>, as of 28 November
+    /// 2026). On a reused connection it may have been sent before the request.
+    pub(super) fn ends_idle_connection(&self) -> bool {
+        self.status == 408 && !self.keeps_alive()
+    }
+
     /// Returns true if the connection can be reused.
     pub(super) fn keeps_alive(&self) -> bool {
         let said = self.get("connection").unwrap_or_default().to_ascii_lowercase();
@@ -196,6 +245,22 @@ mod tests {
         assert_eq!(head.get("etag"), Some("\"x\""));
         assert_eq!(head.content_length("p").unwrap(), Some(3));
         assert!(head.keeps_alive());
+    }
+
+    #[test]
+    fn lines_that_other_clients_read_are_read_or_left_out() {
+        let head =
+            |lines: &str| ResponseHead::parse(format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n").as_bytes());
+        let get = |lines: &str, name: &str| head(lines).unwrap().unwrap().0.get(name).map(ToOwned::to_owned);
+        assert_eq!(get("X-Long: one\r\n two\r\nETag: \"e\"", "x-long").as_deref(), Some("one two"));
+        assert_eq!(get("Content-Length:\r\n 7", "content-length").as_deref(), Some("7"));
+        assert_eq!(get("ETag : \"e\"", "etag").as_deref(), Some("\"e\""));
+        for odd in ["no colon here", "a name: x", "(x): y"] {
+            assert_eq!(get(&format!("{odd}\r\nETag: \"e\""), "etag").as_deref(), Some("\"e\""), "{odd}");
+        }
+        for odd in ["Content-Length 7", "Transfer-Encoding@: chunked", "content-length(): 7"] {
+            assert!(head(odd).is_err(), "{odd}");
+        }
     }
 
     #[test]

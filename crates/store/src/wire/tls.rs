@@ -114,6 +114,30 @@ fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [
     Ok(plain)
 }
 
+/// Returns whether an idle session has received neither plaintext nor its end. Records of the
+/// protocol itself, such as session tickets, are processed. `is_silent` returns whether the socket
+/// has nothing to read.
+pub(super) fn is_quiet(
+    session: &mut TlsSession,
+    socket: &TcpStream,
+    is_silent: impl Fn(&TcpStream) -> bool,
+) -> bool {
+    loop {
+        match session.process_new_packets() {
+            Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {}
+            _ => return false,
+        }
+        if is_silent(socket) {
+            return true;
+        }
+        let mut received = socket;
+        // Bytes are there, or the end, so that this read does not wait.
+        if !matches!(session.read_tls(&mut received), Ok(1..)) {
+            return false;
+        }
+    }
+}
+
 fn process(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     let processed = session.process_new_packets();
     processed.map(drop).map_err(|error| {

@@ -2,7 +2,10 @@
 //! wrong headers.
 
 mod answers;
+mod connections;
 mod express;
+mod pages;
+mod ranges;
 mod s3;
 mod server;
 mod stopping;

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{
-    Algorithm, Error, Get, Hasher, ListOptions, Metadata, Part, Payload, PutOptions, Result, Signing, Store,
-    StoreOptions, Upload,
+    Algorithm, Error, Get, Hasher, ListOptions, Metadata, Part, Payload, PutOptions, Result, Sending,
+    Signing, Store, StoreOptions, Upload,
 };
 use firstbyte_testkit::{Quirk, QuirkStore, Scripted, ScriptedReply};
 use time::OffsetDateTime;
@@ -188,6 +188,82 @@ fn a_completion_whose_answer_was_lost_is_found_by_length_and_metadata_or_date_or
             assert_eq!(done.is_ok(), is_found, "{head}, {bytes:?}, {reused}: {done:?}");
         }
     }
+}
+
+#[test]
+fn a_completion_or_copy_whose_answer_is_cut_is_repeated_or_found() {
+    for (success, operation) in &OPERATIONS[..3] {
+        for cut in ["", "<html>busy</html>", &success[..success.len() - 9]] {
+            let server = Server::answering({
+                let (cut, success, posts) = (cut.to_owned(), (*success).to_owned(), AtomicUsize::new(0));
+                move |head| match head.starts_with("HEAD") {
+                    true => refusal("404 Not Found", "", ""),
+                    false if posts.fetch_add(1, Ordering::SeqCst) == 0 => whole("", &cut),
+                    false => whole("", &success),
+                }
+            });
+            let done = operation(&server.store());
+            assert!(done.is_ok(), "{success} after {cut}: {done:?}");
+        }
+    }
+    // The object is there, so nothing is repeated.
+    let server = Server::answering(|head| match head.starts_with("HEAD") {
+        true => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"d41d8cd98f00b204e9800998ecf8427e\"\r\n\
+                 x-amz-meta-mtime: 7\r\n\r\n"
+            .to_owned(),
+        false => whole("", ""),
+    });
+    let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+    let metadata = Metadata { modified, ..Metadata::default() };
+    let options = PutOptions { metadata, ..PutOptions::default() };
+    server.store().complete_upload(&upload(), &[], &options).unwrap();
+    assert_eq!(server.heads().len(), 2);
+    let named =
+        "<x:CompleteMultipartUploadResult xmlns:x=\"y\"><x:ETag>e</x:ETag></x:CompleteMultipartUploadResult>";
+    let server = Server::start(vec![Step::Close(whole("", named))]);
+    server.store().complete_upload(&upload(), &[], &PutOptions::default()).unwrap();
+}
+
+#[test]
+fn content_md5_is_sent_to_a_service_that_requires_it() {
+    let server = Server::answering(|head| match head.contains("content-md5: ") {
+        true => whole("ETag: \"e\"\r\n", ""),
+        false => {
+            let why =
+                "Content-MD5 HTTP header is required for Put Object requests with Object Lock parameters";
+            let body = format!("<Error><Code>InvalidRequest</Code><Message>{why}</Message></Error>");
+            refusal("400 Bad Request", "", &body)
+        }
+    });
+    let store = server.store();
+    for _ in 0..2 {
+        store.put(&object("k"), Payload::Bytes(b"abc"), &PutOptions::default()).unwrap();
+    }
+    store.put_part(&upload(), 1, Payload::Bytes(b"abc"), &Sending::default()).unwrap();
+    let heads = server.heads();
+    assert_eq!(heads.len(), 4, "learnt once");
+    let md5 = Hasher::of(Algorithm::Md5, b"abc").to_base64();
+    assert!(heads[1..].iter().all(|head| head.contains(&format!("content-md5: {md5}\r\n"))));
+}
+
+#[test]
+fn a_store_whose_head_always_fails_is_described_by_get() {
+    for failure in ["500 Oops", "503 Slow", "410 Gone", "302 Found"] {
+        let server = Server::answering(move |head| match head.starts_with("HEAD") {
+            true => refusal(failure, "Retry-After: 0\r\n", ""),
+            false => part("bytes 0-0/3", "ETag: \"e\"\r\n", "a"),
+        });
+        assert_eq!(server.store().stat(&object("k")).unwrap().size(), Some(3), "{failure}");
+    }
+}
+
+#[test]
+fn a_region_in_the_message_of_a_refusal_is_learnt() {
+    let why = "The authorization header is malformed; the region 'here-1' is wrong; expecting 'there-1'";
+    let body = format!("<Error><Code>AuthorizationHeaderMalformed</Code><Message>{why}</Message></Error>");
+    let server =
+        Server::start(vec![Step::Keep(refusal("400 Bad Request", "", &body)), Step::Close(whole("", "abc"))]);
+    assert!(server.store().get(&object("k"), &Get::default()).is_ok());
 }
 
 #[test]

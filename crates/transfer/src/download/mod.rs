@@ -57,8 +57,15 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
             }
             return start(requester, job, path);
         }
-        Err(Error::Store(StoreError::RangeIgnored { .. })) => {
+        // A server that does not serve this range may serve the whole object.
+        Err(Error::Store(StoreError::RangeIgnored { .. } | StoreError::Protocol { .. }))
+            if range.is_some() =>
+        {
             return single::stream(requester, job, path, StatedLength::Checked);
+        }
+        Err(Error::Store(StoreError::Changed { found, .. })) if job.is_listed_with_another_tag(&found) => {
+            tracing::debug!(%source, %found, "the listing has another ETag than the object");
+            requester.open(source, &Get { version: Some(*found), ..get })?
         }
         other => other?,
     };

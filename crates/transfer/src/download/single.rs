@@ -26,11 +26,11 @@ pub(super) fn complete_opened(
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
     if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::Object(_)) {
-        // Stores send a checksum only with whole objects, but this object was requested as a range.
-        let described = requester.stat(&job.source, stat.version.version_id.as_deref())?;
-        if described.version.agrees_with(&stat.version) {
-            stat.checksum = described.checksum;
-        }
+        // Stores send a checksum with whole objects only, and this one was requested as a range.
+        let described = requester.try_stat(&job.source, stat.version.version_id.as_deref());
+        stat.checksum = described
+            .filter(|described| described.version.agrees_with(&stat.version))
+            .and_then(|described| described.checksum);
     }
     fetch(requester, job, path, Some(opened), stat, StatedLength::Checked)
 }
@@ -59,6 +59,10 @@ fn fetch(
     length: StatedLength,
 ) -> Result<Started> {
     let context = requester.context;
+    let is_open_ended = opened.as_ref().is_some_and(|(body, _)| body.is_open_ended());
+    if is_open_ended {
+        stat.version.size = requester.stated_length(&job.source, &stat.version);
+    }
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
     for fetches in 1.. {
@@ -95,7 +99,11 @@ fn fetch(
             }
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
-                let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
+                let verified = match checked {
+                    Some(_) => Verified::Full,
+                    None if is_open_ended && stat.size() != Some(bytes) => Verified::Nothing,
+                    None => Verified::Length,
+                };
                 return Ok(Started::Done(CompletedObject {
                     bytes,
                     verified,

@@ -8,14 +8,16 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-/// A `<ListBucketResult>` or `<ListVersionsResult>` element. Its keys are encoded as
-/// `encoding_type` states.
+use crate::s3::xml;
+
+/// A `<ListBucketResult>` or `<ListVersionsResult>`. Keys are encoded as `encoding_type` states.
 #[derive(Debug, Default)]
 pub(super) struct ObjectPage {
     pub(super) contents: Vec<ObjectElement>,
     /// The `<Prefix>` elements of the `<CommonPrefixes>`.
     pub(super) common_prefixes: Vec<String>,
-    pub(super) is_truncated: bool,
+    /// Whether there is a next page. `None` if that is not stated.
+    pub(super) is_truncated: Option<bool>,
     pub(super) next_continuation_token: Option<String>,
     /// The key after which the next page starts, in version 1 of the listing request.
     pub(super) next_marker: Option<String>,
@@ -28,7 +30,8 @@ pub(super) struct ObjectPage {
 #[derive(Debug, Default)]
 pub(super) struct ObjectElement {
     pub(super) key: String,
-    pub(super) size: u64,
+    /// The length. `None` if the store does not state it.
+    pub(super) size: Option<u64>,
     pub(super) last_modified: Option<String>,
     pub(super) etag: Option<String>,
     pub(super) storage_class: Option<String>,
@@ -88,21 +91,28 @@ impl ObjectPage {
                     Some(symbol) => text.push(symbol),
                     None => text.push_str(resolve_predefined_entity(&part.decode().ok()?)?),
                 },
-                Event::Eof => return (root && depth == 0).then_some(page),
+                Event::Eof => return (root && depth == 0 && page.states_its_end()).then_some(page),
                 _ => {}
             }
         }
     }
 
-    /// Stores the text of an element when the element ends. Returns `None` if the text is
-    /// malformed.
+    /// Returns false if the next page has a start and the response does not say whether there is
+    /// one.
+    fn states_its_end(&self) -> bool {
+        let next = [&self.next_continuation_token, &self.next_marker, &self.next_key_marker];
+        self.is_truncated.is_some() || next.iter().all(|next| next.is_none())
+    }
+
+    /// Stores the text of an element when it ends. Returns `None` if it is malformed.
     fn take(&mut self, depth: u32, name: &[u8], text: &mut String) -> Option<()> {
         match (depth, name) {
-            (2, b"IsTruncated") => self.is_truncated = text.trim() == "true",
-            (2, b"NextContinuationToken") => self.next_continuation_token = Some(std::mem::take(text)),
-            (2, b"NextMarker") => self.next_marker = Some(std::mem::take(text)),
-            (2, b"NextKeyMarker") => self.next_key_marker = Some(std::mem::take(text)),
-            (2, b"NextVersionIdMarker") => self.next_version_id_marker = Some(std::mem::take(text)),
+            (2, b"IsTruncated") if text.trim().is_empty() => {}
+            (2, b"IsTruncated") => self.is_truncated = Some(xml::parse_boolean(text)?),
+            (2, b"NextContinuationToken") => self.next_continuation_token = xml::token(text),
+            (2, b"NextMarker") => self.next_marker = xml::token(text),
+            (2, b"NextKeyMarker") => self.next_key_marker = xml::token(text),
+            (2, b"NextVersionIdMarker") => self.next_version_id_marker = xml::token(text),
             (2, b"EncodingType") => self.encoding_type = Some(std::mem::take(text)),
             // At the second level, an element of this name has the prefix of the listing.
             (3, b"Prefix") => self.common_prefixes.push(std::mem::take(text)),
@@ -110,11 +120,12 @@ impl ObjectPage {
                 let Some(object) = self.contents.last_mut() else { return Some(()) };
                 match name {
                     b"Key" => object.key = std::mem::take(text),
-                    b"Size" => object.size = text.trim().parse().ok()?,
+                    b"Size" if text.trim().is_empty() => {}
+                    b"Size" => object.size = Some(text.trim().parse().ok()?),
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
                     b"ETag" => object.etag = etag::quoted(text),
                     b"VersionId" => object.version_id = Some(std::mem::take(text)),
-                    b"IsLatest" => object.is_latest = text.trim() == "true",
+                    b"IsLatest" => object.is_latest = xml::parse_boolean(text)?,
                     b"StorageClass" => object.storage_class = Some(std::mem::take(text)),
                     _ => {}
                 }
@@ -139,20 +150,20 @@ mod tests {
     #[test]
     fn unknown_elements_of_a_listing_are_ignored() {
         let page = ObjectPage::parse(ANSWER.as_bytes()).unwrap();
-        assert_eq!((page.contents[0].key.as_str(), page.contents[0].size), ("a&bA", 5));
+        assert_eq!((page.contents[0].key.as_str(), page.contents[0].size), ("a&bA", Some(5)));
         assert_eq!(page.contents[0].etag.as_deref(), Some("\"e\""));
         let last = &page.contents[1];
         assert_eq!((last.key.as_str(), last.storage_class.as_deref()), ("c", Some("GLACIER")));
         assert_eq!((last.last_modified.as_deref(), page.contents.len()), (Some("now"), 2));
         assert_eq!(page.common_prefixes, ["d/"]);
-        assert_eq!((page.is_truncated, page.next_continuation_token.as_deref()), (true, Some("t")));
+        assert_eq!((page.is_truncated, page.next_continuation_token.as_deref()), (Some(true), Some("t")));
         assert_eq!(page.encoding_type.as_deref(), Some("url"));
         assert!(ObjectPage::parse(b"<ListBucketResult/>").unwrap().contents.is_empty());
     }
 
     #[test]
     fn versions_and_delete_markers_stay_in_their_order() {
-        let text = "<ListVersionsResult><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>\
+        let text = "<ListVersionsResult><IsTruncated>1</IsTruncated><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>\
             <Version><Key>a</Key><VersionId>2</VersionId><IsLatest>false</IsLatest><Size>5</Size></Version>\
             <DeleteMarker><Key>b</Key><VersionId>3</VersionId><IsLatest>true</IsLatest></DeleteMarker>\
             <Version><Key>b</Key><VersionId>1</VersionId></Version></ListVersionsResult>";

@@ -8,7 +8,7 @@ use firstbyte_location::{Entry, EntryKind, ObjectLocation};
 use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::{Error, Result};
-use crate::object::in_listing_order;
+use crate::object::{common_prefix, in_listing_order};
 use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
 use crate::s3::dialect::ListVersion;
@@ -131,14 +131,13 @@ impl S3 {
         }
         let keys = entries.len();
         for prefix in page.common_prefixes {
-            entries.extend(name(&prefix).map(common_prefix));
+            entries.extend(name(&prefix).and_then(common_prefix));
         }
         let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         if query.grouping == Grouping::Prefixes {
             entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         }
-        let next = page.next_continuation_token.filter(|token| page.is_truncated && !token.is_empty());
-        Ok(S3Page { entries, disorder, last, next })
+        Ok(S3Page { entries, disorder, last, next: page.next_continuation_token })
     }
 
     /// Requests one page of keys, limited to `most` keys if `most` is given. If the service
@@ -181,11 +180,15 @@ impl S3 {
         let mut page = ObjectPage::parse(&body)
             .ok_or_else(|| protocol(&call.place(), "no listing in the response").traced(|| head.trace()))?;
         let form = self.form_of_names(&mut call, &page, ObjectPage::parse)?;
-        if page.is_truncated && page.next_continuation_token.is_none() {
+        if page.is_truncated != Some(true) {
+            page.next_continuation_token = None;
+        } else if page.next_continuation_token.is_none() {
             if version == ListVersion::V2 {
                 return self.first_version_page(query, from, most, cancel);
             }
-            page.next_continuation_token = next_marker(&page, form);
+            page.next_continuation_token = Some(next_marker(&page, form).ok_or_else(|| {
+                protocol(&call.place(), "a listing with further pages and no name").traced(|| head.trace())
+            })?);
         }
         Ok((page, form))
     }
@@ -243,12 +246,7 @@ impl S3 {
             ..Entry::named(bucket.name.into_bytes(), EntryKind::Directory)
         };
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
-        Ok(S3Page {
-            entries,
-            disorder: None,
-            last: None,
-            next: page.continuation_token.filter(|token| !token.is_empty()),
-        })
+        Ok(S3Page { entries, disorder: None, last: None, next: page.continuation_token })
     }
 }
 
@@ -257,26 +255,16 @@ impl S3 {
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjects.html>).
 fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     let last = || page.names().map(|name| form.decode(name)).max();
-    let marker = page.next_marker.as_deref().filter(|marker| !marker.is_empty());
+    let marker = page.next_marker.as_deref();
     marker.map(|marker| form.decode(marker)).or_else(last).map(std::borrow::Cow::into_owned)
 }
 
 pub(super) fn entry(name: Vec<u8>, object: ObjectElement) -> Entry {
     Entry {
-        size: Some(object.size),
+        size: object.size,
         modified: object.last_modified.as_deref().and_then(dates::rfc3339),
         etag: object.etag,
         storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
         ..Entry::named(name, EntryKind::File)
     }
-}
-
-/// Returns the entry of a common prefix. `name` is the part after the listing's prefix, and ends
-/// with `/`.
-pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
-    // The key `a//b` has a directory named `/` below `a/`, whose name must keep the slash.
-    if name.len() > 1 {
-        name.pop();
-    }
-    Entry::named(name, EntryKind::Directory)
 }

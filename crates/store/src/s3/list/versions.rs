@@ -6,7 +6,7 @@ use firstbyte_location::ObjectLocation;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::object::ObjectVersion;
+use crate::object::{ObjectVersion, common_prefix};
 use crate::query::ListOptions;
 use crate::s3::operation::S3Operation;
 use crate::s3::{S3, S3Call, protocol};
@@ -80,7 +80,7 @@ impl Versions {
             protocol(&call.place(), "no listing of versions in the response").traced(|| head.trace())
         })?;
         let form = self.s3.form_of_names(&mut call, &page, ObjectPage::parse_versions)?;
-        let next = match (page.is_truncated, page.next_key_marker) {
+        let next = match (page.is_truncated == Some(true), page.next_key_marker) {
             (false, _) => None,
             (true, None) => return Err(protocol(&call.place(), "further pages, and not where they begin")),
             (true, Some(key)) => Some((form.decode(&key).into_owned(), page.next_version_id_marker)),
@@ -94,7 +94,7 @@ impl Versions {
             versions.extend(name(&object.key).map(|name| version(name, object)));
         }
         for prefix in &page.common_prefixes {
-            let entry = name(prefix).map(page::common_prefix);
+            let entry = name(prefix).and_then(common_prefix);
             versions.extend(entry.map(|entry| ObjectVersion {
                 entry,
                 id: None,

@@ -1,0 +1,311 @@
+//! Answers of stores and web servers that other clients survive. A copy has every byte of one
+//! version and says how it was checked, or it fails. `sync --delete` deletes nothing that the
+//! source still has.
+
+use crate::support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
+use support::World;
+use support::servers::S3;
+
+const DATE: &str = "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT";
+
+/// The parts of a request's head.
+struct Asked<'a> {
+    method: &'a str,
+    target: &'a str,
+    range: Option<(usize, usize)>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(head: &'a str) -> Self {
+        let mut words = head.split(' ');
+        let range = head.split_once("range: bytes=").and_then(|(_, rest)| {
+            let (first, last) = rest.lines().next()?.split_once('-')?;
+            Some((first.parse().ok()?, last.parse().unwrap_or(usize::MAX)))
+        });
+        Self { method: words.next().unwrap(), target: words.next().unwrap(), range }
+    }
+
+    fn is_list(&self) -> bool {
+        matches!(self.target.split('?').next(), Some("/b" | "/b/"))
+    }
+
+    /// Answers like a web server or store with this object.
+    fn object(&self, content: &[u8], headers: &[&str]) -> ScriptedReply {
+        if self.method == "HEAD" {
+            let length = format!("Content-Length: {}", content.len());
+            return ScriptedReply::raw("200 OK", &[headers, &[&length]].concat(), b"");
+        }
+        let Some((first, last)) = self.range else {
+            return ScriptedReply::answer("200 OK", headers, content);
+        };
+        let last = last.min(content.len() - 1);
+        let range = format!("Content-Range: bytes {first}-{last}/{}", content.len());
+        ScriptedReply::answer("206 Partial", &[headers, &[&range]].concat(), &content[first..=last])
+    }
+}
+
+fn listing(elements: &str, keys: &[(&str, usize)]) -> ScriptedReply {
+    let keys: String = keys
+        .iter()
+        .map(|(key, size)| {
+            format!(
+                "<Contents><Key>{key}</Key><Size>{size}</Size><LastModified>2026-01-02T03:04:05.000Z</LastModified>\
+                 <ETag>&quot;listed&quot;</ETag></Contents>"
+            )
+        })
+        .collect();
+    let text = format!("<ListBucketResult>{elements}{keys}</ListBucketResult>");
+    ScriptedReply::answer("200 OK", &[], text.as_bytes())
+}
+
+fn page(names: &[&str]) -> ScriptedReply {
+    let links: String = names.iter().map(|name| format!("<a href=\"{name}\">{name}</a>")).collect();
+    let text = format!("<html><title>Index of /d/</title>{links}</html>");
+    ScriptedReply::answer("200 OK", &["Content-Type: text/html"], text.as_bytes())
+}
+
+/// A world whose S3 service is the server.
+fn world_of(server: &Scripted) -> World {
+    let mut world = World::new();
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    world.set("AWS_REGION", "here-1");
+    world
+}
+
+#[test]
+fn a_file_of_a_server_that_refuses_ranges_is_copied_whole() {
+    for line in
+        ["X: none", "Content-Range: bytes */*", "Content-Range: bytes */0", "Content-Range: bytes */900"]
+    {
+        let server = Scripted::start(move |_, head| match Asked::new(head) {
+            asked if asked.range.is_some() => ScriptedReply::answer("416 No", &[line], b"no"),
+            asked => asked.object(&bytes(1, 900), &["ETag: \"e\"", DATE]),
+        });
+        let world = world_of(&server);
+        for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
+            world.run(&["cp", &source, "copy"]).ok();
+            assert!(world.read("copy") == bytes(1, 900), "{line} {source}");
+            let part = world.run(&["cat", "--range", "0-99999", &source]).ok();
+            assert!(part.stdout == bytes(1, 900), "{line} {source}");
+        }
+    }
+}
+
+#[test]
+fn a_large_object_whose_partial_answers_are_unusable_is_copied_whole() {
+    let content = bytes(2, 6 << 20);
+    let server = Scripted::start(move |_, head| match Asked::new(head) {
+        asked if asked.range.is_some() => ScriptedReply::answer("206 Partial", &["ETag: \"e\""], b"x"),
+        asked => asked.object(&bytes(2, 6 << 20), &["ETag: \"e\"", DATE]),
+    });
+    let world = world_of(&server);
+    for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
+        world.run(&["cp", &source, "copy"]).ok();
+        assert!(world.read("copy") == content, "{source}");
+    }
+}
+
+#[test]
+fn sync_delete_keeps_what_an_odd_page_does_not_name() {
+    for elements in [
+        "<IsTruncated>True</IsTruncated><NextContinuationToken>t</NextContinuationToken>",
+        "<IsTruncated>1</IsTruncated><NextContinuationToken>t</NextContinuationToken>",
+        "<IsTruncated>true</IsTruncated><NextContinuationToken></NextContinuationToken>",
+    ] {
+        let server = Scripted::start(move |_, head| match Asked::new(head) {
+            asked if asked.is_list() => {
+                let is_later = ["continuation-token=", "start-after=", "marker="]
+                    .iter()
+                    .any(|name| asked.target.contains(name));
+                match is_later {
+                    true => listing("<IsTruncated>false</IsTruncated>", &[("c", 1), ("d", 1)]),
+                    false => listing(elements, &[("a", 1), ("b", 1)]),
+                }
+            }
+            asked => asked.object(b"x", &["ETag: \"listed\"", DATE]),
+        });
+        let world = world_of(&server);
+        world.run(&["sync", "--delete", "s3://b/", "tree"]).ok();
+        let again = world.run(&["--json", "sync", "--delete", "s3://b/", "tree"]).ok().receipt();
+        assert_eq!(support::names_below(&world.path("tree")), ["a", "b", "c", "d"], "{elements}");
+        assert_eq!(again["skipped"], 4, "{elements}: {again}");
+    }
+}
+
+#[test]
+fn a_file_of_a_web_server_that_an_older_one_replaced_is_copied_again() {
+    let replaced = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&replaced);
+    let server = Scripted::start(move |_, head| match Asked::new(head) {
+        asked if asked.target == "/d/" => page(&["a"]),
+        asked if seen.load(Ordering::SeqCst) == 0 => {
+            asked.object(b"first", &["ETag: \"1\"", "Last-Modified: Thu, 05 Feb 2026 03:04:05 GMT"])
+        }
+        asked => asked.object(b"other", &["ETag: \"2\"", DATE]),
+    });
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let source = format!("{}/d/", server.url());
+    for (destination, copied) in [("tree", "tree/a"), ("s3://bucket/tree/", "s3://bucket/tree/a")] {
+        replaced.store(0, Ordering::SeqCst);
+        world.run(&["sync", &source, destination]).ok();
+        let again = world.run(&["--json", "sync", &source, destination]).ok().receipt();
+        assert_eq!(again["skipped"], 1, "{destination}: {again}");
+        replaced.store(1, Ordering::SeqCst);
+        world.run(&["sync", &source, destination]).ok();
+        assert_eq!(world.run(&["cat", copied]).ok().stdout, b"other", "{destination}");
+        let again = world.run(&["--json", "sync", &source, destination]).ok().receipt();
+        assert_eq!(again["skipped"], 1, "{destination}: {again}");
+    }
+}
+
+#[test]
+fn two_versions_with_an_empty_etag_are_never_mixed() {
+    for line in ["ETag: \"\"", "ETag:", "ETag: W/\"\""] {
+        let answers = AtomicUsize::new(0);
+        let server = Scripted::start(move |_, head| {
+            let asked = Asked::new(head);
+            let (seed, date) = match answers.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => (1, DATE),
+                _ => (2, "Last-Modified: Sat, 03 Jan 2026 03:04:05 GMT"),
+            };
+            asked.object(&bytes(seed, 8 << 20), &[line, date])
+        });
+        let world = world_of(&server);
+        for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
+            let ran = world.run(&["cp", &source, "copy"]);
+            if ran.code == Some(0) {
+                let copy = world.read("copy");
+                assert!(copy == bytes(1, 8 << 20) || copy == bytes(2, 8 << 20), "{line} {source}: mixed");
+            } else {
+                ran.fails(1, &["changed while it was read"]);
+            }
+        }
+    }
+}
+
+/// Answers to GET without a length. The first `cut` ones end in the middle.
+fn unframed(cut: usize, heads: Option<usize>) -> Scripted {
+    let answers = AtomicUsize::new(0);
+    Scripted::start(move |_, head| match Asked::new(head) {
+        asked if asked.target == "/d/" => page(&["f"]),
+        asked if asked.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 30_000)]),
+        asked if asked.method == "HEAD" => {
+            let length = heads.map(|length| format!("Content-Length: {length}"));
+            let lines: Vec<&str> = [DATE].into_iter().chain(length.as_deref()).collect();
+            ScriptedReply::raw("200 OK", &lines, b"").then_close()
+        }
+        _ => {
+            let is_cut = answers.fetch_add(1, Ordering::SeqCst) < cut;
+            let end = if is_cut { 10_000 } else { 30_000 };
+            ScriptedReply::raw("200 OK", &[DATE, "Connection: close"], &bytes(3, 30_000)[..end]).then_close()
+        }
+    })
+}
+
+#[test]
+fn a_body_that_ends_with_its_connection_is_compared_with_the_length_that_is_known() {
+    for (recursive, source) in [(false, "URL/f"), (false, "s3://b/f"), (true, "URL/d/"), (true, "s3://b/")] {
+        // The first answer to a single file shows only that ranges are not served.
+        let server = unframed(if recursive { 1 } else { 2 }, Some(30_000));
+        let world = world_of(&server);
+        let source = source.replace("URL", server.url());
+        let args = if recursive { vec!["--json", "cp", "-r"] } else { vec!["--json", "cp"] };
+        let to = if recursive { "tree" } else { "tree/f" };
+        let receipt = world.run(&[args, vec![source.as_str(), to]].concat()).ok().receipt();
+        assert!(world.read("tree/f") == bytes(3, 30_000), "{source}");
+        assert_eq!(receipt["verified"], "length", "{source}");
+    }
+    // What has been written to the standard output cannot be taken back.
+    let server = unframed(1, Some(30_000));
+    let cat = World::new().run(&["cat", &format!("{}/f", server.url())]);
+    cat.fails(1, &["the body ended 20000 bytes early"]);
+}
+
+#[test]
+fn a_body_without_any_length_is_copied_and_not_called_verified() {
+    for source in ["URL/f", "s3://b/f"] {
+        let server = unframed(usize::MAX, None);
+        let world = world_of(&server);
+        let source = source.replace("URL", server.url());
+        let receipt = world.run(&["--json", "cp", &source, "copy"]).ok().receipt();
+        assert_eq!((&receipt["bytes"], &receipt["verified"]), (&10_000.into(), &"none".into()), "{source}");
+    }
+}
+
+#[test]
+fn sync_delete_deletes_nothing_after_a_page_that_was_cut() {
+    let pages = AtomicUsize::new(0);
+    let server = Scripted::start(move |_, head| match Asked::new(head) {
+        asked if asked.target == "/d/" => {
+            let page =
+                b"<html><title>Index of /d/</title><a href=a>a</a><a href=b>b</a><a href=c>c</a></html>";
+            let end = if pages.fetch_add(1, Ordering::SeqCst) == 0 { 50 } else { page.len() };
+            let lines = ["Content-Type: text/html", "Connection: close"];
+            ScriptedReply::raw("200 OK", &lines, &page[..end]).then_close()
+        }
+        asked => asked.object(b"x", &["ETag: \"e\"", DATE]),
+    });
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.write(&format!("tree/{name}"), b"x");
+    }
+    world.run(&["sync", "--delete", &format!("{}/d/", server.url()), "tree"]).ok();
+    assert_eq!(support::names_below(&world.path("tree")), ["a", "b", "c"]);
+}
+
+#[test]
+fn an_object_whose_listed_tag_is_not_its_own_is_copied_if_length_and_date_agree() {
+    let server = Scripted::start(|_, head| match Asked::new(head) {
+        asked if asked.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 5), ("g", 5)]),
+        _ if head.contains("if-match: \"listed\"") => ScriptedReply::answer("412 Failed", &[], b""),
+        asked if asked.target.starts_with("/b/g") => {
+            asked.object(b"other", &["ETag: \"own\"", "Last-Modified: Sat, 03 Jan 2026 03:04:05 GMT"])
+        }
+        asked => asked.object(b"right", &["ETag: \"own\"", DATE]),
+    });
+    let world = world_of(&server);
+    world.run(&["cp", "-r", "s3://b/", "tree"]).fails(3, &["s3://b/g", "changed while it was read"]);
+    assert_eq!(world.read("tree/f"), b"right");
+}
+
+#[test]
+fn a_tree_whose_prefix_is_listed_below_itself_has_an_end() {
+    let server = Scripted::start(|_, head| match Asked::new(head) {
+        asked if asked.is_list() => listing(
+            "<IsTruncated>false</IsTruncated><CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes>\
+             <CommonPrefixes><Prefix></Prefix></CommonPrefixes>",
+            &[("p/file", 1)],
+        ),
+        asked => asked.object(b"x", &[DATE]),
+    });
+    let world = world_of(&server);
+    let tree = String::from_utf8(world.run(&["tree", "s3://b/p/"]).ok().stdout).unwrap();
+    assert!(tree.contains("file"), "{tree}");
+}
+
+#[test]
+fn a_described_object_whose_head_fails_is_described_and_copied_by_get() {
+    for status in ["404 Not Found", "410 Gone", "500 Oops", "502 Bad Gateway", "401 Unauthorized"] {
+        let server = Scripted::start(move |_, head| match Asked::new(head) {
+            asked if asked.target == "/d/" => page(&["f"]),
+            asked if asked.method == "HEAD" => ScriptedReply::raw(status, &["Content-Length: 0"], b""),
+            asked => asked.object(&bytes(4, 900), &["ETag: \"e\"", DATE]),
+        });
+        let world = world_of(&server);
+        let url = format!("{}/f", server.url());
+        assert_eq!(world.run(&["--json", "stat", &url]).ok().receipt()["size"], 900, "{status}");
+        let tree = format!("{}/d/", server.url());
+        world.run(&["cp", "-r", &tree, "tree"]).ok();
+        // A copy from a store asks HEAD for a checksum only.
+        world.run(&["cp", "s3://b/f", "copy"]).ok();
+        assert!(world.read("copy") == bytes(4, 900) && world.read("tree/f") == bytes(4, 900), "{status}");
+    }
+}
