@@ -81,10 +81,10 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
         // RFC 9110, 15.5.9: the client may repeat the request. Proxies and stores send 408 in
         // passing (https://github.com/minio/minio-go/issues/2035, as of 28 November 2026). RFC
         // 8470, 5.2: 425 asks for the same request once more.
-        (None, 408 | 425) => Passing,
-        (None, 501 | 508) => Final,
-        (None, 500..) => Passing,
-        (None, _) => Final,
+        (None, 408 | 425) => Transient,
+        (None, 501 | 508) => Permanent,
+        (None, 500..) => Transient,
+        (None, _) => Permanent,
     }
 }
 
@@ -110,8 +110,8 @@ mod tests {
         }
         assert_eq!(meaning("Bad Gateway", 502), Transient);
         assert_eq!(meaning("Service Unavailable", 503), SlowDown);
-        assert_eq!(meaning("Request Time-out", 408), Passing);
-        assert_eq!(meaning("Not Found", 404), Final);
+        assert_eq!(meaning("Request Time-out", 408), Transient);
+        assert_eq!(meaning("Not Found", 404), Permanent);
     }
 
     #[test]

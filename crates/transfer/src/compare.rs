@@ -143,11 +143,11 @@ impl TimeVerdict {
             // Without a change time, a date proves nothing: hosts and web servers keep the dates of
             // files that replace others (`rsync -t`, `cp -p`, `tar x`).
             (None, ..) => match source.changed {
-                None => Self::ask(Asked::Destination(modified), None, false),
+                None => Self::ask(MetadataHolder::Destination(modified), None, false),
                 Some(changed) => {
-                    let object = Dated::of_destination(store, tree, there);
+                    let object = DateRange::of_destination(store, tree, there);
                     let proved = is_after(object.earliest, changed.max(modified)) && object.is_past();
-                    Self::unless_proved(proved, Asked::Destination(modified), modified, there)
+                    Self::unless_proved(proved, MetadataHolder::Destination(modified), modified, there)
                 }
             },
         }
@@ -183,14 +183,14 @@ impl TimeVerdict {
             // not the one that the copy got, only the metadata of a gateway or of `serve` can show
             // that the content is the same.
             Location::Http(_) if is_older && !is_same(modified, found.modified, unit) => {
-                Self::ask(Asked::Source(found.modified), unit(), false)
+                Self::ask(MetadataHolder::Source(found.modified), unit(), false)
             }
             Location::Local(_) | Location::Sftp(_) | Location::Http(_) => {
                 Self::unchanged_if(is_same(modified, found.modified, unit))
             }
             Location::Object(_) => {
                 let unchanged = there == here || is_older || is_same(modified, found.modified, unit);
-                let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
+                let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
                     false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),

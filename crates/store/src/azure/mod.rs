@@ -56,7 +56,7 @@ impl Azure {
         if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
             call.header("if-match", etag);
         }
-        self.open(&call, get, described, |get| self.get(object, get))
+        self.open(&call, get, with_s3_headers, |get| self.get(object, get))
     }
 
     /// Returns the account and its address, or an empty string if the configuration is unusable. An

@@ -54,7 +54,7 @@ impl Google {
         if let Some(version) = &get.version {
             call.query.extend(version.version_id.clone().map(|id| ("generation", id)));
         }
-        self.open(&call, get, described, |get| self.get(object, get))
+        self.open(&call, get, with_s3_headers, |get| self.get(object, get))
     }
 
     /// Describes one generation of an object, by default the current one.

@@ -179,7 +179,7 @@ impl Http {
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
             let is_open_ended = incoming.is_open_ended();
-            let body = incoming.collect(LONGEST_PAGE)?;
+            let body = incoming.collect(MAX_PAGE_BYTES)?;
             // A page cut by the loss of its connection would count as complete, and `--delete`
             // would delete the files whose names are missing.
             if is_open_ended && !ends_as_html(&body) {
