@@ -221,6 +221,23 @@ def test_a_move_onto_itself_under_another_name_deletes_nothing(fs, place, tmp_pa
     assert fs.cat("bucket/elsewhere/x") == b"x" and not fs.exists("bucket/moved/x")
 
 
+def test_a_move_of_objects_onto_themselves_is_an_error_and_deletes_nothing(store):
+    fs = fsspec.filesystem("firstbyte", **store.options)
+    store.put("onto/a", b"a")
+    store.put("onto/d/b", b"b")
+    for source, target in [
+        ("bucket/onto/a", "bucket/onto/a"),
+        ("bucket/onto/a", "bucket/onto/"),
+        (["bucket/onto/a"], ["bucket/onto/a"]),
+        ("bucket/onto/d/*", "bucket/onto/d/"),
+    ]:
+        with pytest.raises(OSError, match="the same place"):
+            fs.mv(source, target)
+    with pytest.raises(OSError, match="the same place"):
+        fs.rename("bucket/onto/a", "bucket/onto/a")
+    assert (store.get("onto/a"), store.get("onto/d/b")) == (b"a", b"b")
+
+
 def test_it_is_chained_by_its_own_name_only(fs, place, served, tmp_path):
     place("chained", CONTENT)
     own = {"endpoint_url": served.url, "client_kwargs": {"region_name": "us-east-1"}}
