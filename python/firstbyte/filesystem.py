@@ -185,8 +185,10 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
         path = self._strip_protocol(path)
         infos = self._list(path, recursive=True)
-        found = {info["name"]: info for info in infos if info["type"] != "directory" or withdirs}
+        found = {info["name"]: info for info in infos if info["type"] != "directory"}
         if withdirs:
+            # An object and a directory may have the same name.
+            found = {info["name"]: info for info in infos} | found
             for name in [info["name"] for info in infos]:
                 while (name := self._parent(name)) not in found and len(name) > len(path):
                     found[name] = _info(name, ("directory", None, None, None))
@@ -226,7 +228,17 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             rows = _native.list(self._client, location if location.endswith("/") else location + "/", recursive)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [_info(self._path(location), facts) for _, location, facts in rows]
+        infos = []
+        for name, location, facts in rows:
+            if facts[0] == "directory":
+                # A directory without a name (`a//`) has no path here, because a path ends in no `/`.
+                infos += [] if name == "/" else [_info(self._path(location), facts)]
+            elif name.endswith("/"):
+                # An object that stands for a folder. Its content has no path here.
+                infos.append(_info(self._path(location), ("directory", None, *facts[2:])))
+            else:
+                infos.append(_info(self._path(location), facts))
+        return infos
 
     # Reading and writing.
 
@@ -546,6 +558,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
     kind, size, mtime, etag = facts
+    # As fsspec's own file system of local files describes a link without a target.
+    kind = "other" if kind == "symlink" else kind
     size = 0 if kind == "directory" else size
     return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}
 
