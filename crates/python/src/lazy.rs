@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustix_futex_sync::Mutex;
 
-use crate::client::{ClientRoute, LocationArgument, PyClient};
+use crate::client::{ClientRoute, LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::target::{BufferTarget, bytes_to_fill, check_apart};
@@ -41,7 +41,7 @@ pub(crate) fn open(
 ) -> PyResult<PyLazyFile> {
     let LocationArgument(location) = location;
     let engine = client.route.engine(py, &location)?;
-    let place = location.clone();
+    let place = in_any_directory(&location);
     let open = move || match replay {
         Some(LocationArgument(replay)) => engine.open_replayed(&place, &replay),
         None => engine.open_location(&place),
