@@ -38,13 +38,6 @@ pub(crate) enum LookupResult {
     Missing(Duration),
 }
 
-/// Whether an earlier listing of a directory can still be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListingFreshness {
-    Believed,
-    Unknown,
-}
-
 /// The file system of a mounted location.
 pub(crate) struct FileSystem {
     pub(crate) source: Arc<MountSource>,
@@ -277,7 +270,7 @@ impl FileSystem {
     }
 
     /// Opens a directory to read its names.
-    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, ListingFreshness)> {
+    pub(crate) fn open_directory(&self, ino: Ino) -> Result<ReadDir> {
         let node = self.directory(ino)?;
         self.note_directory(&node);
         let sources = NameSources {
@@ -287,11 +280,7 @@ impl FileSystem {
             prefetch: Arc::clone(&self.prefetch),
             ttl: self.ttl,
         };
-        let freshness = match self.directories.get(&node.path) {
-            KnownNames::Whole(_) => ListingFreshness::Believed,
-            KnownNames::Wide | KnownNames::Nothing => ListingFreshness::Unknown,
-        };
-        Ok((ReadDir::new(sources, &node.path), freshness))
+        Ok(ReadDir::new(sources, &node.path))
     }
 
     /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time

@@ -28,9 +28,10 @@ use fuser::{
 use crate::blocking_pool::BlockingPool;
 use crate::dir_handles::{DirHandles, NamedEntry};
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, ListingFreshness, LookupResult};
+use crate::filesystem::{FileSystem, LookupResult};
 use crate::inodes::{Fullness, Ino};
 use crate::operations::{MountOperation, OperationOutcome};
+use crate::readdir::ListingFreshness;
 use crate::xattr::Attribute;
 use session::Forgetting;
 pub(crate) use session::ServedMount;
@@ -271,11 +272,11 @@ impl Filesystem for Fuse {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.core.open_directory(ino.0) {
-            Ok((stream, freshness)) => {
+            Ok(stream) => {
                 // The kernel keeps the names that it reads. It drops them when the directory is
                 // opened again, unless FOPEN_KEEP_CACHE says that they are still valid.
-                let keep = match freshness {
-                    ListingFreshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
+                let keep = match stream.freshness {
+                    ListingFreshness::InKernel => FopenFlags::FOPEN_KEEP_CACHE,
                     ListingFreshness::Unknown => FopenFlags::empty(),
                 };
                 let handle = self.directories.insert(stream);

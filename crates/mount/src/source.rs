@@ -101,7 +101,10 @@ impl MountSource {
         }
         let permissions = if has_permissions { Permissions::of(&store.stat(&root)?) } else { None };
         let source = Arc::new(new(root, Shape::Directory, permissions));
-        let mut children = source.list(b"")?.peekable();
+        let mut children = match source.list(b"") {
+            Err(Error::Unlisted(error)) => return Err(Error::Data(error)),
+            listed => listed?.peekable(),
+        };
         let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
             // An empty bucket is allowed, because it may be filled later. A prefix without keys
@@ -109,6 +112,7 @@ impl MountSource {
             None if matches!(source.root, Location::Object(_)) && !is_bucket => {
                 Err(Error::Nothing { location: source.root.to_string() })
             }
+            Some(Err(Error::Unlisted(error))) => Err(Error::Data(error.clone())),
             Some(Err(error)) => Err(error.clone()),
             _ => Ok((source, Some(Box::new(children)))),
         }
@@ -248,7 +252,10 @@ impl MountSource {
             // The error of the listing is ignored, because permission to read objects does not
             // imply permission to list them.
             (Ok(stat), _) => Ok(Some(self.child(name, stat))),
-            (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
+            (Err(StoreError::NotFound { .. }), below) => {
+                let below = below.map_err(|error| self.unlisted(error))?;
+                Ok(below.then(|| Child::directory(name)))
+            }
             (Err(error), _) => Err(error.into()),
         }
     }
@@ -266,13 +273,14 @@ impl MountSource {
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
         let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
-        let listing = self.store.list(&self.location(directory), &options)?;
+        let listing =
+            self.store.list(&self.location(directory), &options).map_err(|error| self.unlisted(error))?;
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {
             Ok(entry) => source.shown(&path, entry).map(Ok),
             // The file was deleted after its name was read.
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => Some(Err(error.into())),
+            Err(StoreError::NotFound { .. }) if source.has_directories() => None,
+            Err(error) => Some(Err(source.unlisted(error))),
         });
         if self.root.as_local().is_some() {
             return Ok(Box::new(shown));
@@ -288,7 +296,8 @@ impl MountSource {
         let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(key_before);
         let options =
             ListOptions { recursive: false, order: EntryOrder::Bytes, start_after, ..ListOptions::default() };
-        let page = self.store.list_page(&self.location(directory), &options)?;
+        let page = self.store.list_page(&self.location(directory), &options);
+        let page = page.map_err(|error| self.unlisted(error))?;
         let is_last = page.is_last;
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
         let (source, path) = (Arc::clone(self), directory.to_vec());
@@ -299,6 +308,20 @@ impl MountSource {
         let children =
             NameConflicts::new(shown, Box::new(hidden)).map_while(std::result::Result::ok).collect();
         Ok(ListedChildren { children, is_last })
+    }
+
+    /// Returns whether the source has directories, whose names can vanish one by one while they are
+    /// listed, and not pages of keys.
+    fn has_directories(&self) -> bool {
+        matches!(self.root, Location::Local(_) | Location::Sftp(_))
+    }
+
+    /// Converts the error of a listing.
+    fn unlisted(&self, error: StoreError) -> Error {
+        match error {
+            StoreError::NotFound { .. } if !self.has_directories() => Error::Unlisted(error.into()),
+            other => other.into(),
+        }
     }
 
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {

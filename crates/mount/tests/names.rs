@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::time::Duration;
 
 use firstbyte_mount::MountOptions;
-use firstbyte_testkit::{Backend, bytes, scratch};
+use firstbyte_testkit::{Backend, bytes, scratch, until};
 use rustix::fs::{Dir, Mode, OFlags};
 use support::keys::Keys;
 use support::{Mounted, counter, options, tree};
@@ -277,6 +277,20 @@ fn new_and_deleted_names_are_seen_when_the_time_of_the_old_is_over() {
         assert!(!mounted.path("a").exists());
         assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
     }
+}
+
+#[test]
+fn a_listing_after_a_lookup_has_the_names_that_the_lookup_saw() {
+    let options = MountOptions { metadata_ttl: Duration::from_secs(2), ..options() };
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place("a", b"1"));
+    // The kernel keeps the names that it reads.
+    assert_eq!(names(&mounted, ""), ["a"].map(String::from).into());
+    mounted.subject.place("b", b"2");
+    mounted.subject.store.delete(&mounted.subject.at("a")).unwrap();
+    // The lookup that finds the new name fetches a listing, which the kernel has not read.
+    until("the new name is seen", || mounted.path("b").exists());
+    assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
+    assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
 }
 
 #[test]
