@@ -136,6 +136,11 @@ impl DirectorySnapshot {
         self.listed.len() + 1
     }
 
+    /// Returns the time at which the listing began.
+    pub(crate) fn taken(&self) -> Instant {
+        self.taken
+    }
+
     /// Returns how much of `ttl` is left, which is the time for which the names are still valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.taken.elapsed())

@@ -124,7 +124,8 @@ impl FileSystem {
         let ListedName { child, ino } = &known.listed()[position];
         child
             .is_known()
-            .then(|| LookupResult::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
+            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.taken()))
+            .map(|found| LookupResult::Found(found, valid))
     }
 
     /// Looks a name up in the store.
@@ -158,7 +159,7 @@ impl FileSystem {
         let valid = self.ttl.saturating_sub(begun.elapsed());
         let Some(child) = found else { return Ok(LookupResult::Missing(valid)) };
         let number = self.numbered(&directory.path, name);
-        Ok(LookupResult::Found(self.inodes.enter(&directory.path, &child, number), valid))
+        Ok(LookupResult::Found(self.inodes.enter_seen(&directory.path, &child, number, begun), valid))
     }
 
     /// Returns the inode number that an earlier listing gave to a name.

@@ -190,6 +190,20 @@ fn refusals_are_reported_as_such() {
 }
 
 #[test]
+fn an_object_that_was_away_for_one_read_is_opened_again_when_it_is_back() {
+    let gone = Arc::new(AtomicBool::new(true));
+    let answers = Arc::clone(&gone);
+    let world = World::start(move |head: &str| {
+        let xml = b"<Error><Code>NoSuchKey</Code><Message>no</Message></Error>";
+        (is_read(head) && answers.load(Ordering::Relaxed))
+            .then(|| ScriptedReply::answer("404 Not Found", &["content-type: application/xml"], xml))
+    });
+    fails_with(world.read("x"), Errno::NOENT);
+    gone.store(false, Ordering::Relaxed);
+    assert_eq!(world.read("x").unwrap(), CONTENT);
+}
+
+#[test]
 fn a_listing_that_breaks_off_is_an_error_and_never_a_short_directory() {
     for (status, code, errno) in [
         ("403 Forbidden", "AccessDenied", Errno::ACCESS),

@@ -21,8 +21,6 @@ const PINNED_BY: usize = 37;
 const NAME_LENGTH: usize = 38;
 const NAME: usize = 40;
 
-/// Flag: the object is known to be overwritten.
-const STALE: u8 = 1;
 /// Flag: the inode is a directory.
 const IS_DIRECTORY: u8 = 2;
 /// Flag: the inode has a modification time.
@@ -124,14 +122,6 @@ impl InodeRecord {
 
     pub(crate) fn kind(&self) -> EntryKind {
         if self.0[FLAGS] & IS_DIRECTORY == 0 { EntryKind::File } else { EntryKind::Directory }
-    }
-
-    pub(crate) fn is_stale(&self) -> bool {
-        self.0[FLAGS] & STALE != 0
-    }
-
-    pub(crate) fn mark_stale(&mut self) {
-        self.0[FLAGS] |= STALE;
     }
 
     /// Records that the content was given to the kernel. Returns true the first time.
@@ -269,10 +259,8 @@ mod tests {
             prop_assert_eq!(record.permissions(), child.permissions);
             prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
             prop_assert!(matches!(record.pin(), StoredIdentity::Here(pin) if pin == child.pin));
-            prop_assert!(!record.is_stale());
-            record.mark_stale();
             record.set_lookups(9);
-            prop_assert!(record.is_stale() && record.lookups() == 9);
+            prop_assert_eq!(record.lookups(), 9);
             let other = Child { pin: VersionIdentity::Tagged(3, "another".into()), ..child };
             prop_assert!(!record.matches_child(directory, &other));
         }
