@@ -45,6 +45,18 @@ pub enum Error {
         /// The source of that file system, as the mount table shows it.
         source_name: String,
     },
+    /// The directory is in its own source, or the source is below it.
+    #[error(
+        "{}: it and the source {} overlap, so the mount would show itself; name a directory outside the source",
+        shown(path),
+        shown(source_path)
+    )]
+    Overlap {
+        /// The path of the directory.
+        path: PathBuf,
+        /// The path of the source.
+        source_path: PathBuf,
+    },
     /// The mount at the path is not one of this program, or there is none.
     #[error("{}: {found}", shown(path))]
     NotOurs {

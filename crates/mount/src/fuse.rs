@@ -58,6 +58,9 @@ const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;
 
+/// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
+const MAX_NAME_LENGTH: usize = 255;
+
 /// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
@@ -166,6 +169,9 @@ impl Filesystem for Fuse {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name.len() > MAX_NAME_LENGTH {
+            return reply.error(Errno::ENAMETOOLONG);
+        }
         let begun = Instant::now();
         self.bound_memory();
         let known = self.core.lookup_here(parent.0, name.as_bytes());
@@ -340,7 +346,7 @@ impl Filesystem for Fuse {
             REPORTED_FILES,
             REPORTED_FILES,
             4096,
-            255,
+            MAX_NAME_LENGTH as u32,
             4096,
         );
     }

@@ -171,6 +171,9 @@ impl Inodes {
                 inner.stale.remove(&ino);
             }
             if let Some(record) = inner.records.get_mut(&ino) {
+                // The time of a directory changes with its names. A file with another time is
+                // another inode.
+                record.update_time(child);
                 record.set_lookups(record.lookups() + 1);
                 return attributes(ino, record);
             }
@@ -521,6 +524,24 @@ mod tests {
             let capacity = inner.records.capacity().max(inner.numbers.capacity());
             assert!(capacity <= most, "room for {capacity} and not {most} after {number}");
         }
+    }
+
+    #[test]
+    fn a_time_that_changes_is_shown() {
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let at = |child: Child, seconds| Child {
+            modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),
+            ..child
+        };
+        let old = inodes.enter(b"", &at(file("a", "\"1\""), 1), None);
+        assert_eq!(inodes.enter(b"", &file("a", "\"1\""), None).ino, old.ino, "a listing without a time");
+        assert_eq!(inodes.enter(b"", &at(file("a", "\"1\""), 2), None).ino, old.ino, "a rounded time");
+        let new = inodes.enter(b"", &at(file("a", "\"1\""), 9), None);
+        assert!(new.ino != old.ino && new.modified != old.modified);
+        let old = inodes.enter(b"", &at(Child::directory(b"d"), 1), None);
+        let new = inodes.enter(b"", &at(Child::directory(b"d"), 2), None);
+        assert!(new.ino == old.ino && new.modified != old.modified);
+        assert_eq!(inodes.attributes(old.ino).unwrap().modified, new.modified);
     }
 
     #[test]

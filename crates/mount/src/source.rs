@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::thread;
 
 use firstbyte_location::{DestinationName, Entry, EntryKind, HttpUrl, Location, Version, to_usize};
-use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, STACK, Stat, Store};
+use firstbyte_store::{EntryOrder, Error as StoreError, Links, ListOptions, STACK, Stat, Store};
 use rustix_futex_sync::Mutex;
 
 use crate::child::{Child, ListedAttributes, Permissions};
 use crate::error::{Error, Result};
+use crate::local_links::LocalLinks;
 use crate::name_conflicts::NameConflicts;
-use crate::options::{ShownModes, StoredModes};
+use crate::options::{MountOptions, StoredModes};
 
 /// Maximum number of names that cannot be shown and are logged one by one. Thousands would fill the
 /// log.
@@ -38,6 +39,8 @@ pub(crate) struct MountSource {
     /// Permissions of the root, if they are known.
     permissions: Option<Permissions>,
     listed: ListedAttributes,
+    /// The rules for symbolic links, if the source is a local directory.
+    links: Option<LocalLinks>,
     /// Maximum number of concurrent requests of one listing. A listing reads twice as many pages
     /// ahead.
     requests: NonZeroUsize,
@@ -65,13 +68,13 @@ pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 impl MountSource {
     /// Opens a source. If a listing was needed to find the root, also returns the root's children.
     /// This takes one request, or two if an S3 key is also a prefix. Listings read ahead within a
-    /// share of `memory` bytes.
+    /// share of the options' memory.
     pub(crate) fn open(
         store: Store,
         root: Location,
-        memory: u64,
-        modes: ShownModes,
+        options: &MountOptions,
     ) -> Result<(Arc<Self>, Option<Children>)> {
+        let MountOptions { memory, modes, access, .. } = *options;
         let requests =
             NonZeroUsize::new(to_usize(memory / PAGES_SHARE / PAGE_BYTES / 2)).unwrap_or(NonZeroUsize::MIN);
         // If files have permissions, directories have them too, but a listing does not report them.
@@ -79,8 +82,9 @@ impl MountSource {
         let shows_permissions = has_permissions || modes.stored == StoredModes::Show;
         let listed_facts =
             if shows_permissions { ListedAttributes::NamesOnly } else { ListedAttributes::Objects };
-        let new = |root, shape, permissions| Self {
+        let new = |root: Location, shape, permissions| Self {
             store: store.clone(),
+            links: root.as_local().map(|path| LocalLinks::new(path, access)),
             root,
             shape,
             permissions,
@@ -196,12 +200,25 @@ impl MountSource {
             return Ok(None);
         }
         let path = join(directory, name);
+        if self.hides(&path) {
+            return Ok(None);
+        }
         match &self.root {
             // Keys are UTF-8, so a name that is not does not exist.
             Location::Object(_) if std::str::from_utf8(&path).is_err() => Ok(None),
             Location::Object(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
         }
+    }
+
+    /// Returns whether a path leads through a link that is not shown.
+    fn hides(&self, path: &[u8]) -> bool {
+        let (Some(links), Shape::Directory) = (&self.links, &self.shape) else { return false };
+        let refusal = links.refusal(path);
+        if let Some(why) = refusal {
+            self.report(path, why);
+        }
+        refusal.is_some()
     }
 
     fn stat(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
@@ -267,12 +284,18 @@ impl MountSource {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
+        // A link on the way to the directory was changed since the directory was looked up.
+        if self.hides(directory) {
+            return Err(Error::Stale { path: String::from_utf8_lossy(directory).into_owned() });
+        }
         // Names are sorted if that costs nothing: a second listing then has the same order, and a
         // directory can hide an object of its name. A local directory has a stable order anyway,
         // and cannot contain a name twice.
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
-        let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
+        // Each link of a local source is looked up, because some are not shown.
+        let links = if self.links.is_some() { Links::Report } else { Links::Follow };
+        let options = ListOptions { recursive: false, order, requests, links, ..ListOptions::default() };
         let listing =
             self.store.list(&self.location(directory), &options).map_err(|error| self.unlisted(error))?;
         let (source, path) = (Arc::clone(self), directory.to_vec());
@@ -326,6 +349,12 @@ impl MountSource {
 
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
         match DestinationName::check(&entry.name) {
+            Ok(()) if entry.kind == EntryKind::Symlink && self.links.is_some() => {
+                self.find(directory, &entry.name).unwrap_or_else(|error| {
+                    self.report(&join(directory, &entry.name), &error.to_string());
+                    None
+                })
+            }
             Ok(()) if !matches!(entry.kind, EntryKind::File | EntryKind::Directory) => None,
             Ok(()) => Some(Child::from_entry(entry, self.listed)),
             Err(why) => {

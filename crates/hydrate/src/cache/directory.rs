@@ -187,7 +187,7 @@ fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
 }
 
 fn not_a_cache(path: &Path) -> Error {
-    let what = "it is not empty, and is not a firstbyte cache; name a new directory";
+    let what = "it is not empty, and not a firstbyte cache; name a new directory";
     Error::cache(path, "cannot use the cache directory")(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
