@@ -231,7 +231,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         infos = []
         for name, location, facts in rows:
             if facts[0] == "directory":
-                # A directory without a name (`a//`) has no path here, because a path ends in no `/`.
+                # A directory without a name (`a//`) has no path here: no path ends in `/`.
                 infos += [] if name == "/" else [_info(self._path(location), facts)]
             elif name.endswith("/"):
                 # An object that stands for a folder. Its content has no path here.
@@ -385,7 +385,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         rpath = self._strip_protocol(rpath)
         if mode == "create" and not os.path.isdir(lpath):
             # Only the store can decide, when the object is complete, whether it is the first one.
-            target = opened(self._client, self._location(rpath), "xb")
+            target: Any = opened(self._client, self._location(rpath), "xb")
             with open(lpath, "rb") as source, target:
                 shutil.copyfileobj(source, target, _PIECE)
         else:

@@ -34,8 +34,8 @@ impl LocalLinks {
         Self { root: fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()), access }
     }
 
-    /// Returns the reason why the name at `path`, relative to the root, is not shown. Returns `None`
-    /// if it is shown, does not exist, or cannot be looked up, which the lookup itself reports.
+    /// Returns the reason why the name at `path`, relative to the root, is not shown. Returns
+    /// `None` if it is shown, does not exist, or cannot be looked up, which the lookup reports.
     pub(crate) fn refusal(&self, path: &[u8]) -> Option<&'static str> {
         let place = self.root.join(OsStr::from_bytes(path));
         match rustix::fs::openat2(

@@ -50,7 +50,7 @@ impl<'a> MovedSources<'a> {
     }
 
     /// Fails unless the source of a job and its destination are different places. Equal locations
-    /// are one place in every store, whether or not the store refuses to copy an object onto itself.
+    /// are one place, even in a store that copies an object onto itself.
     pub(crate) fn prove_apart(&self, job: &CopyJob) -> Result<()> {
         if job.source == job.destination {
             let (place, other) = (job.destination.to_string(), job.source.to_string());

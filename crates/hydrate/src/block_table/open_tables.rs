@@ -20,9 +20,9 @@ pub(crate) struct OpenTables {
 
 impl OpenTables {
     /// Returns the table of a version. If there is none, creates it with the blocks that `store`
-    /// opens under a new id. A table that another open file keeps may have found its version replaced. A
-    /// caller that opens the version now has seen it since, so the table fetches again. Each fetch
-    /// is bound to the version.
+    /// opens under a new id. A table that another open file keeps may have found its version
+    /// replaced. A caller that opens the version now has seen it since, so the table fetches again.
+    /// Each fetch is bound to the version.
     pub(crate) fn open(
         self: &Arc<Self>,
         location: &Location,
