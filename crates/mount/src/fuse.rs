@@ -46,8 +46,8 @@ const MAX_BACKGROUND_REQUESTS: u16 = 512;
 /// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
 /// pipe of the size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// Time for which the kernel may keep the attributes of an inode. The attributes never change,
-/// because a changed object is another inode.
+/// Time for which the kernel may keep the attributes of an inode. A changed object is another
+/// inode. The time of a directory may change: each reply to a lookup replaces it.
 const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of

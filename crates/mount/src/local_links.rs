@@ -70,9 +70,9 @@ impl LocalLinks {
     fn is_reached_by_all(&self, target: &Path) -> bool {
         let is_inside = target.starts_with(&self.root);
         let above = target.ancestors().skip(1).take_while(|above| !is_inside || *above != self.root);
-        above.into_iter().all(|above| {
-            fs::metadata(above).is_ok_and(|metadata| metadata.mode() & SEARCH == SEARCH)
-        })
+        above
+            .into_iter()
+            .all(|above| fs::metadata(above).is_ok_and(|metadata| metadata.mode() & SEARCH == SEARCH))
     }
 }
 

@@ -299,7 +299,9 @@ fn a_tree_with_links_to_directories_above_them_has_an_end() {
         subject.place("a/f", b"f");
         subject.place("b/g", b"g");
         let root = subject.file("");
-        for (target, link) in [("..", "a/up"), ("..", "b/up"), ("../b", "a/b"), ("../a", "b/a"), (".", "here")] {
+        for (target, link) in
+            [("..", "a/up"), ("..", "b/up"), ("../b", "a/b"), ("../a", "b/a"), (".", "here")]
+        {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
         std::os::unix::fs::symlink("itself", root.join("itself")).unwrap();

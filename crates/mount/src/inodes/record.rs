@@ -158,7 +158,8 @@ impl InodeRecord {
     /// Returns whether the times do not differ. Some listings report no time. A second is no
     /// difference, because a server may round the date of a stat up and that of a listing down.
     fn has_time_of(&self, child: &Child) -> bool {
-        let apart = |one: SystemTime, other| one.duration_since(other).unwrap_or_else(|early| early.duration());
+        let apart =
+            |one: SystemTime, other| one.duration_since(other).unwrap_or_else(|early| early.duration());
         self.modified().zip(child.modified).is_none_or(|(own, new)| apart(own, new) <= Duration::from_secs(1))
     }
 

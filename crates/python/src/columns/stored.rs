@@ -9,8 +9,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use firstbyte_location::Entry;
 
 use super::build::{MAX_NAME_BYTES, WORDS, word};
-use crate::objects::shown_name;
 use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
+use crate::objects::shown_name;
 
 /// Returns the columns of a store's listing. They are the same for all stores.
 pub(super) fn fields(recursive: bool) -> SchemaRef {

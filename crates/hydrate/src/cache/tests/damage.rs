@@ -382,7 +382,8 @@ fn a_directory_with_other_contents_does_not_become_a_cache_and_keeps_its_mode() 
         let opened = Cache::open(dir.path(), NO_LIMITS);
         if is_own {
             assert!(opened.unwrap_err().to_string().contains("is not empty"), "{name}");
-            let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            let names: Vec<_> =
+                fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             assert_eq!((mode(dir.path()), names), (0o755, vec![name.into()]));
         } else {
             drop(opened.unwrap());
