@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,10 @@ class Batch:
         self, lpath: str, rpath: str, callback: Any = None, mode: str = "overwrite", **kwargs: Any
     ) -> None:
         refuse("put", kwargs)
-        if mode == "create" and self._fs.exists(rpath):
-            raise FileExistsError(errno.EEXIST, "exists already", rpath)
-        self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
+        if mode == "create":
+            self._fs.put_file(lpath, rpath, mode=mode)
+        else:
+            self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
     def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:
         """Copy each source to exactly the name paired with it. For a directory among the sources,
@@ -77,6 +78,11 @@ class Batch:
         is_upload = source is os.fspath
         if is_upload:
             pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
+        # A directory is not moved with its contents, because each of these has a pair of its own.
+        emptied = {path: target for path, target in pairs if moves and self._is_local_directory(path)}
+        pairs = [(path, target) for path, target in pairs if path not in emptied]
+        for target in emptied.values():
+            os.makedirs(target, exist_ok=True)
         jobs = [(source(path), destination(target)) for path, target in pairs]
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
@@ -97,3 +103,10 @@ class Batch:
                 raise error
         if failed:
             raise next(iter(failed.values()))
+        for directory in sorted(emptied, reverse=True):
+            # One that still has contents stays.
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
+    def _is_local_directory(self, path: str) -> bool:
+        return self._fs.target_protocol == "file" and os.path.isdir(path) and not os.path.islink(path)

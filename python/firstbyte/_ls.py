@@ -38,6 +38,8 @@ class Entry:
     ) -> None:
         """Not called directly: use `firstbyte.ls`."""
         # Relative to the listed location; in a recursive listing, its parts are separated by `/`.
+        # It ends in `/` for an object whose key does, and is `/` for a directory without a name
+        # (`a//`).
         self.name = name
         self.location = location
         # `type` is "file", "directory", "symlink" or "other". `size` (bytes), `mtime` (seconds

@@ -12,7 +12,7 @@ from firstbyte._typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from firstbyte._path import Location
-    from firstbyte._typing import Collection, Mapping
+    from firstbyte._typing import Any, Collection, Iterator, Mapping
 
 
 class Options(TypedDict, total=False):
@@ -134,3 +134,27 @@ def unknown(function: str, name: str, known: Collection[str]) -> TypeError:
     meant = next(iter(difflib.get_close_matches(name, known, 1)), None)
     hint = f"similar: {meant!r}" if meant else "there are " + ", ".join(sorted(known))
     return TypeError(f"{function}: there is no option {name!r}; {hint}")
+
+
+def fsspec_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Translate options from the names of other fsspec file systems."""
+    options: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, ours, value in _flat(given):
+        if ours not in READ:
+            raise unknown("firstbyte", name, READ | ALIASES.keys())
+        if value is None:
+            continue
+        first = names.setdefault(ours, name)
+        if options.setdefault(ours, value) != value:
+            raise ValueError(f"firstbyte: {ours!r} is given twice, as {first!r} and as {name!r}, and they differ")
+    return options
+
+
+def _flat(given: dict[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield the name of each option, its name here, and its value."""
+    for name, value in given.items():
+        if name == "client_kwargs":
+            yield from ((inner, CLIENT_ALIASES.get(inner), value) for inner, value in (value or {}).items())
+        else:
+            yield name, ALIASES.get(name, name), value

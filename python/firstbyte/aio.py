@@ -121,7 +121,9 @@ def _awaitable(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _
 
 
 class _Steps(AsyncIterator[_T]):
-    """Iterates over an iterator that is made and advanced on threads."""
+    """Iterates over an iterator that is made and advanced on threads. Tasks may share it: there is
+    one step at a time, and each item goes to one of them.
+    """
 
     def __init__(self, make: Callable[[], Iterable[_T]], size: int = 1) -> None:
         self._make, self._size = make, size
@@ -129,6 +131,7 @@ class _Steps(AsyncIterator[_T]):
         self._source: Iterator[_T] | None = None
         self._ready: Iterator[_T] = iter(())
         self._ended: Exception | None = None
+        self._step = asyncio.Lock()
 
     def __aiter__(self) -> _Steps[_T]:
         return self
@@ -136,15 +139,19 @@ class _Steps(AsyncIterator[_T]):
     async def __anext__(self) -> _T:
         for item in self._ready:
             return item
-        if self._ended is not None:
-            raise self._ended
-        try:
-            self._ready = iter(await _run(self._cancellation, self._advance))
-        except asyncio.CancelledError:
-            self._ended = RuntimeError("a step of this iterator was cancelled, which ended it")
-            raise
-        for item in self._ready:
-            return item
+        async with self._step:
+            # Another task may have taken a step meanwhile.
+            for item in self._ready:
+                return item
+            if self._ended is not None:
+                raise self._ended
+            try:
+                self._ready = iter(await _run(self._cancellation, self._advance))
+            except asyncio.CancelledError:
+                self._ended = RuntimeError("a step of this iterator was cancelled, which ended it")
+                raise
+            for item in self._ready:
+                return item
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

@@ -11,26 +11,31 @@ http, `/path` for file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Iterator
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from glob import has_magic
 from typing import Any, ClassVar
 
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.chained import ChainedFileSystem
+from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from firstbyte import _native
 from firstbyte._batch import Batch, refuse
 from firstbyte._open import opened
-from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, STORE, connect, unknown
+from firstbyte._options import READ, STORE, connect, fsspec_options
 from firstbyte._write import WriteFile
 
 # Maximum bytes of a value uploaded in one request; larger values are uploaded in parts.
 _SMALL = 8 << 20
+# Bytes that are read at once from a local file that becomes a new object.
+_PIECE = 1 << 20
 # Maximum objects whose ranges are fetched at once.
 _OBJECTS = 16
 
@@ -85,7 +90,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     ) -> None:
         own = {name: value for name, value in storage_options.items() if name in _FSSPEC_OPTIONS}
         given = {name: value for name, value in storage_options.items() if name not in _FSSPEC_OPTIONS}
-        options = _options_of(target_options or {}) | _options_of(given)
+        options = fsspec_options(target_options or {}) | fsspec_options(given)
         super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
         if target not in _TARGETS and not target.startswith(_NAMED):
@@ -180,8 +185,10 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
         path = self._strip_protocol(path)
         infos = self._list(path, recursive=True)
-        found = {info["name"]: info for info in infos if info["type"] != "directory" or withdirs}
+        found = {info["name"]: info for info in infos if info["type"] != "directory"}
         if withdirs:
+            # An object and a directory may have the same name.
+            found = {info["name"]: info for info in infos} | found
             for name in [info["name"] for info in infos]:
                 while (name := self._parent(name)) not in found and len(name) > len(path):
                     found[name] = _info(name, ("directory", None, None, None))
@@ -221,7 +228,17 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             rows = _native.list(self._client, location if location.endswith("/") else location + "/", recursive)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [_info(self._path(location), facts) for _, location, facts in rows]
+        infos = []
+        for name, location, facts in rows:
+            if facts[0] == "directory":
+                # A directory without a name (`a//`) has no path here: no path ends in `/`.
+                infos += [] if name == "/" else [_info(self._path(location), facts)]
+            elif name.endswith("/"):
+                # An object that stands for a folder. Its content has no path here.
+                infos.append(_info(self._path(location), ("directory", None, *facts[2:])))
+            else:
+                infos.append(_info(self._path(location), facts))
+        return infos
 
     # Reading and writing.
 
@@ -334,8 +351,12 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """
         refuse("touch", kwargs)
         # A bucket is never an object, even if it exists.
-        if truncate or "/" not in self._strip_protocol(path) or not self.exists(path):
+        if truncate or "/" not in self._strip_protocol(path):
             self.pipe_file(path, b"")
+        elif not self.exists(path):
+            # The store decides, because the object may appear after the check.
+            with contextlib.suppress(FileExistsError):
+                self.pipe_file(path, b"", mode="create")
 
     # Copies.
 
@@ -362,9 +383,13 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Copy a local file to an object; with mode="create" only if the object does not exist."""
         refuse("put_file", kwargs)
         rpath = self._strip_protocol(rpath)
-        if mode == "create" and self.exists(rpath):
-            raise FileExistsError(errno.EEXIST, "exists already", rpath)
-        Batch(self, [(lpath, rpath)]).copy_all(os.fspath, self._location)
+        if mode == "create" and not os.path.isdir(lpath):
+            # Only the store can decide, when the object is complete, whether it is the first one.
+            target: Any = opened(self._client, self._location(rpath), "xb")
+            with open(lpath, "rb") as source, target:
+                shutil.copyfileobj(source, target, _PIECE)
+        else:
+            Batch(self, [(lpath, rpath)]).copy_all(os.fspath, self._location)
         _tell(callback, lpath)
 
     def copy(
@@ -393,12 +418,21 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Move objects, all at once. A source is deleted when its copy is complete, and only if
         source and destination are different places: two names of one place are an error.
         """
+        if recursive and maxdepth is None and isinstance(path1, str) and not has_magic(path1) and self.isdir(path1):
+            into = not trailing_sep(path1) and (trailing_sep(path2) or self.isdir(path2))
+            source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+            self.move_tree(source, f"{target}/{source.rpartition('/')[2]}" if into else target)
+            return
         batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth)
         batch.copy_all(self._location, self._location, moves=True)
-        if recursive and isinstance(path1, str) and self.isdir(path1) and not self.find(path1):
-            # The directories of a local target are empty now.
-            self.rm(path1, recursive=True)
+
+    def move_tree(self, source: str, target: str) -> None:
+        """Move a directory, with everything below it, to exactly this name. Wildcards are ordinary
+        characters, and links are not followed.
+        """
+        source, target = self._location(self._strip_protocol(source)), self._location(self._strip_protocol(target))
+        _raise_failure(_native.mv(self._client, source, target, True, None))
 
     def get(
         self,
@@ -476,18 +510,41 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
 
     def rm_file(self, path: str) -> None:
-        """Delete one object."""
-        self.rm(path)
+        """Delete one object, or a link. Wildcards are ordinary characters."""
+        path = self._strip_protocol(path)
+        is_link = self.target_protocol == "file" and os.path.islink(path)
+        if not is_link and self.info(path)["type"] == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
+        self._delete([path])
 
     _rm = rm_file
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Delete objects; with `recursive` everything below. If several paths are given, missing
-        ones count as deleted.
+        """Delete objects; with `recursive` everything below. Links are deleted, not followed. If
+        several paths are given, missing ones count as deleted.
         """
+        if recursive and maxdepth is None:
+            missing = 0
+            roots = self.expand_path(path)
+            for root in roots:
+                try:
+                    self.rm_tree(root)
+                except FileNotFoundError:
+                    missing += 1
+            if missing == len(roots):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(roots[0]))
+            return
         paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
-        if isinstance(path, str) and not recursive and len(paths) == 1 and self.info(paths[0])["type"] == "directory":
-            raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
+        if isinstance(path, str) and not recursive and len(paths) == 1:
+            self.rm_file(paths[0])
+        else:
+            self._delete(paths)
+
+    def rm_tree(self, path: str) -> None:
+        """Delete what has exactly this name, and everything below it."""
+        _raise_failure(_native.rm(self._client, self._location(self._strip_protocol(path)), True))
+
+    def _delete(self, paths: list[str]) -> None:
         directories: list[str] = []
         if self.target_protocol == "file":
             directories = [p for p in paths if os.path.isdir(p) and not os.path.islink(p)]
@@ -499,34 +556,19 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             os.rmdir(directory)
 
 
-def _options_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Translate options from the names of other fsspec file systems."""
-    options: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    for name, ours, value in _flat(given):
-        if ours not in READ:
-            raise unknown("firstbyte", name, READ | ALIASES.keys())
-        if value is None:
-            continue
-        first = names.setdefault(ours, name)
-        if options.setdefault(ours, value) != value:
-            raise ValueError(f"firstbyte: {ours!r} is given twice, as {first!r} and as {name!r}, and they differ")
-    return options
-
-
-def _flat(given: dict[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield the name of each option, its name here, and its value."""
-    for name, value in given.items():
-        if name == "client_kwargs":
-            yield from ((inner, CLIENT_ALIASES.get(inner), value) for inner, value in (value or {}).items())
-        else:
-            yield name, ALIASES.get(name, name), value
-
-
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
     kind, size, mtime, etag = facts
+    # As fsspec's own file system of local files describes a link without a target.
+    kind = "other" if kind == "symlink" else kind
     size = 0 if kind == "directory" else size
     return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}
+
+
+def _raise_failure(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> None:
+    """Raise the first error of a run."""
+    _, failures, errors = outcome
+    if failures:
+        raise errors[0][1]
 
 
 def _name(info: dict[str, Any]) -> str:

@@ -256,6 +256,33 @@ def test_an_iterator_whose_step_was_cancelled_says_so_and_one_that_was_closed_ha
     asyncio.run(closed())
 
 
+def test_an_iterator_that_tasks_share_gives_each_item_to_one_of_them(ours, tmp_path):
+    aio, names = firstbyte.aio, [f"{number:04}" for number in range(3000)]
+    for name in names:
+        (tmp_path / name).touch()
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    locations = list(ours.put_all({f"shared/{number}": b"%d" % number for number in range(100)}))
+
+    async def drain(items, key):
+        found = []
+
+        async def take():
+            async for item in items:
+                found.append(key(item))
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(take() for _ in range(8)))
+        return sorted(found)
+
+    async def run():
+        assert await drain(aio.scandir(tmp_path), lambda entry: entry.name) == [*names, "d"]
+        assert await drain(aio.walk(tmp_path), lambda step: step[0]) == [str(tmp_path), *(f"{tmp_path}/{name}" for name in ("d", "d/e"))]
+        many = aio.iter_many(locations, **ours.options)
+        assert await drain(many, bytes) == sorted(b"%d" % number for number in range(100))
+
+    asyncio.run(run())
+
+
 def test_a_write_whose_task_is_cancelled_leaves_what_was_there(store):
     store.put("cancelled", b"old")
 

@@ -221,6 +221,110 @@ def test_a_move_onto_itself_under_another_name_deletes_nothing(fs, place, tmp_pa
     assert fs.cat("bucket/elsewhere/x") == b"x" and not fs.exists("bucket/moved/x")
 
 
+def test_one_file_is_deleted_by_its_exact_name(fs, place, tmp_path):
+    for name in ("run[1].csv", "run1.csv", "a*b", "aXXb", "w?t", "wat"):
+        place(f"exact/{name}", b"x")
+        (tmp_path / name).write_bytes(b"x")
+    for name in ("run[1].csv", "a*b", "w?t"):
+        fs.rm_file(f"bucket/exact/{name}")
+    assert [name.rpartition("/")[2] for name in fs.find("bucket/exact")] == ["aXXb", "run1.csv", "wat"]
+    local = fsspec.filesystem("firstbyte", target_protocol="file")
+    for name in ("run[1].csv", "a*b", "w?t"):
+        local.rm_file(str(tmp_path / name))
+    assert sorted(os.listdir(tmp_path)) == ["aXXb", "run1.csv", "wat"]
+    with pytest.raises(FileNotFoundError):
+        fs.rm_file("bucket/exact/run[1].csv")
+    with pytest.raises(IsADirectoryError):
+        fs.rm_file("bucket/exact")
+
+
+def test_pyarrow_deletes_moves_and_copies_by_exact_names(fs, place):
+    arrow = firstbyte.arrow_filesystem()
+    for name in ("run[1].csv", "run1.csv", "run[2].csv", "run2.csv", "d[1]/x", "d1/x", "e[1]/x", "e1/x", "f[1]/x", "f1/x"):
+        place(f"arrow/{name}", name.encode())
+    arrow.delete_file("bucket/arrow/run[1].csv")
+    arrow.copy_file("bucket/arrow/run[2].csv", "bucket/arrow/copied")
+    arrow.move("bucket/arrow/run[2].csv", "bucket/arrow/moved")
+    arrow.delete_dir("bucket/arrow/d[1]")
+    arrow.delete_dir_contents("bucket/arrow/e[1]")
+    arrow.move("bucket/arrow/f[1]", "bucket/arrow/g")
+    assert {name.removeprefix("bucket/arrow/"): fs.cat_file(name) for name in fs.find("bucket/arrow")} == {
+        "copied": b"run[2].csv",
+        "d1/x": b"d1/x",
+        "e1/x": b"e1/x",
+        "f1/x": b"f1/x",
+        "g/x": b"f[1]/x",
+        "moved": b"run[2].csv",
+        "run1.csv": b"run1.csv",
+        "run2.csv": b"run2.csv",
+    }
+
+
+@pytest.mark.parametrize("size", [1, 9 << 20])
+def test_an_object_that_appears_meanwhile_is_not_overwritten_by_a_create(fs, place, tmp_path, monkeypatch, size):
+    (tmp_path / "new").write_bytes(b"m" * size)
+    place(f"race{size}/a", b"other")
+    # The checks before the writes see the bucket as it was before the other writer.
+    monkeypatch.setattr(FirstbyteFileSystem, "exists", lambda *_, **__: False)
+    monkeypatch.setattr("firstbyte._open._refuse_existing", lambda *_: None)
+    for create in (
+        lambda: fs.put_file(str(tmp_path / "new"), f"bucket/race{size}/a", mode="create"),
+        lambda: fs.put(str(tmp_path / "new"), f"bucket/race{size}/a", mode="create"),
+    ):
+        with pytest.raises(FileExistsError):
+            create()
+    fs.touch(f"bucket/race{size}/a", truncate=False)
+    assert fs.cat_file(f"bucket/race{size}/a") == b"other"
+    fs.put_file(str(tmp_path / "new"), f"bucket/race{size}/b", mode="create")
+    fs.touch(f"bucket/race{size}/c", truncate=False)
+    assert (fs.info(f"bucket/race{size}/b")["size"], fs.info(f"bucket/race{size}/c")["size"]) == (size, 0)
+
+
+def test_a_local_directory_is_moved_with_all_it_contains(tmp_path):
+    fs = fsspec.filesystem("firstbyte", target_protocol="file")
+    root = str(tmp_path)
+    for name in ("d/keep", "d/sub/z", "p/q/r"):
+        fs.pipe_file(f"{root}/{name}", name.encode())
+    fs.mkdir(f"{root}/d/empty")
+    (tmp_path / "outside").write_bytes(b"outside")
+    fs.mv(f"{root}/d", f"{root}/d2", recursive=True)
+    assert fs.cat_file(f"{root}/d2/sub/z") == b"d/sub/z" and os.path.isdir(f"{root}/d2/empty")
+    fs.mkdir(f"{root}/there")
+    fs.mv(f"{root}/d2", f"{root}/there", recursive=True)
+    fs.mv(f"{root}/there/d2/*", f"{root}/all/", recursive=True)
+    assert fs.find(f"{root}/all") == [f"{root}/all/keep", f"{root}/all/sub/z"]
+    assert sorted(os.listdir(root)) == ["all", "outside", "p", "there"] and os.listdir(f"{root}/there/d2") == []
+
+
+def test_links_in_a_local_directory_are_deleted_and_not_followed(tmp_path):
+    fs = fsspec.filesystem("firstbyte", target_protocol="file")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "x").write_bytes(b"x")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "link").symlink_to("../kept")
+    (tmp_path / "d" / "dangling").symlink_to("nowhere")
+    fs.rm_file(str(tmp_path / "d" / "dangling"))
+    fs.rm(str(tmp_path / "d"), recursive=True)
+    assert os.listdir(tmp_path) == ["kept"] and os.listdir(tmp_path / "kept") == ["x"]
+
+
+def test_a_move_of_objects_onto_themselves_is_an_error_and_deletes_nothing(store):
+    fs = fsspec.filesystem("firstbyte", **store.options)
+    store.put("onto/a", b"a")
+    store.put("onto/d/b", b"b")
+    for source, target in [
+        ("bucket/onto/a", "bucket/onto/a"),
+        ("bucket/onto/a", "bucket/onto/"),
+        (["bucket/onto/a"], ["bucket/onto/a"]),
+        ("bucket/onto/d/*", "bucket/onto/d/"),
+    ]:
+        with pytest.raises(OSError, match="the same place"):
+            fs.mv(source, target)
+    with pytest.raises(OSError, match="the same place"):
+        fs.rename("bucket/onto/a", "bucket/onto/a")
+    assert (store.get("onto/a"), store.get("onto/d/b")) == (b"a", b"b")
+
+
 def test_it_is_chained_by_its_own_name_only(fs, place, served, tmp_path):
     place("chained", CONTENT)
     own = {"endpoint_url": served.url, "client_kwargs": {"region_name": "us-east-1"}}

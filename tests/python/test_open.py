@@ -27,6 +27,13 @@ def data(place) -> str:
     return place("data", CONTENT)
 
 
+def test_the_file_name_of_an_error_names_the_file(tmp_path):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with pytest.raises(FileNotFoundError) as error:
+        firstbyte.open(name)
+    assert error.value.filename == name
+
+
 def test_it_reads_as_a_local_file_does(data, tmp_path):
     (tmp_path / "local").write_bytes(CONTENT)
     choice = random.Random(1)

@@ -1,15 +1,19 @@
 """Listings and `sync` of locations in a store: the same names as by the service's own client."""
 
 import datetime
+import itertools
 import os
 import random
 import signal
 import threading
 
 import duckdb
+import fsspec
 import polars
 import pyarrow
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from keys import Keys
 from test_interrupt import PROMISED, running, stalling, start
 from waiting import WAIT_LIMIT
 
@@ -235,3 +239,58 @@ def test_ctrl_c_ends_a_listing_that_waits(call, tmp_path):
             assert server.asked.wait(WAIT_LIMIT), "the server was not asked"
             os.kill(process.pid, signal.SIGINT)
             assert process.communicate(timeout=PROMISED)[0] == "interrupted\n"
+
+
+def test_an_object_that_stands_for_a_folder_is_an_object_of_its_own():
+    with Keys({"ws/e": b"object", "ws/e/": b"marker", "ws/f/": b"", "ws/f/x": b"x"}) as bucket:
+        listed = firstbyte.ls("s3://bucket/ws/", recursive=True, **bucket.options)
+        locations = [f"s3://bucket/ws/{name}" for name in ("e", "e/", "f/", "f/x")]
+        assert sorted(entry.location for entry in listed) == locations and all(entry.is_file() for entry in listed)
+        contents = [b"object", b"marker", b"", b"x"]
+        assert firstbyte.read_many(sorted(listed, key=os.fspath), **bucket.options) == contents
+        assert firstbyte.glob("s3://bucket/ws/**", **bucket.options) == locations
+        assert firstbyte.glob("s3://bucket/ws/*", **bucket.options) == ["s3://bucket/ws/e", "s3://bucket/ws/f"]
+        table = pyarrow.table(firstbyte.list_arrow("s3://bucket/ws/", recursive=True, **bucket.options))
+        assert sorted(table["path"].to_pylist()) == ["e", "e/", "f/", "f/x"]
+
+
+def test_a_file_system_takes_such_an_object_for_the_directory_and_deletes_it_with_the_directory():
+    with Keys({"ws/f/": b"", "ws/f/x": b"x", "ws/g/": b"", "ws/g/x": b"x"}) as bucket:
+        fs = fsspec.filesystem("firstbyte", **bucket.options)
+        assert fs.find("bucket/ws") == ["bucket/ws/f/x", "bucket/ws/g/x"]
+        assert fs.find("bucket/ws", withdirs=True, detail=True)["bucket/ws/f"]["type"] == "directory"
+        fs.rm("bucket/ws/f", recursive=True)
+        assert sorted(bucket.objects) == ["ws/g/", "ws/g/x"] and not fs.exists("bucket/ws/f")
+        fs.mv("bucket/ws/g", "bucket/ws/h", recursive=True)
+        assert fs.find("bucket/ws") == ["bucket/ws/h/x"] and not fs.exists("bucket/ws/g")
+
+
+def test_a_walk_ends_where_a_directory_has_no_name():
+    with Keys({"ws/a//b": b"1", "ws/c": b"2"}) as bucket:
+        walked = list(itertools.islice(firstbyte.walk("s3://bucket/ws", **bucket.options), 9))
+        assert walked == [("s3://bucket/ws", ["a"], ["c"]), ("s3://bucket/ws/a", ["/"], []), ("s3://bucket/ws/a//", [], ["b"])]
+        assert [entry.location for entry in firstbyte.ls("s3://bucket/ws/a", **bucket.options)] == ["s3://bucket/ws/a//"]
+        fs = fsspec.filesystem("firstbyte", **bucket.options)
+        assert fs.ls("bucket/ws/a") == [] and fs.find("bucket/ws") == ["bucket/ws/a//b", "bucket/ws/c"]
+        assert [files for _, _, files in fs.walk("bucket/ws")] == [["c"], []]
+
+
+def test_one_dangling_link_hides_no_other_name(tmp_path):
+    for name in ("d/x", "d/sub/y", "f"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    (tmp_path / "d" / "dangling").symlink_to("nowhere")
+    root = str(tmp_path)
+    kinds = {entry.name: entry.type for entry in firstbyte.ls(f"{root}/d")}
+    assert kinds == {"dangling": "symlink", "sub": "directory", "x": "file"}
+    assert firstbyte.glob(f"{root}/d/*") == [f"{root}/d/{name}" for name in ("dangling", "sub", "x")]
+    fs, theirs = fsspec.filesystem("firstbyte", target_protocol="file"), LocalFileSystem()
+    assert fs.ls(f"{root}/d", detail=False) == sorted(theirs.ls(f"{root}/d", detail=False))
+    assert fs.find(root) == theirs.find(root) and fs.glob(f"{root}/d/*") == theirs.glob(f"{root}/d/*")
+    assert {info["name"]: info["type"] for info in fs.ls(f"{root}/d")} == {
+        info["name"]: info["type"] for info in theirs.ls(f"{root}/d", detail=True)
+    }
+    assert [(top, sorted(files)) for top, _, files in fs.walk(root)] == [(top, sorted(files)) for top, _, files in theirs.walk(root)]
+    with pytest.raises(FileNotFoundError):
+        fs.get(f"{root}/", str(tmp_path.with_name("copy")), recursive=True)
+    assert sorted(os.listdir(tmp_path.with_name("copy") / "d")) == ["sub", "x"]

@@ -217,3 +217,26 @@ def test_threads_write_at_once(store):
     [thread.join() for thread in threads]
     for number in range(8):
         assert store.get(f"threads/{number}") == bytes([number]) * 1_000_000
+
+
+@pytest.mark.parametrize("size", [1, 3 << 20])
+def test_a_relative_name_is_one_in_the_directory_of_the_open(tmp_path, monkeypatch, size):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "in").write_bytes(b"here")
+    (there / "in").write_bytes(b"there")
+    for mode in ("wb", "xb"):
+        monkeypatch.chdir(here)
+        read = firstbyte.open("in")
+        written = firstbyte.open(f"out-{mode}", mode)
+        many = firstbyte.iter_many(["in"] * 100)
+        monkeypatch.chdir(there)
+        assert written.name == f"out-{mode}" and read.name == "in"
+        for _ in range(3):
+            written.write(b"x" * size)
+        written.close()
+        assert read.read() == b"here" and set(many) == {b"here"}
+        read.close()
+        assert (here / f"out-{mode}").stat().st_size == 3 * size
+    assert os.listdir(there) == ["in"]

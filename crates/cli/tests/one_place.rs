@@ -98,6 +98,28 @@ fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
 }
 
 #[test]
+fn what_matches_a_pattern_is_not_moved_onto_itself() {
+    // MinIO copies an object onto itself without changing its ETag.
+    for s3 in [S3::minio(), S3::ours()] {
+        let world = World::with_s3(&s3);
+        plant(&world.path("tree"));
+        world.run(&["cp", "-r", "tree/", "s3://bucket/d"]).ok();
+        for words in [
+            &["mv", "s3://bucket/d/*", "s3://bucket/d/"][..],
+            &["mv", "s3://bucket/d/**", "s3://bucket/d/"],
+            &["mv", "-r", "s3://bucket/d/*", "s3://bucket/d/"],
+            &["mv", "s3://bucket/d/?", "s3://bucket/d/", "--dry-run"],
+            &["mv", "-r", "s3://bucket/*", "s3://bucket"],
+            &["mv", "s3://bucket/d/a", "s3://bucket/d/"],
+        ] {
+            world.run(words).fails(2, &["the same", "name another destination"]);
+        }
+        world.run(&["cp", "-r", "s3://bucket/d/", "kept"]).ok();
+        assert_untouched(&world.path("kept"));
+    }
+}
+
+#[test]
 fn a_move_that_cannot_be_proven_safe_is_refused_and_says_how_to_go_on() {
     let denied = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
     let server = Scripted::start(move |_, head| match head.starts_with("GET /b/x ") {

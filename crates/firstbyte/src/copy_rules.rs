@@ -106,8 +106,9 @@ impl ParsedSource {
     /// joined to it.
     ///
     /// # Errors
-    /// An object without a name is copied into a directory, a source is copied onto itself, or a
-    /// tree is copied into itself.
+    /// An object without a name is copied into a directory, a source is copied onto itself, as
+    /// everything that matches a pattern would be if it went to where the pattern begins, or a tree
+    /// is copied into itself.
     pub fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
@@ -132,7 +133,7 @@ impl ParsedSource {
             (
                 Self::Glob { base, .. },
                 Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_below_file(base, target),
+            ) => refuse_onto_itself(base, target).and_then(|()| refuse_below_file(base, target)),
         }
     }
 }
@@ -496,6 +497,24 @@ mod tests {
         );
         assert!(moves(&[(tree("s3://c/p/q"), "s3://c/p")]).is_err());
         assert!(moves(&[(tree("s3://c/p/q"), "s3://c/r")]).is_ok());
+    }
+
+    #[test]
+    fn what_matches_a_pattern_is_not_copied_to_where_the_pattern_begins() {
+        let target = |pattern: &str, to: &str| {
+            let (base, glob) = Glob::parse(OsStr::new(pattern), &location(pattern)).unwrap().unwrap();
+            ParsedSource::Glob { base, glob }.target(&destination(to, &[pattern]).unwrap())
+        };
+        for (pattern, to) in [
+            ("s3://b/d/*", "s3://b/d/"),
+            ("s3://b/d/**", "s3://b/d/"),
+            ("s3://b/*", "s3://b"),
+            ("s3://b/d/?", "s3://b/d/"),
+        ] {
+            assert!(matches!(target(pattern, to), Err(Error::Overlap { .. })), "{pattern} {to}");
+        }
+        assert_eq!(target("s3://b/d/*", "s3://b/e/").unwrap(), location("s3://b/e/"));
+        assert_eq!(target("s3://b/d/*", "s3://b/").unwrap(), location("s3://b/"));
     }
 
     #[test]

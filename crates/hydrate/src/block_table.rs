@@ -139,6 +139,11 @@ impl BlockTable {
         self.state.lock().final_error.clone()
     }
 
+    /// Forgets the reason why no further fetch could succeed, because the version is opened again.
+    fn forget_final_error(&self) {
+        self.state.lock().final_error = None;
+    }
+
     /// Returns whether a block is being fetched.
     pub(crate) fn is_in_flight(&self, block: u64) -> bool {
         self.state.lock().in_flight.is_owned(block)

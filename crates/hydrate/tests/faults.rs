@@ -254,6 +254,21 @@ fn a_slow_down_is_retried_later_and_a_refusal_is_not_retried() {
 }
 
 #[test]
+fn a_version_that_is_there_again_is_read_by_a_new_file_while_an_old_one_is_open() {
+    let (_server, location, version) =
+        scripted(1, || ScriptedReply::answer("412 Precondition Failed", &["etag: \"w\""], b""));
+    let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), HydrationSettings::default());
+    let hydrator = hydrator.unwrap();
+    let mut buffer = vec![0; BLOCK_LEN];
+    let old = hydrator.file(&location, version.clone());
+    let error = old.handle().read_at(&mut buffer, BLOCK).unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(old.handle().read_at(&mut buffer, BLOCK).is_err(), "the old file does not ask again");
+    hydrator.file(&location, version).handle().read_at(&mut buffer, BLOCK).unwrap();
+    assert!(buffer == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
+}
+
+#[test]
 fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
     for cached in [true, false] {
         let content = bytes(SEED, 4 * BLOCK_LEN);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::bounded::bounded;
 use crate::error::{Error, Result};
 use crate::mount_table::Mounts;
-use crate::mountpoint::FS_TYPE;
+use crate::mountpoint::{FS_TYPE, is_dead};
 pub use protocol::{ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts};
 pub(crate) use server::ControlListener;
 
@@ -55,6 +55,9 @@ pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(Error::io(path, "only its owner, or the user who mounted it, can access it", error))
+        }
+        Err(error) if is_dead(&error) => {
+            Err(Error::io(path, "the daemon of its mount has ended; unmount it, and mount it again", error))
         }
         Err(_) => Ok(None),
     }

@@ -11,6 +11,7 @@ mod pages;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
@@ -65,6 +66,8 @@ pub(crate) struct DirectorySnapshot {
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Instant,
+    /// Whether the names that the kernel caches are those of this snapshot.
+    is_in_kernel: AtomicBool,
 }
 
 impl DirectorySnapshot {
@@ -81,7 +84,7 @@ impl DirectorySnapshot {
     fn sorted(extent: Extent, first: usize, listed: Vec<ListedName>, taken: Instant) -> Self {
         let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
         by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
-        Self { extent, first, listed, by_name, taken }
+        Self { extent, first, listed, by_name, taken, is_in_kernel: AtomicBool::new(false) }
     }
 
     /// Returns the position of `name` in this snapshot.
@@ -121,10 +124,21 @@ impl DirectorySnapshot {
         self.first + self.listed.len()
     }
 
+    /// Returns whether the names that the kernel caches are those of this snapshot. Snapshots that
+    /// came from a lookup, or from a listing that the kernel has not read, are not in its cache.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.is_in_kernel.load(Ordering::Relaxed)
+    }
+
     /// Returns the memory of the snapshot, in units of one name. The snapshot itself takes about as
     /// much as one name.
     fn weight(&self) -> usize {
         self.listed.len() + 1
+    }
+
+    /// Returns the time at which the listing began.
+    pub(crate) fn taken(&self) -> Instant {
+        self.taken
     }
 
     /// Returns how much of `ttl` is left, which is the time for which the names are still valid.
@@ -160,8 +174,23 @@ impl Lookups {
     }
 }
 
+/// The open handles of a directory.
+#[derive(Default)]
+struct Readers {
+    open: usize,
+    /// Number of the last handle that was opened.
+    last: u64,
+}
+
+/// Proves that a handle is the only one that fills the kernel's cache of a directory: no other
+/// handle was open when it was opened, and as long as its number is the last one, none was opened
+/// since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnlyReader(u64);
+
 #[derive(Default)]
 struct Inner {
+    readers: HashMap<Box<[u8]>, Readers>,
     /// Whole directories, and for each wide directory the page around the last name that was looked
     /// up. Each has the time of its last use.
     kept: HashMap<Box<[u8]>, (Arc<DirectorySnapshot>, u64)>,
@@ -262,6 +291,35 @@ impl KnownDirectories {
         self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
+    /// Counts an open handle of a directory. Returns a proof if no other handle is open.
+    pub(crate) fn begin_reading(&self, path: &[u8]) -> Option<OnlyReader> {
+        let mut inner = self.inner.lock();
+        let number = inner.tick();
+        let readers = inner.readers.entry(path.into()).or_default();
+        readers.open += 1;
+        readers.last = number;
+        (readers.open == 1).then_some(OnlyReader(number))
+    }
+
+    /// Counts one open handle less.
+    pub(crate) fn end_reading(&self, path: &[u8]) {
+        let mut inner = self.inner.lock();
+        let Some(readers) = inner.readers.get_mut(path) else { return };
+        readers.open -= 1;
+        if readers.open == 0 {
+            inner.readers.remove(path);
+        }
+    }
+
+    /// Records that the kernel has read all names of `snapshot` into an empty cache, if they all
+    /// came from one handle.
+    pub(crate) fn note_in_kernel(&self, path: &[u8], snapshot: &DirectorySnapshot, reader: OnlyReader) {
+        let inner = self.inner.lock();
+        if inner.readers.get(path).is_some_and(|readers| OnlyReader(readers.last) == reader) {
+            snapshot.is_in_kernel.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Drops the names of a directory in which an object has changed.
     pub(crate) fn drop_names(&self, path: &[u8]) {
         self.inner.lock().remove(path);
@@ -359,6 +417,23 @@ mod tests {
             matches!(directories.get(b"2"), KnownNames::Whole(_)),
             "names replaced are not counted twice"
         );
+    }
+
+    #[test]
+    fn the_kernel_has_the_names_of_a_snapshot_only_if_one_handle_alone_has_read_all_of_it() {
+        let directories = KnownDirectories::new(Duration::from_secs(60), 0);
+        let snapshot = directory(3);
+        let alone = directories.begin_reading(b"d").unwrap();
+        assert_eq!(directories.begin_reading(b"d"), None, "another handle is open");
+        directories.note_in_kernel(b"d", &snapshot, alone);
+        assert!(!snapshot.is_in_kernel(), "the other handle's names may be in the kernel");
+        directories.end_reading(b"d");
+        directories.end_reading(b"d");
+        let alone = directories.begin_reading(b"d").unwrap();
+        directories.note_in_kernel(b"d", &snapshot, alone);
+        directories.end_reading(b"d");
+        assert!(snapshot.is_in_kernel() && directories.inner.lock().readers.is_empty());
+        assert!(!directory(3).is_in_kernel(), "a later snapshot has other names");
     }
 
     #[test]

@@ -45,6 +45,18 @@ pub enum Error {
         /// The source of that file system, as the mount table shows it.
         source_name: String,
     },
+    /// The directory is in its own source, or the source is below it.
+    #[error(
+        "{}: it and the source {} overlap, so the mount would show itself; name a directory outside the source",
+        shown(path),
+        shown(source_path)
+    )]
+    Overlap {
+        /// The path of the directory.
+        path: PathBuf,
+        /// The path of the source.
+        source_path: PathBuf,
+    },
     /// The mount at the path is not one of this program, or there is none.
     #[error("{}: {found}", shown(path))]
     NotOurs {
@@ -95,6 +107,12 @@ pub enum Error {
     /// The store or the cache returned an error.
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
+    /// The store says that a listing, or the next page of one, does not exist. Programs see EIO:
+    /// the C library takes ENOENT for the end of a directory
+    /// (glibc, sysdeps/unix/sysv/linux/readdir.c, 2026-11-28), and a directory that is cut short
+    /// would look complete.
+    #[error(transparent)]
+    Unlisted(firstbyte_hydrate::Error),
     /// The location to mount does not exist.
     #[error("{location}: not found")]
     Nothing {

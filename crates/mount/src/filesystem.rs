@@ -38,13 +38,6 @@ pub(crate) enum LookupResult {
     Missing(Duration),
 }
 
-/// Whether an earlier listing of a directory can still be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListingFreshness {
-    Believed,
-    Unknown,
-}
-
 /// The file system of a mounted location.
 pub(crate) struct FileSystem {
     pub(crate) source: Arc<MountSource>,
@@ -131,7 +124,8 @@ impl FileSystem {
         let ListedName { child, ino } = &known.listed()[position];
         child
             .is_known()
-            .then(|| LookupResult::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
+            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.taken()))
+            .map(|found| LookupResult::Found(found, valid))
     }
 
     /// Looks a name up in the store.
@@ -165,7 +159,7 @@ impl FileSystem {
         let valid = self.ttl.saturating_sub(begun.elapsed());
         let Some(child) = found else { return Ok(LookupResult::Missing(valid)) };
         let number = self.numbered(&directory.path, name);
-        Ok(LookupResult::Found(self.inodes.enter(&directory.path, &child, number), valid))
+        Ok(LookupResult::Found(self.inodes.enter_seen(&directory.path, &child, number, begun), valid))
     }
 
     /// Returns the inode number that an earlier listing gave to a name.
@@ -277,7 +271,7 @@ impl FileSystem {
     }
 
     /// Opens a directory to read its names.
-    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, ListingFreshness)> {
+    pub(crate) fn open_directory(&self, ino: Ino) -> Result<ReadDir> {
         let node = self.directory(ino)?;
         self.note_directory(&node);
         let sources = NameSources {
@@ -287,11 +281,7 @@ impl FileSystem {
             prefetch: Arc::clone(&self.prefetch),
             ttl: self.ttl,
         };
-        let freshness = match self.directories.get(&node.path) {
-            KnownNames::Whole(_) => ListingFreshness::Believed,
-            KnownNames::Wide | KnownNames::Nothing => ListingFreshness::Unknown,
-        };
-        Ok((ReadDir::new(sources, &node.path), freshness))
+        Ok(ReadDir::new(sources, &node.path))
     }
 
     /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time

@@ -28,9 +28,10 @@ use fuser::{
 use crate::blocking_pool::BlockingPool;
 use crate::dir_handles::{DirHandles, NamedEntry};
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, ListingFreshness, LookupResult};
+use crate::filesystem::{FileSystem, LookupResult};
 use crate::inodes::{Fullness, Ino};
 use crate::operations::{MountOperation, OperationOutcome};
+use crate::readdir::ListingFreshness;
 use crate::xattr::Attribute;
 use session::Forgetting;
 pub(crate) use session::ServedMount;
@@ -45,8 +46,8 @@ const MAX_BACKGROUND_REQUESTS: u16 = 512;
 /// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
 /// pipe of the size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// Time for which the kernel may keep the attributes of an inode. The attributes never change,
-/// because a changed object is another inode.
+/// Time for which the kernel may keep the attributes of an inode. A changed object is another
+/// inode. The time of a directory may change: each reply to a lookup replaces it.
 const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
@@ -56,6 +57,9 @@ const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 /// (<https://github.com/awslabs/mountpoint-s3/issues/710>).
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;
+
+/// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
+const MAX_NAME_LENGTH: usize = 255;
 
 /// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +169,9 @@ impl Filesystem for Fuse {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name.len() > MAX_NAME_LENGTH {
+            return reply.error(Errno::ENAMETOOLONG);
+        }
         let begun = Instant::now();
         self.bound_memory();
         let known = self.core.lookup_here(parent.0, name.as_bytes());
@@ -271,11 +278,11 @@ impl Filesystem for Fuse {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.core.open_directory(ino.0) {
-            Ok((stream, freshness)) => {
+            Ok(stream) => {
                 // The kernel keeps the names that it reads. It drops them when the directory is
                 // opened again, unless FOPEN_KEEP_CACHE says that they are still valid.
-                let keep = match freshness {
-                    ListingFreshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
+                let keep = match stream.freshness {
+                    ListingFreshness::InKernel => FopenFlags::FOPEN_KEEP_CACHE,
                     ListingFreshness::Unknown => FopenFlags::empty(),
                 };
                 let handle = self.directories.insert(stream);
@@ -339,7 +346,7 @@ impl Filesystem for Fuse {
             REPORTED_FILES,
             REPORTED_FILES,
             4096,
-            255,
+            MAX_NAME_LENGTH as u32,
             4096,
         );
     }

@@ -13,7 +13,7 @@ mod record;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use firstbyte_location::{EntryKind, Version, to_usize};
 use rustix_futex_sync::Mutex;
@@ -110,6 +110,8 @@ struct Inner {
     paths: InodePaths,
     /// Versions that do not fit into a record, by inode number.
     versions: HashMap<Ino, Box<Version>>,
+    /// Inodes whose objects are known to be overwritten or deleted, and since when.
+    stale: HashMap<Ino, Instant>,
     next: Ino,
 }
 
@@ -130,6 +132,7 @@ impl Inodes {
             numbers: Numbers::default(),
             paths,
             versions: HashMap::new(),
+            stale: HashMap::new(),
             next: ROOT + 1,
         };
         Self { bounds, inner: Mutex::new(inner) }
@@ -138,13 +141,42 @@ impl Inodes {
     /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
     /// inode number that a listing has given to the child, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
+        self.enter_found(directory, child, number, None)
+    }
+
+    /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
+    /// A child that was seen after its object was found overwritten or deleted is there again, in
+    /// the same version.
+    pub(crate) fn enter_seen(
+        &self,
+        directory: &[u8],
+        child: &Child,
+        number: Option<Ino>,
+        asked: Instant,
+    ) -> InodeAttributes {
+        self.enter_found(directory, child, number, Some(asked))
+    }
+
+    fn enter_found(
+        &self,
+        directory: &[u8],
+        child: &Child,
+        number: Option<Ino>,
+        asked: Option<Instant>,
+    ) -> InodeAttributes {
         let identity = identity(directory, child);
         let mut inner = self.inner.lock();
-        if let Some(ino) = inner.find(directory, child, identity)
-            && let Some(record) = inner.records.get_mut(&ino)
-        {
-            record.set_lookups(record.lookups() + 1);
-            return attributes(ino, record);
+        if let Some(ino) = inner.find(directory, child, identity) {
+            if inner.stale.get(&ino).is_some_and(|since| asked.is_some_and(|asked| asked > *since)) {
+                inner.stale.remove(&ino);
+            }
+            if let Some(record) = inner.records.get_mut(&ino) {
+                // The time of a directory changes with its names. A file with another time is
+                // another inode.
+                record.update_time(child);
+                record.set_lookups(record.lookups() + 1);
+                return attributes(ino, record);
+            }
         }
         let ino = number.filter(|ino| !inner.records.contains_key(ino)).unwrap_or_else(|| inner.number());
         let path = inner.paths.enter(directory);
@@ -180,7 +212,7 @@ impl Inodes {
             path: inner.path(record).into(),
             kind: record.kind(),
             pin,
-            is_stale: record.is_stale(),
+            is_stale: inner.stale.contains_key(&ino),
         }))
     }
 
@@ -190,10 +222,11 @@ impl Inodes {
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
-    /// Records that the object of an inode is known to be overwritten.
+    /// Records that the object of an inode is known to be overwritten or deleted.
     pub(crate) fn mark_stale(&self, ino: Ino) {
-        if let Some(record) = self.inner.lock().records.get_mut(&ino) {
-            record.mark_stale();
+        let mut inner = self.inner.lock();
+        if inner.records.contains_key(&ino) {
+            inner.stale.insert(ino, Instant::now());
         }
     }
 
@@ -218,6 +251,7 @@ impl Inodes {
         let (identity, directory) = (record.identity(), record.directory());
         inner.records.remove(&ino);
         inner.versions.remove(&ino);
+        inner.stale.remove(&ino);
         inner.paths.leave(directory);
         if inner.numbers.get(&identity) == Some(&ino) {
             inner.numbers.remove(&identity);
@@ -490,6 +524,48 @@ mod tests {
             let capacity = inner.records.capacity().max(inner.numbers.capacity());
             assert!(capacity <= most, "room for {capacity} and not {most} after {number}");
         }
+    }
+
+    #[test]
+    fn a_time_that_changes_is_shown() {
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let at = |child: Child, seconds| Child {
+            modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),
+            ..child
+        };
+        let old = inodes.enter(b"", &at(file("a", "\"1\""), 1), None);
+        assert_eq!(inodes.enter(b"", &file("a", "\"1\""), None).ino, old.ino, "a listing without a time");
+        assert_eq!(inodes.enter(b"", &at(file("a", "\"1\""), 2), None).ino, old.ino, "a rounded time");
+        let new = inodes.enter(b"", &at(file("a", "\"1\""), 9), None);
+        assert!(new.ino != old.ino && new.modified != old.modified);
+        let old = inodes.enter(b"", &at(Child::directory(b"d"), 1), None);
+        let new = inodes.enter(b"", &at(Child::directory(b"d"), 2), None);
+        assert!(new.ino == old.ino && new.modified != old.modified);
+        assert_eq!(inodes.attributes(old.ino).unwrap().modified, new.modified);
+    }
+
+    #[test]
+    fn an_object_that_is_there_again_in_the_same_version_is_no_longer_stale() {
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let child = file("a", "\"1\"");
+        let before = Instant::now();
+        let found = inodes.enter_seen(b"", &child, None, before);
+        inodes.mark_stale(found.ino);
+        let is_stale = || inodes.get(found.ino).unwrap().is_stale;
+        inodes.enter(b"", &child, None);
+        inodes.enter_seen(b"", &child, None, before);
+        assert!(is_stale(), "what was seen before proves nothing");
+        // A clock may be coarse.
+        let after = std::iter::repeat_with(Instant::now).find(|now| *now > before && is_after(&inodes, *now));
+        assert_eq!(inodes.enter_seen(b"", &child, None, after.unwrap()).ino, found.ino);
+        assert!(!is_stale());
+        inodes.mark_stale(found.ino);
+        inodes.forget(found.ino, 4);
+        assert!(inodes.inner.lock().stale.is_empty());
+    }
+
+    fn is_after(inodes: &Inodes, now: Instant) -> bool {
+        inodes.inner.lock().stale.values().all(|since| now > *since)
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod filesystem;
 mod fuse;
 mod handles;
 mod inodes;
+mod local_links;
 mod metrics;
 mod mount;
 pub mod mount_table;

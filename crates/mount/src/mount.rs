@@ -119,6 +119,7 @@ impl Mount {
         options: &MountOptions,
     ) -> Result<PreparedMount> {
         let directory = mountpoint::mounted_directory(directory)?;
+        refuse_overlap(location, &directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
         // The device is opened first, so that limits of this machine are reported before any
         // request is sent.
@@ -126,7 +127,7 @@ impl Mount {
         mountpoint::may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
         let begun = Instant::now();
-        let (source, children) = MountSource::open(store, location.clone(), options.memory, options.modes)?;
+        let (source, children) = MountSource::open(store, location.clone(), options)?;
         let first = |children: Children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
         let name = mountpoint::shown(&location.to_string());
@@ -171,6 +172,18 @@ impl Mount {
     }
 }
 
+/// Refuses a local source that contains the mount, or lies below it. The mount would show itself,
+/// and a lookup below it would wait for another one in the same process.
+fn refuse_overlap(location: &Location, directory: &Path) -> Result<()> {
+    let Some(source) = location.as_local().and_then(|path| std::fs::canonicalize(path).ok()) else {
+        return Ok(());
+    };
+    if directory.starts_with(&source) || source.starts_with(directory) {
+        return Err(Error::Overlap { path: directory.to_owned(), source_path: source });
+    }
+    Ok(())
+}
+
 /// Decides how hydrated files can be passed through. Without a cache, they cannot.
 fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
     match core.hydrator.cache() {
@@ -184,4 +197,27 @@ fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
 fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &MountOptions) -> Result<ServedMount> {
     let refused = |detail: String| Error::NoPrivilege { path: directory.to_owned(), detail };
     fuse.mount(directory, name, options.access).map_err(|error| refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_source_and_its_mount_may_not_contain_each_other() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(scratch.path()).unwrap();
+        for name in ["source/inside", "source-of-another-name", "link"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("source"), root.join("link/source")).unwrap();
+        let refused = |source: &str, directory: &str| {
+            let source = Location::Local(root.join(source));
+            refuse_overlap(&source, &root.join(directory)).is_err()
+        };
+        assert!(refused("source", "source/inside") && refused("link/source", "source/inside"));
+        assert!(refused("source", "source") && refused("source/inside", "source"));
+        assert!(!refused("source", "source-of-another-name") && !refused("source", "link"));
+        assert!(!refused("no-such-source", "source"));
+    }
 }

@@ -147,7 +147,7 @@ fn is_ours(fs_type: &str) -> bool {
 
 /// Returns whether an error shows that a daemon is dead: "Transport endpoint is not connected", or
 /// the access was aborted.
-fn is_dead(error: &io::Error) -> bool {
+pub(crate) fn is_dead(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }

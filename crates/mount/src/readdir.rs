@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName};
+use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName, OnlyReader};
 use crate::error::{Error, Result};
 use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
@@ -21,6 +21,15 @@ use crate::source::{Children, MountSource};
 pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
+
+/// Whether the names that the kernel caches of a directory can still be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListingFreshness {
+    /// The kernel's names are those of a listing that is still valid.
+    InKernel,
+    /// The kernel must drop its names and read them again.
+    Unknown,
+}
 
 /// Where names come from. The whole file system has one.
 #[derive(Clone)]
@@ -59,11 +68,28 @@ pub(crate) struct ReadDir {
     drawn: usize,
     /// The most recent names, each with the time at which it came.
     recent: VecDeque<(ListedName, Instant)>,
+    /// Proves that the kernel's cache gets its names from this handle only. `None` if it may have
+    /// names from elsewhere, or if this handle has begun again.
+    only_reader: Option<OnlyReader>,
+    pub(crate) freshness: ListingFreshness,
 }
 
 impl ReadDir {
     pub(crate) fn new(sources: NameSources, path: &[u8]) -> Self {
-        Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
+        let only_reader = sources.directories.begin_reading(path);
+        let freshness = match sources.directories.get(path) {
+            KnownNames::Whole(known) if known.is_in_kernel() => ListingFreshness::InKernel,
+            _ => ListingFreshness::Unknown,
+        };
+        Self {
+            sources,
+            path: path.into(),
+            feed: Feed::Start,
+            drawn: 0,
+            recent: VecDeque::new(),
+            only_reader: only_reader.filter(|_| freshness == ListingFreshness::Unknown),
+            freshness,
+        }
     }
 
     pub(crate) fn path(&self) -> &[u8] {
@@ -113,6 +139,7 @@ impl ReadDir {
     }
 
     fn restart(&mut self) {
+        self.only_reader = None;
         self.feed = Feed::Start;
         self.drawn = 0;
         self.recent.clear();
@@ -123,7 +150,13 @@ impl ReadDir {
             self.feed = self.begin()?;
         }
         match &mut self.feed {
-            Feed::Known(directory) => Ok(directory.listed().get(self.drawn).cloned()),
+            Feed::Known(directory) => {
+                let listed = directory.listed().get(self.drawn).cloned();
+                if let (None, Some(reader)) = (&listed, self.only_reader) {
+                    self.sources.directories.note_in_kernel(&self.path, directory, reader);
+                }
+                Ok(listed)
+            }
             Feed::Listing { children, names, is_wide, begun } => match children.next() {
                 Some(Ok(child)) => {
                     let ino = self.sources.inodes.number(&self.path, &child);
@@ -175,7 +208,17 @@ impl ReadDir {
         if is_wide {
             directories.keep_listed(&self.path, self.drawn - names.len(), &names, begun);
         } else {
-            directories.keep(&self.path, Arc::new(DirectorySnapshot::new(names, begun)));
+            let snapshot = Arc::new(DirectorySnapshot::new(names, begun));
+            if let Some(reader) = self.only_reader {
+                directories.note_in_kernel(&self.path, &snapshot, reader);
+            }
+            directories.keep(&self.path, snapshot);
         }
+    }
+}
+
+impl Drop for ReadDir {
+    fn drop(&mut self) {
+        self.sources.directories.end_reading(&self.path);
     }
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::thread;
 
 use firstbyte_location::{DestinationName, Entry, EntryKind, HttpUrl, Location, Version, to_usize};
-use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, STACK, Stat, Store};
+use firstbyte_store::{EntryOrder, Error as StoreError, Links, ListOptions, STACK, Stat, Store};
 use rustix_futex_sync::Mutex;
 
 use crate::child::{Child, ListedAttributes, Permissions};
 use crate::error::{Error, Result};
+use crate::local_links::LocalLinks;
 use crate::name_conflicts::NameConflicts;
-use crate::options::{ShownModes, StoredModes};
+use crate::options::{MountOptions, StoredModes};
 
 /// Maximum number of names that cannot be shown and are logged one by one. Thousands would fill the
 /// log.
@@ -38,6 +39,8 @@ pub(crate) struct MountSource {
     /// Permissions of the root, if they are known.
     permissions: Option<Permissions>,
     listed: ListedAttributes,
+    /// The rules for symbolic links, if the source is a local directory.
+    links: Option<LocalLinks>,
     /// Maximum number of concurrent requests of one listing. A listing reads twice as many pages
     /// ahead.
     requests: NonZeroUsize,
@@ -65,13 +68,13 @@ pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 impl MountSource {
     /// Opens a source. If a listing was needed to find the root, also returns the root's children.
     /// This takes one request, or two if an S3 key is also a prefix. Listings read ahead within a
-    /// share of `memory` bytes.
+    /// share of the options' memory.
     pub(crate) fn open(
         store: Store,
         root: Location,
-        memory: u64,
-        modes: ShownModes,
+        options: &MountOptions,
     ) -> Result<(Arc<Self>, Option<Children>)> {
+        let MountOptions { memory, modes, access, .. } = *options;
         let requests =
             NonZeroUsize::new(to_usize(memory / PAGES_SHARE / PAGE_BYTES / 2)).unwrap_or(NonZeroUsize::MIN);
         // If files have permissions, directories have them too, but a listing does not report them.
@@ -79,8 +82,9 @@ impl MountSource {
         let shows_permissions = has_permissions || modes.stored == StoredModes::Show;
         let listed_facts =
             if shows_permissions { ListedAttributes::NamesOnly } else { ListedAttributes::Objects };
-        let new = |root, shape, permissions| Self {
+        let new = |root: Location, shape, permissions| Self {
             store: store.clone(),
+            links: root.as_local().map(|path| LocalLinks::new(path, access)),
             root,
             shape,
             permissions,
@@ -101,7 +105,10 @@ impl MountSource {
         }
         let permissions = if has_permissions { Permissions::of(&store.stat(&root)?) } else { None };
         let source = Arc::new(new(root, Shape::Directory, permissions));
-        let mut children = source.list(b"")?.peekable();
+        let mut children = match source.list(b"") {
+            Err(Error::Unlisted(error)) => return Err(Error::Data(error)),
+            listed => listed?.peekable(),
+        };
         let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
             // An empty bucket is allowed, because it may be filled later. A prefix without keys
@@ -109,6 +116,7 @@ impl MountSource {
             None if matches!(source.root, Location::Object(_)) && !is_bucket => {
                 Err(Error::Nothing { location: source.root.to_string() })
             }
+            Some(Err(Error::Unlisted(error))) => Err(Error::Data(error.clone())),
             Some(Err(error)) => Err(error.clone()),
             _ => Ok((source, Some(Box::new(children)))),
         }
@@ -192,12 +200,25 @@ impl MountSource {
             return Ok(None);
         }
         let path = join(directory, name);
+        if self.hides(&path) {
+            return Ok(None);
+        }
         match &self.root {
             // Keys are UTF-8, so a name that is not does not exist.
             Location::Object(_) if std::str::from_utf8(&path).is_err() => Ok(None),
             Location::Object(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
         }
+    }
+
+    /// Returns whether a path leads through a link that is not shown.
+    fn hides(&self, path: &[u8]) -> bool {
+        let (Some(links), Shape::Directory) = (&self.links, &self.shape) else { return false };
+        let refusal = links.refusal(path);
+        if let Some(why) = refusal {
+            self.report(path, why);
+        }
+        refusal.is_some()
     }
 
     fn stat(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
@@ -248,7 +269,10 @@ impl MountSource {
             // The error of the listing is ignored, because permission to read objects does not
             // imply permission to list them.
             (Ok(stat), _) => Ok(Some(self.child(name, stat))),
-            (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
+            (Err(StoreError::NotFound { .. }), below) => {
+                let below = below.map_err(|error| self.unlisted(error))?;
+                Ok(below.then(|| Child::directory(name)))
+            }
             (Err(error), _) => Err(error.into()),
         }
     }
@@ -260,19 +284,26 @@ impl MountSource {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
+        // A link on the way to the directory was changed since the directory was looked up.
+        if self.hides(directory) {
+            return Err(Error::Stale { path: String::from_utf8_lossy(directory).into_owned() });
+        }
         // Names are sorted if that costs nothing: a second listing then has the same order, and a
         // directory can hide an object of its name. A local directory has a stable order anyway,
         // and cannot contain a name twice.
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
-        let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
-        let listing = self.store.list(&self.location(directory), &options)?;
+        // Each link of a local source is looked up, because some are not shown.
+        let links = if self.links.is_some() { Links::Report } else { Links::Follow };
+        let options = ListOptions { recursive: false, order, requests, links, ..ListOptions::default() };
+        let listing =
+            self.store.list(&self.location(directory), &options).map_err(|error| self.unlisted(error))?;
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {
             Ok(entry) => source.shown(&path, entry).map(Ok),
             // The file was deleted after its name was read.
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => Some(Err(error.into())),
+            Err(StoreError::NotFound { .. }) if source.has_directories() => None,
+            Err(error) => Some(Err(source.unlisted(error))),
         });
         if self.root.as_local().is_some() {
             return Ok(Box::new(shown));
@@ -288,7 +319,8 @@ impl MountSource {
         let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(key_before);
         let options =
             ListOptions { recursive: false, order: EntryOrder::Bytes, start_after, ..ListOptions::default() };
-        let page = self.store.list_page(&self.location(directory), &options)?;
+        let page = self.store.list_page(&self.location(directory), &options);
+        let page = page.map_err(|error| self.unlisted(error))?;
         let is_last = page.is_last;
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
         let (source, path) = (Arc::clone(self), directory.to_vec());
@@ -301,8 +333,28 @@ impl MountSource {
         Ok(ListedChildren { children, is_last })
     }
 
+    /// Returns whether the source has directories, whose names can vanish one by one while they are
+    /// listed, and not pages of keys.
+    fn has_directories(&self) -> bool {
+        matches!(self.root, Location::Local(_) | Location::Sftp(_))
+    }
+
+    /// Converts the error of a listing.
+    fn unlisted(&self, error: StoreError) -> Error {
+        match error {
+            StoreError::NotFound { .. } if !self.has_directories() => Error::Unlisted(error.into()),
+            other => other.into(),
+        }
+    }
+
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
         match DestinationName::check(&entry.name) {
+            Ok(()) if entry.kind == EntryKind::Symlink && self.links.is_some() => {
+                self.find(directory, &entry.name).unwrap_or_else(|error| {
+                    self.report(&join(directory, &entry.name), &error.to_string());
+                    None
+                })
+            }
             Ok(()) if !matches!(entry.kind, EntryKind::File | EntryKind::Directory) => None,
             Ok(()) => Some(Child::from_entry(entry, self.listed)),
             Err(why) => {

@@ -190,22 +190,59 @@ fn refusals_are_reported_as_such() {
 }
 
 #[test]
+fn an_object_that_was_away_for_one_read_is_opened_again_when_it_is_back() {
+    let gone = Arc::new(AtomicBool::new(true));
+    let answers = Arc::clone(&gone);
+    let world = World::start(move |head: &str| {
+        let xml = b"<Error><Code>NoSuchKey</Code><Message>no</Message></Error>";
+        (is_read(head) && answers.load(Ordering::Relaxed))
+            .then(|| ScriptedReply::answer("404 Not Found", &["content-type: application/xml"], xml))
+    });
+    fails_with(world.read("x"), Errno::NOENT);
+    gone.store(false, Ordering::Relaxed);
+    assert_eq!(world.read("x").unwrap(), CONTENT);
+}
+
+#[test]
 fn a_listing_that_breaks_off_is_an_error_and_never_a_short_directory() {
+    for (status, code, errno) in [
+        ("403 Forbidden", "AccessDenied", Errno::ACCESS),
+        // The C library would take ENOENT for the end of the directory.
+        ("404 Not Found", "NoSuchKey", Errno::IO),
+        ("404 Not Found", "NoSuchBucket", Errno::IO),
+    ] {
+        let script = move |head: &str| {
+            let inside =
+                head.contains("list-type=2") && (head.contains("prefix=d%2F") || head.contains("prefix=d/"));
+            match (inside, head.contains("continuation-token") || head.contains("start-after")) {
+                (true, false) => Some(listing("d/y", "", "<NextContinuationToken>t</NextContinuationToken>")),
+                (true, true) => {
+                    let xml = format!("<Error><Code>{code}</Code></Error>");
+                    Some(ScriptedReply::answer(status, &[], xml.as_bytes()))
+                }
+                _ => None,
+            }
+        };
+        let world = World::start(script);
+        for _ in 0..2 {
+            let names: io::Result<Vec<_>> = fs::read_dir(world.directory.path().join("d")).unwrap().collect();
+            fails_with(names, errno);
+        }
+    }
+}
+
+#[test]
+fn a_listing_that_is_not_there_is_an_error_and_never_an_empty_directory() {
     let script = |head: &str| {
         let inside =
             head.contains("list-type=2") && (head.contains("prefix=d%2F") || head.contains("prefix=d/"));
-        match (inside, head.contains("continuation-token") || head.contains("start-after")) {
-            (true, false) => Some(listing("d/y", "", "<NextContinuationToken>t</NextContinuationToken>")),
-            (true, true) => {
-                Some(ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"))
-            }
-            _ => None,
-        }
+        let xml = b"<Error><Code>NoSuchBucket</Code></Error>";
+        inside.then(|| ScriptedReply::answer("404 Not Found", &[], xml))
     };
     let world = World::start(script);
     for _ in 0..2 {
         let names: io::Result<Vec<_>> = fs::read_dir(world.directory.path().join("d")).unwrap().collect();
-        fails_with(names, Errno::ACCESS);
+        fails_with(names, Errno::IO);
     }
 }
 

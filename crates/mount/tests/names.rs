@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::time::Duration;
 
 use firstbyte_mount::MountOptions;
-use firstbyte_testkit::{Backend, bytes, scratch};
+use firstbyte_testkit::{Backend, bytes, scratch, until};
 use rustix::fs::{Dir, Mode, OFlags};
 use support::keys::Keys;
 use support::{Mounted, counter, options, tree};
@@ -277,6 +277,81 @@ fn new_and_deleted_names_are_seen_when_the_time_of_the_old_is_over() {
         assert!(!mounted.path("a").exists());
         assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
     }
+}
+
+#[test]
+fn a_listing_after_a_lookup_has_the_names_that_the_lookup_saw() {
+    let options = MountOptions { metadata_ttl: Duration::from_secs(2), ..options() };
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place("a", b"1"));
+    // The kernel keeps the names that it reads.
+    assert_eq!(names(&mounted, ""), ["a"].map(String::from).into());
+    mounted.subject.place("b", b"2");
+    mounted.subject.store.delete(&mounted.subject.at("a")).unwrap();
+    // The lookup that finds the new name fetches a listing, which the kernel has not read.
+    until("the new name is seen", || mounted.path("b").exists());
+    assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
+    assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
+}
+
+#[test]
+fn a_tree_with_links_to_directories_above_them_has_an_end() {
+    let mounted = Mounted::start(Backend::Local, |subject| {
+        subject.place("a/f", b"f");
+        subject.place("b/g", b"g");
+        let root = subject.file("");
+        for (target, link) in
+            [("..", "a/up"), ("..", "b/up"), ("../b", "a/b"), ("../a", "b/a"), (".", "here")]
+        {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        std::os::unix::fs::symlink("itself", root.join("itself")).unwrap();
+    });
+    let shown: Vec<String> = tree(mounted.directory.path()).into_keys().collect();
+    assert_eq!(shown, ["a/b/g", "a/f", "b/a/f", "b/g"]);
+}
+
+#[test]
+fn a_mount_in_its_own_source_is_refused() {
+    let mounted = Mounted::start(Backend::Local, |subject| subject.place("a/f", b"f"));
+    let source = mounted.subject.file("");
+    fs::create_dir(source.join("mnt")).unwrap();
+    std::os::unix::fs::symlink(&source, mounted.directory.path().with_extension("link")).unwrap();
+    let link = mounted.directory.path().with_extension("link");
+    for directory in [source.join("mnt"), link.join("mnt")] {
+        let refused = support::mount(&mounted.subject.store, &mounted.subject.base, &directory, &options());
+        assert!(refused.err().unwrap().to_string().contains("overlap"), "{}", directory.display());
+    }
+    fs::remove_file(link).unwrap();
+}
+
+#[test]
+fn a_name_that_no_file_can_have_is_too_long() {
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("x", b"x"));
+    let error = fs::metadata(mounted.path(&"n".repeat(256))).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()));
+    assert!(!mounted.path(&"n".repeat(255)).exists());
+}
+
+#[test]
+fn times_of_a_local_source_are_shown_as_they_are_and_as_they_become() {
+    let options = MountOptions { metadata_ttl: Duration::from_millis(1), ..options() };
+    let at = |seconds: i64| {
+        let whole = Duration::from_secs(seconds.unsigned_abs());
+        let start = std::time::UNIX_EPOCH;
+        if seconds < 0 { start - whole } else { start + whole }
+    };
+    let set = |path: &std::path::Path, seconds| {
+        fs::File::open(path).unwrap().set_modified(at(seconds)).unwrap();
+    };
+    let mounted = Mounted::with(Backend::Local, &options, |subject| {
+        subject.place("d/old", b"x");
+        set(&subject.file("d/old"), -1);
+        set(&subject.file("d"), 1_000_000_000);
+    });
+    let shown = |name: &str| fs::metadata(mounted.path(name)).unwrap().modified().unwrap();
+    assert_eq!((shown("d/old"), shown("d")), (at(-1), at(1_000_000_000)));
+    set(&mounted.subject.file("d"), 1_600_000_000);
+    until("the new time is shown", || shown("d") == at(1_600_000_000));
 }
 
 #[test]

@@ -109,6 +109,45 @@ fn other_users_reach_only_what_the_source_shows_them() {
 }
 
 #[test]
+fn a_link_leads_other_users_only_where_they_could_go_without_the_mount() {
+    if lacks_root() {
+        return;
+    }
+    let outside = scratch();
+    set_mode(outside.path(), 0o700);
+    write(outside.path().join("secret"), b"x", 0o644);
+    let plant = |source: &Path| {
+        for (directory, mode) in [("closed", 0o700), ("open", 0o755), ("links", 0o755)] {
+            fs::create_dir(source.join(directory)).unwrap();
+            write(source.join(directory).join("f"), b"x", 0o644);
+            set_mode(&source.join(directory), mode);
+        }
+        let secret = outside.path().join("secret");
+        for (target, link) in [
+            (secret.as_path(), "outside"),
+            (outside.path(), "directory"),
+            (Path::new("../closed/f"), "closed"),
+            (Path::new("../open/f"), "open"),
+        ] {
+            std::os::unix::fs::symlink(target, source.join("links").join(link)).unwrap();
+        }
+    };
+    let everyone = MountOptions { access: AllowedUsers::Everyone, ..options() };
+    let local = Local::start(&everyone, plant);
+    // In the second round, the names are known from a listing and not from lookups.
+    for _ in 0..2 {
+        for name in ["links/outside", "links/directory/secret", "links/closed", "closed/f"] {
+            assert!(!local.is_read_by_a_stranger(name), "{name}");
+        }
+        assert!(local.is_read_by_a_stranger("links/open"));
+        let names = fs::read_dir(local.path("links")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.filter(|name| name == "outside" || name == "closed").count(), 0);
+    }
+    let own = Local::start(&options(), plant);
+    assert_eq!(fs::read(own.path("links/outside")).unwrap(), b"x");
+}
+
+#[test]
 fn other_users_reach_only_what_a_host_shows_its_login() {
     if lacks_root() {
         return;

@@ -400,6 +400,15 @@ impl FromPyObject<'_, '_> for LocationArgument {
     }
 }
 
+/// Returns a location that stays the same place if the process changes its working directory. For
+/// work that goes on after the call that was given the location; messages show the given spelling.
+pub(crate) fn in_any_directory(location: &Location) -> Location {
+    match location {
+        Location::Local(path) => Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        other => other.clone(),
+    }
+}
+
 /// A size in bytes: a number, or a string as on the command line.
 pub(crate) struct SizeArgument(pub(crate) u64);
 

@@ -8,7 +8,7 @@ use firstbyte_store::{FailureKind, Trace};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use rustix::io::Errno;
 
 use crate::name::NameType;
@@ -51,12 +51,27 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Na
 /// would give, and its file name is the location. For an argument that cannot be used, makes a
 /// `ValueError`.
 pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
-    failure_at(py, error, location.map(ToString::to_string).as_deref())
+    use std::os::unix::ffi::OsStrExt;
+
+    // A local name need not be text, and then the text of the location names no file.
+    let path = location.and_then(Location::as_local).map(|path| path.as_os_str().as_bytes());
+    let path = path.and_then(|bytes| NameType::Text.decode(py, bytes).ok());
+    named_failure(py, error, location.map(ToString::to_string).as_deref(), path)
 }
 
 /// Makes the same exception as [`failure`], for a location given as a string. Remedies that only
 /// apply to the command line are left out.
 pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Option<&str>) -> PyErr {
+    named_failure(py, error, location, None)
+}
+
+/// Makes the exception for `location`. Its file name is `path`, or else the location.
+fn named_failure<'py>(
+    py: Python<'py>,
+    error: &firstbyte::Error,
+    location: Option<&str>,
+    path: Option<Bound<'py, PyAny>>,
+) -> PyErr {
     let line = error.to_string();
     let code = match error.number() {
         Some(code) => Some(code),
@@ -72,7 +87,8 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
         None => text,
     };
     let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };
-    make_exception(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
+    let filename = place.map(|place| path.unwrap_or_else(|| PyString::new(py, place).into_any()));
+    make_exception(py, kind, code, text, filename, error.trace()).unwrap_or_else(|failed| failed)
 }
 
 /// Calls `firstbyte._errors.error`, which makes the exception for `kind`.
@@ -81,7 +97,7 @@ fn make_exception(
     kind: FailureKind,
     code: Option<i32>,
     text: &str,
-    place: Option<&str>,
+    filename: Option<Bound<'_, PyAny>>,
     trace: Option<&Trace>,
 ) -> PyResult<PyErr> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -99,7 +115,7 @@ fn make_exception(
         facts.set_item("seconds", trace.took.as_secs_f64())?;
     }
     let make = MAKE.import(py, "firstbyte._errors", "error")?;
-    Ok(PyErr::from_value(make.call1((kind.name(), code, text, place, facts))?))
+    Ok(PyErr::from_value(make.call1((kind.name(), code, text, filename, facts))?))
 }
 
 fn errno(kind: io::ErrorKind) -> Errno {

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustix_futex_sync::Mutex;
 
-use crate::client::{ClientRoute, LocationArgument, PyClient};
+use crate::client::{ClientRoute, LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::target::{BufferTarget, bytes_to_fill, check_apart};
@@ -22,7 +22,10 @@ use crate::wait::{self, abandonable};
 #[pyclass(frozen, module = "firstbyte._native", name = "LazyFile")]
 pub(crate) struct PyLazyFile {
     route: Arc<ClientRoute>,
+    /// The location as it was given, for messages.
     location: Location,
+    /// The location in any working directory.
+    place: Location,
     version: Version,
     /// `None` once the file is closed. Locked only with the interpreter's lock held: see
     /// [`crate::fork`].
@@ -41,10 +44,11 @@ pub(crate) fn open(
 ) -> PyResult<PyLazyFile> {
     let LocationArgument(location) = location;
     let engine = client.route.engine(py, &location)?;
-    let place = location.clone();
+    let place = in_any_directory(&location);
+    let at = place.clone();
     let open = move || match replay {
-        Some(LocationArgument(replay)) => engine.open_replayed(&place, &replay),
-        None => engine.open_location(&place),
+        Some(LocationArgument(replay)) => engine.open_replayed(&at, &replay),
+        None => engine.open_location(&at),
     };
     let opened = match location.as_local() {
         Some(_) => py.detach(open),
@@ -54,6 +58,7 @@ pub(crate) fn open(
     Ok(PyLazyFile {
         route: Arc::clone(&client.route),
         location,
+        place,
         version: file.version().clone(),
         file: Mutex::new(Some(ProcessOwned::new(Arc::new(file)))),
     })
@@ -76,9 +81,10 @@ pub(crate) fn open_version(
     let file = file.as_ref().and_then(FileIdentity::from_words);
     let version = Version { size, etag, version_id, last_modified, file };
     let engine = client.route.engine(py, &location)?;
-    let opened = engine.open_version(&location, version.clone());
+    let place = in_any_directory(&location);
+    let opened = engine.open_version(&place, version.clone());
     let file = Mutex::new(Some(ProcessOwned::new(Arc::new(opened))));
-    Ok(PyLazyFile { route: Arc::clone(&client.route), location, version, file })
+    Ok(PyLazyFile { route: Arc::clone(&client.route), location, place, version, file })
 }
 
 #[pymethods]
@@ -220,7 +226,7 @@ impl PyLazyFile {
             None => return Err(PyValueError::new_err("I/O operation on closed file")),
         }
         let engine = self.route.engine(py, &self.location)?;
-        let file = Arc::new(engine.open_version(&self.location, self.version.clone()));
+        let file = Arc::new(engine.open_version(&self.place, self.version.clone()));
         *self.file.lock() = Some(ProcessOwned::new(Arc::clone(&file)));
         Ok(file)
     }

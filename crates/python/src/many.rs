@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::{Condvar, Mutex};
 
-use crate::client::{LocationArgument, PyClient};
+use crate::client::{LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
@@ -60,7 +60,10 @@ pub(crate) fn read_many(
     };
     let wanted = wanted
         .into_iter()
-        .map(|(place, part)| Ok(Wanted { location: place.0, range: part.map(range).transpose()? }))
+        .map(|(LocationArgument(location), part)| {
+            let place = in_any_directory(&location);
+            Ok(Wanted { location, place, range: part.map(range).transpose()? })
+        })
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
     let cancel = Cancel::new();
@@ -125,7 +128,10 @@ impl Drop for PyObjects {
 }
 
 struct Wanted {
+    /// The location as the caller wrote it, for messages.
     location: Location,
+    /// The location in any working directory.
+    place: Location,
     range: Option<ByteRange>,
 }
 
@@ -449,7 +455,7 @@ impl Reading {
         arriving: &mut ArrivingObject,
         room: &mut ObjectMemory,
     ) -> Result<()> {
-        let Wanted { location, range } = &self.wanted[index];
+        let Wanted { place: location, range, .. } = &self.wanted[index];
         while !arriving.is_whole() {
             let rest = arriving.rest();
             attempt.begin(Wait::Head);

@@ -4,7 +4,9 @@
 use firstbyte::operand::{Glob, Operand};
 use firstbyte::{Error, OperandKind};
 use firstbyte_location::{Entry, EntryKind, Location};
-use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions, Store};
+use firstbyte_store::{
+    Cancel, Error as StoreError, Links, ListOptions, Payload, Precondition, PutOptions, Store,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -44,22 +46,53 @@ pub(crate) fn list<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let LocationArgument(location) = location;
     let engine = client.route.uncached(py)?;
-    let options = ListOptions { recursive, ..ListOptions::default() };
+    let options = ListOptions { recursive, links: Links::FollowExisting, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
-    let list = move || -> firstbyte_store::Result<Vec<_>> { store.list(&at, &options)?.collect() };
+    let list = move || -> firstbyte_store::Result<Vec<_>> { entries(&store, &at, &options)?.collect() };
     let entries = interruptible(py, || cancel.cancel(), list)?;
     let entries = entries.map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let rows = PyList::empty(py);
     for entry in entries.into_iter().filter(|entry| !entry.name.is_empty()) {
-        let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        let name = shown_name(&entry);
+        let (name, place) = (NameType::Text.decode(py, name)?, text(py, &location.join(name))?);
         let facts: Facts = match entry.kind {
             EntryKind::Directory => (entry.kind.word(), None, None, None),
             kind => (kind.word(), entry.size, seconds(entry.modified), entry.etag),
         };
-        rows.append((NameType::Text.decode(py, name)?, text(py, &location.join(name))?, facts))?;
+        rows.append((name, place, facts))?;
     }
     Ok(rows)
+}
+
+/// Lists a location. Only the result of this call says that nothing is there: such an error after
+/// the first entry, which a store can give for a later page, would pass for an empty directory.
+fn entries(
+    store: &Store,
+    location: &Location,
+    options: &ListOptions,
+) -> firstbyte_store::Result<impl Iterator<Item = firstbyte_store::Result<Entry>> + use<>> {
+    let mut listing = store.list(location, options)?;
+    let first = listing.next().transpose()?;
+    let place = location.to_string();
+    let interrupted = move |error| match error {
+        StoreError::NotFound { .. } => {
+            let line = format!("the listing ended early: {error}");
+            StoreError::Io { location: place.clone(), source: std::io::Error::other(line) }
+        }
+        other => other,
+    };
+    Ok(first.map(Ok).into_iter().chain(listing.map(move |entry| entry.map_err(&interrupted))))
+}
+
+/// Returns the name that Python shows for an entry: without the `/` at the end of a directory's
+/// name. The name of an object keeps it (consoles create `folder/` as an empty object), because the
+/// object has no other name. So does a directory without a name of its own (`a//`).
+pub(crate) fn shown_name(entry: &Entry) -> &[u8] {
+    match entry.name.strip_suffix(b"/") {
+        Some(name) if entry.kind == EntryKind::Directory && !name.is_empty() => name,
+        _ => &entry.name,
+    }
 }
 
 /// Returns the location of a name below `location`.
@@ -88,12 +121,13 @@ pub(crate) fn glob<'py>(
     let root = operand.root.clone();
     let find = move || match &operand.glob {
         Some(glob) => matches(&store, &operand.root, glob),
-        None => store.stat(&operand.root).map(|_| vec![Vec::new()]).map_err(Error::from),
+        None => match store.stat(&operand.root).map_err(Error::from) {
+            Err(error) if is_gone(&error) => Ok(Vec::new()),
+            found => found.map(|_| vec![Vec::new()]),
+        },
     };
-    let names = match interruptible(py, || cancel.cancel(), find)? {
-        Err(error) if is_gone(&error) => Vec::new(),
-        names => names.map_err(|error| failure(py, &error, Some(&root)))?,
-    };
+    let names = interruptible(py, || cancel.cancel(), find)?;
+    let names = names.map_err(|error| failure(py, &error, Some(&root)))?;
     let found = names.iter().map(|name| NameType::Text.decode(py, &[begins.as_slice(), name].concat()));
     PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)
 }
@@ -108,25 +142,28 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
         let options = ListOptions {
             recursive: glob.levels.is_none(),
             beginning: glob.beginning(level - 1),
+            links: Links::FollowExisting,
             ..ListOptions::default()
         };
-        let listing = match store.list(&place, &options).map_err(Error::from) {
-            Err(error) if level > 1 && is_gone(&error) => continue,
+        let listing = match entries(store, &place, &options).map_err(Error::from) {
+            Err(error) if is_gone(&error) => continue,
             listing => listing?,
         };
         for entry in listing {
-            let entry: Entry = entry?;
+            let entry = entry?;
             let name = [&directory[..], entry.name.strip_suffix(b"/").unwrap_or(&entry.name)].concat();
             let is_above = glob.levels.is_some_and(|levels| level < levels as usize);
             if entry.kind == EntryKind::Directory && is_above && glob.enters(&name, OperandKind::Object) {
                 waiting.push_back(([&name[..], b"/"].concat(), level + 1));
             }
             if glob.takes(&name, OperandKind::Object) {
-                found.push(name);
+                found.push([&directory[..], shown_name(&entry)].concat());
             }
         }
     }
     found.sort_unstable();
+    // An object and a directory may have the same name.
+    found.dedup();
     Ok(found)
 }
 

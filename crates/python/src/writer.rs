@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::Mutex;
 
-use crate::client::{LocationArgument, PyClient};
+use crate::client::{LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
@@ -72,7 +72,7 @@ pub(crate) fn writer(
     let settings = TransferSettings { stop: stop.clone(), precondition, ..engine.copies().clone() };
     let engine = engine.transfers(settings);
     let (pieces, source) = sync_channel(MAX_WAITING_PIECES);
-    let to = location.clone();
+    let to = in_any_directory(&location);
     let write = move || {
         let mut source = Pieces { source, piece: Vec::new(), read: 0, ended: false };
         engine.put_stream(&mut source, &to, &NoObserver)

@@ -55,9 +55,12 @@ pub enum StatedLength {
 /// How symbolic links below a local directory are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// As their targets.
+    /// As their targets. A local link without a target is an error of its name.
     #[default]
     Follow,
+    /// As their targets. A link without a target is listed as a link, and a local name that was
+    /// deleted meanwhile is left out.
+    FollowExisting,
     /// As links.
     Report,
 }

@@ -49,8 +49,13 @@ impl<'a> MovedSources<'a> {
         Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: Apart::new(store) })
     }
 
-    /// Fails unless the source of a job and its destination are different places.
+    /// Fails unless the source of a job and its destination are different places. Equal locations
+    /// are one place, even in a store that copies an object onto itself.
     pub(crate) fn prove_apart(&self, job: &CopyJob) -> Result<()> {
+        if job.source == job.destination {
+            let (place, other) = (job.destination.to_string(), job.source.to_string());
+            return Err(Error::OnePlace { place, other });
+        }
         let Some((source, destination)) = self.tree else {
             return self.apart.prove_objects(&job.source, &job.destination);
         };
@@ -161,4 +166,49 @@ pub(crate) fn rename(source: &Location, destination: &Location) -> Result<bool> 
     let (from, name) = open_parent(from, source)?;
     let (into, new) = open_parent(to, destination)?;
     Ok(from.rename(&name, &into, &new)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use firstbyte_store::{ReplaceKind, StoreOptions};
+
+    use super::*;
+    use crate::job::{Effect, Levels, Shard, TreeNames};
+
+    #[test]
+    fn no_object_is_moved_onto_itself_alone_or_in_a_tree() {
+        let store = Store::new(StoreOptions::default()).unwrap();
+        let at = |text: &str| Location::parse(OsStr::new(text)).unwrap();
+        for (root, name) in [
+            ("s3://b/d/", "s3://b/d/x"),
+            ("s3://b/", "s3://b/x"),
+            ("gs://b/d/", "gs://b/d/x"),
+            ("az://b/d/", "az://b/d/x"),
+        ] {
+            let select = |_: &[u8]| true;
+            let tree = Tree {
+                source: at(root),
+                names: TreeNames::Listed,
+                destination: at(root),
+                beginning: String::new(),
+                levels: Levels::All,
+                select: &select,
+                shard: Shard::default(),
+                effect: Effect::Apply,
+            };
+            let job = |source: &str, destination: &str| CopyJob {
+                source: at(source),
+                destination: at(destination),
+                entry: None,
+                over: ReplaceKind::File,
+            };
+            for sources in [MovedSources::named(&store), MovedSources::below(&store, &tree).unwrap()] {
+                let onto_itself = sources.prove_apart(&job(name, name));
+                assert!(matches!(onto_itself, Err(Error::OnePlace { .. })), "{name}");
+                sources.prove_apart(&job(name, &format!("{name}y"))).unwrap();
+            }
+        }
+    }
 }

@@ -20,7 +20,9 @@ pub(crate) struct OpenTables {
 
 impl OpenTables {
     /// Returns the table of a version. If there is none, creates it with the blocks that `store`
-    /// opens under a new id.
+    /// opens under a new id. A table that another open file keeps may have found its version
+    /// replaced. A caller that opens the version now has seen it since, so the table fetches again.
+    /// Each fetch is bound to the version.
     pub(crate) fn open(
         self: &Arc<Self>,
         location: &Location,
@@ -35,7 +37,8 @@ impl OpenTables {
         // Two versions that identify no content may be equal and still have different content.
         let same =
             |table: &&Arc<BlockTable>| table.version == version && version.strength() != Strength::None;
-        let table = open.iter().find(same).cloned().unwrap_or_else(|| {
+        let shared = open.iter().find(same).cloned().inspect(|table| table.forget_final_error());
+        let table = shared.unwrap_or_else(|| {
             let blocks = store(self.next_id(), &version);
             let table = Arc::new(BlockTable::new(Arc::clone(self), location.clone(), version, blocks));
             weak.push(Arc::downgrade(&table));

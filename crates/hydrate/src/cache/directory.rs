@@ -35,9 +35,11 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose names are removed right after their files are created.
 pub(super) const TEMPORARY: &str = "temporary";
-/// Names that only a cache has. A directory that has one of them and no format file is not a cache
-/// that this version can use.
-const PARTS: [&str; 4] = [OBJECTS, PACKS, TEMPORARY, USAGE];
+/// Beginnings of names that a directory may have before it becomes a cache: a format file that is
+/// being written, journals of uploads in the usual directory, and the directory at the root of an
+/// ext4 file system that `fsck` needs. A directory with any other name is the user's own. It must
+/// not be closed to other users, and may be a cache without its format.
+const EARLIER_NAMES: [&str; 3] = ["format.", "upload-", "lost+found"];
 /// File of the usage counters.
 pub(super) const USAGE: &str = "usage";
 /// Number of directories in [`OBJECTS`]. Each is named by two hex digits.
@@ -79,8 +81,13 @@ pub(super) fn format_if_older(directory: &PrivateDirectory) -> Option<u32> {
     read_format(directory).ok().and_then(|text| format_number(&text)).filter(|found| *found < FORMAT)
 }
 
-/// Creates the files and directories of a cache. Fails if the directory looks like a cache but is
-/// not one.
+/// Returns whether a directory that has this name, and no format file, may become a cache.
+fn may_precede_cache(name: &OsStr) -> bool {
+    EARLIER_NAMES.iter().any(|earlier| name.as_bytes().starts_with(earlier.as_bytes()))
+}
+
+/// Creates the files and directories of a cache. Fails if the directory has other contents but no
+/// format file.
 fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let name = Path::new(FORMAT_FILE);
     let path = directory.shown(name);
@@ -99,15 +106,17 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
             }
             Ok(_) => return make_parts(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if PARTS.iter().any(|part| directory.has(Path::new(part))) {
-                    // Another process may have written the format in between.
+                let failed = |what| Error::cache(directory.path(), what);
+                let names = directory.names(Path::new("."));
+                let names = names.map_err(failed("cannot read the cache directory"))?;
+                if !names.iter().all(|name| may_precede_cache(name)) {
+                    // Another process may have made the cache in between.
                     if directory.has(name) {
                         continue;
                     }
                     return Err(not_a_cache(directory.path()));
                 }
-                let failed = Error::cache(directory.path(), "cannot write to the cache directory");
-                write_format(directory).map_err(failed)?;
+                write_format(directory).map_err(failed("cannot write to the cache directory"))?;
             }
             Err(error) => return Err(Error::cache(&path, "cannot read the cache's format")(error)),
         }
@@ -178,7 +187,7 @@ fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
 }
 
 fn not_a_cache(path: &Path) -> Error {
-    let what = "it is not a firstbyte cache; use another directory";
+    let what = "it is not empty, and not a firstbyte cache; name a new directory";
     Error::cache(path, "cannot use the cache directory")(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 

@@ -126,6 +126,9 @@ fn number(error: &Error) -> Errno {
             Store::NotFound { .. } => Errno::ENOENT,
             Store::Denied { .. } | Store::Credentials { .. } | Store::Archived { .. } => Errno::EACCES,
             Store::Budget { .. } => Errno::EDQUOT,
+            Store::Io { ref source, .. } if source.raw_os_error() == Some(Errno::ELOOP.code()) => {
+                Errno::ELOOP
+            }
             _ => Errno::EIO,
         },
         _ => Errno::EIO,

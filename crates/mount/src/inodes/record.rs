@@ -21,8 +21,6 @@ const PINNED_BY: usize = 37;
 const NAME_LENGTH: usize = 38;
 const NAME: usize = 40;
 
-/// Flag: the object is known to be overwritten.
-const STALE: u8 = 1;
 /// Flag: the inode is a directory.
 const IS_DIRECTORY: u8 = 2;
 /// Flag: the inode has a modification time.
@@ -80,13 +78,9 @@ impl InodeRecord {
         record.put(SIZE, &child.pin.size().unwrap_or(0).to_ne_bytes());
         // A name has at most 255 bytes.
         record.put(NAME_LENGTH, &(child.name.len() as u16).to_ne_bytes());
-        if let Some((seconds, nanoseconds)) = child.modified.and_then(split) {
-            flags |= HAS_TIME;
-            record.put(SECONDS, &seconds.to_ne_bytes());
-            record.put(NANOSECONDS, &nanoseconds.to_ne_bytes());
-        }
         record.0[FLAGS] = flags;
         record.0[PINNED_BY] = pinned_by;
+        record.update_time(child);
         record
     }
 
@@ -115,23 +109,15 @@ impl InodeRecord {
     }
 
     pub(crate) fn modified(&self) -> Option<SystemTime> {
-        let since = Duration::new(
-            u64::from_ne_bytes(self.field(SECONDS)),
-            u32::from_ne_bytes(self.field(NANOSECONDS)),
-        );
-        (self.0[FLAGS] & HAS_TIME != 0).then(|| UNIX_EPOCH + since)
+        let seconds = i64::from_ne_bytes(self.field(SECONDS));
+        let whole = Duration::from_secs(seconds.unsigned_abs());
+        let start = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
+        let nanoseconds = u32::from_ne_bytes(self.field(NANOSECONDS));
+        (self.0[FLAGS] & HAS_TIME != 0).then(|| start + Duration::from_nanos(nanoseconds.into()))
     }
 
     pub(crate) fn kind(&self) -> EntryKind {
         if self.0[FLAGS] & IS_DIRECTORY == 0 { EntryKind::File } else { EntryKind::Directory }
-    }
-
-    pub(crate) fn is_stale(&self) -> bool {
-        self.0[FLAGS] & STALE != 0
-    }
-
-    pub(crate) fn mark_stale(&mut self) {
-        self.0[FLAGS] |= STALE;
     }
 
     /// Records that the content was given to the kernel. Returns true the first time.
@@ -166,6 +152,24 @@ impl InodeRecord {
             && (self.0[PINNED_BY], self.size()) == (pinned_by, child.pin.size().unwrap_or(0))
             && self.0[self.name_end()..self.pin_end()] == *pin
             && self.permissions() == child.permissions
+            && (self.kind() == EntryKind::Directory || self.has_time_of(child))
+    }
+
+    /// Returns whether the times do not differ. Some listings report no time. A second is no
+    /// difference, because a server may round the date of a stat up and that of a listing down.
+    fn has_time_of(&self, child: &Child) -> bool {
+        let apart =
+            |one: SystemTime, other| one.duration_since(other).unwrap_or_else(|early| early.duration());
+        self.modified().zip(child.modified).is_none_or(|(own, new)| apart(own, new) <= Duration::from_secs(1))
+    }
+
+    /// Takes the time of `child`, if it has one.
+    pub(crate) fn update_time(&mut self, child: &Child) {
+        if let Some((seconds, nanoseconds)) = child.modified.map(split) {
+            self.0[FLAGS] |= HAS_TIME;
+            self.put(SECONDS, &seconds.to_ne_bytes());
+            self.put(NANOSECONDS, &nanoseconds.to_ne_bytes());
+        }
     }
 
     pub(crate) fn permissions(&self) -> Option<Permissions> {
@@ -194,11 +198,19 @@ impl InodeRecord {
     }
 }
 
-/// Splits a time into seconds and nanoseconds since 1970. Returns `None` if the time is before
-/// 1970.
-fn split(time: SystemTime) -> Option<(u64, u32)> {
-    let since = time.duration_since(UNIX_EPOCH).ok()?;
-    Some((since.as_secs(), since.subsec_nanos()))
+/// Splits a time into seconds since 1970, negative before it, and nanoseconds after these seconds.
+fn split(time: SystemTime) -> (i64, u32) {
+    let signed = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (signed(since.as_secs()), since.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => (-signed(before.as_secs()), 0),
+                nanoseconds => (-signed(before.as_secs()) - 1, 1_000_000_000 - nanoseconds),
+            }
+        }
+    }
 }
 
 /// Packs the identity of a version. Returns a value for the field at [`PINNED_BY`], and the bytes
@@ -252,13 +264,17 @@ mod tests {
         fn a_record_returns_what_it_was_made_of(
             name in proptest::collection::vec(any::<u8>(), 0..255),
             pin in pins(),
-            seconds in proptest::option::of(0_u64..1 << 40),
+            seconds in proptest::option::of(-(1_i64 << 40)..1 << 40),
             directory: u32,
             identity: u64,
             mode in proptest::option::of(any::<u16>()),
             owner in proptest::option::of(any::<(u32, u32)>()),
         ) {
-            let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::new(seconds, 7));
+            let modified = seconds.map(|seconds| {
+                let whole = Duration::from_secs(seconds.unsigned_abs());
+                let start = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
+                start + Duration::from_nanos(7)
+            });
             let kind = if pin == VersionIdentity::Directory { EntryKind::Directory } else { EntryKind::File };
             let permissions = mode.map(|mode| Permissions { mode, owner });
             let child = Child { name: name.into(), kind, modified, pin, permissions };
@@ -269,10 +285,8 @@ mod tests {
             prop_assert_eq!(record.permissions(), child.permissions);
             prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
             prop_assert!(matches!(record.pin(), StoredIdentity::Here(pin) if pin == child.pin));
-            prop_assert!(!record.is_stale());
-            record.mark_stale();
             record.set_lookups(9);
-            prop_assert!(record.is_stale() && record.lookups() == 9);
+            prop_assert_eq!(record.lookups(), 9);
             let other = Child { pin: VersionIdentity::Tagged(3, "another".into()), ..child };
             prop_assert!(!record.matches_child(directory, &other));
         }

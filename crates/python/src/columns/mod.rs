@@ -17,7 +17,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use firstbyte_listing::{Depth, Detail, Error, ListingOptions, Symlinks};
 use firstbyte_location::Location;
-use firstbyte_store::{Cancel, ListOptions};
+use firstbyte_store::{Cancel, Links, ListOptions};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -237,7 +237,7 @@ fn begin(
     rows: NonZeroUsize,
 ) -> PyResult<BatchSource> {
     let engine = client.route.uncached(py)?;
-    let options = ListOptions { recursive, ..ListOptions::default() };
+    let options = ListOptions { recursive, links: Links::FollowExisting, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
     let listing = interruptible(py, || cancel.cancel(), move || store.list(&at, &options))?;

@@ -10,6 +10,7 @@ use firstbyte_location::Entry;
 
 use super::build::{MAX_NAME_BYTES, WORDS, word};
 use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
+use crate::objects::shown_name;
 
 /// Returns the columns of a store's listing. They are the same for all stores.
 pub(super) fn fields(recursive: bool) -> SchemaRef {
@@ -43,9 +44,9 @@ impl StoredColumnsBuilder {
         self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
-    /// Adds an entry. Drops the `/` at the end of a directory's name.
+    /// Adds an entry.
     pub(super) fn push(&mut self, entry: &Entry) {
-        let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        let name = shown_name(entry);
         if name.is_empty() {
             return;
         }

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -84,7 +85,7 @@ pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result
     let asked = listing::ListingOptions {
         depth,
         symlinks: match options.links {
-            Links::Follow => listing::Symlinks::Follow,
+            Links::Follow | Links::FollowExisting => listing::Symlinks::Follow,
             Links::Report => listing::Symlinks::Report,
         },
         detail: listing::Detail::Size,
@@ -123,6 +124,21 @@ impl LocalListing {
             && !self.is_gone_but_open(last)
     }
 
+    /// Returns true if an error says that a name below the root, or the target of a link, does not
+    /// exist, and the options say that this is no failure.
+    fn is_missing_name(&self, path: &Path, error: &io::Error) -> bool {
+        self.options.links == Links::FollowExisting
+            && error.kind() == io::ErrorKind::NotFound
+            && path != self.root
+    }
+
+    /// Describes the link at `path`. Returns `None` if there is no link.
+    fn link(&self, path: &Path) -> Option<Entry> {
+        let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_symlink)?;
+        let name = path.strip_prefix(&self.root).ok()?.as_os_str().as_bytes().to_vec();
+        Some(Entry { modified: metadata.modified().ok(), ..Entry::named(name, EntryKind::Symlink) })
+    }
+
     /// Returns true for the name that an NFS client gives to a file deleted while open.
     fn is_gone_but_open(&self, name: &[u8]) -> bool {
         listing::is_silly_name(name)
@@ -142,6 +158,11 @@ impl Iterator for LocalListing {
             }
             match self.walk.next()? {
                 Ok(entry) if !self.shows(&entry) => {}
+                Err(listing::Error::Io { path, source }) if self.is_missing_name(&path, &source) => {
+                    if let Some(link) = self.link(&path).filter(|link| self.shows(link)) {
+                        return Some(Ok(link));
+                    }
+                }
                 other => return Some(other.map_err(from_listing)),
             }
         }

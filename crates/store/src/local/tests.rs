@@ -9,7 +9,7 @@ use firstbyte_location::{ByteRange, EntryKind};
 use super::*;
 use crate::cancel::Cancel;
 use crate::object::Metadata;
-use crate::query::{Get, ListOptions};
+use crate::query::{Get, Links, ListOptions};
 use crate::upload::{Payload, Precondition, PutOptions};
 
 fn temp() -> tempfile::TempDir {
@@ -260,6 +260,35 @@ fn listings_follow_links_and_honour_start_after() {
         list(&root.path().join("no"), &ListOptions::default(), Cancel::new()).map(drop),
         Err(Error::NotFound { .. })
     ));
+}
+
+#[test]
+fn a_link_without_a_target_is_an_entry_or_an_error_of_its_own_and_hides_no_other_name() {
+    let root = temp();
+    write(&root.path().join("d/x"), b"12");
+    write(&root.path().join("a"), b"1");
+    symlink("nowhere", root.path().join("d/dangling")).unwrap();
+    symlink("a", root.path().join("d/link")).unwrap();
+    for order in [EntryOrder::Any, EntryOrder::Bytes] {
+        let options = ListOptions { recursive: true, order, ..ListOptions::default() };
+        let existing = ListOptions { links: Links::FollowExisting, ..options.clone() };
+        let listed = list(root.path(), &existing, Cancel::new()).unwrap();
+        let mut entries: Vec<_> = listed.map(|entry| entry.unwrap()).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        let shown: Vec<_> = entries.iter().map(|entry| (entry.name.as_slice(), entry.kind)).collect();
+        assert_eq!(
+            shown,
+            [
+                (&b"a"[..], EntryKind::File),
+                (b"d/dangling", EntryKind::Symlink),
+                (b"d/link", EntryKind::File),
+                (b"d/x", EntryKind::File),
+            ]
+        );
+        let followed: Vec<_> = list(root.path(), &options, Cancel::new()).unwrap().collect();
+        assert_eq!(followed.iter().filter(|entry| entry.is_ok()).count(), 3);
+        assert!(followed.iter().any(|entry| matches!(entry, Err(Error::NotFound { .. }))));
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl DirectoryTree for Remote {
                     && !named.name.contains(&b'/')
                     && (self.partials == Partials::Listed || !is_partial_name(&named.name))
             });
-            if self.links == Links::Follow {
+            if self.links != Links::Report {
                 self.follow(&mut exchange, directory, &mut names)?;
             }
             Ok(names)

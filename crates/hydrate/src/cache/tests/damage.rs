@@ -369,6 +369,30 @@ fn a_directory_of_a_newer_or_unknown_format_is_refused() {
 }
 
 #[test]
+fn a_directory_with_other_contents_does_not_become_a_cache_and_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (name, is_own) in
+        [("important", true), ("objects", true), ("upload-00ff.json", false), ("lost+found", false)]
+    {
+        let dir = scratch();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(dir.path().join(name), "content").unwrap();
+        let opened = Cache::open(dir.path(), NO_LIMITS);
+        if is_own {
+            assert!(opened.unwrap_err().to_string().contains("is not empty"), "{name}");
+            let names: Vec<_> =
+                fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!((mode(dir.path()), names), (0o755, vec![name.into()]));
+        } else {
+            drop(opened.unwrap());
+            assert_eq!(mode(dir.path()), 0o700, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_format_file_that_is_empty_or_cut_short_is_written_again() {
     let dir = scratch();
     fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
