@@ -172,34 +172,34 @@ impl Gateway {
         range: Option<ByteRange>,
         object: &RemoteObject,
     ) -> BlockFrames {
-        let size = object.stat.size().unwrap_or(0);
-        let is_whole = |range: ByteRange| {
+        let is_whole = |range: ByteRange, size: u64| {
             range.start.is_multiple_of(BLOCK) && (range.end.is_multiple_of(BLOCK) || range.end == size)
         };
-        match range {
-            Some(range) if headers.contains_key(FRAMES) && is_whole(range) && !object.is_stream() => {
+        match range.zip(object.ranged_size()) {
+            Some((range, size)) if headers.contains_key(FRAMES) && is_whole(range, size) => {
                 BlockFrames::Blocks
             }
             _ => BlockFrames::None,
         }
     }
 
-    /// Reads a range. If the object has changed at the origin and the bytes are not cached, the
-    /// next request looks the object up again.
+    /// Reads a range, or the whole object if `part` is `None`. If the object has changed at the
+    /// origin and the bytes are not cached, the next request looks the object up again.
     ///
     /// # Errors
     /// The first bytes do not arrive within the deadline.
     pub(crate) async fn read(
         self: &Arc<Self>,
         object: &RemoteObject,
-        range: ByteRange,
+        part: Option<ByteRange>,
         frames: BlockFrames,
     ) -> std::result::Result<ResponseBody, Unserved> {
+        let Some(size) = object.ranged_size() else {
+            return stream::body(self.hydrator.store(), object, &self.budgets).await;
+        };
+        let range = part.unwrap_or(ByteRange::new(0, size));
         if range.is_empty() {
             return Ok(ResponseBody::Empty);
-        }
-        if object.is_stream() {
-            return stream::body(self.hydrator.store(), &object.location, &self.budgets).await;
         }
         let file = self.hydrator.described(&object.location, object.stat.as_ref().clone())?;
         let (gateway, location) = (Arc::clone(self), object.location.clone());

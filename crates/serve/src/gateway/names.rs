@@ -124,7 +124,8 @@ fn record(path: &str, entry: &Entry) -> Vec<u8> {
     let modified = entry.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
     let modified = modified.map(|since| since.as_micros().to_string()).unwrap_or_default();
     let etag = entry.etag.as_deref().unwrap_or_default();
-    format!("{path}\0{}\0{modified}\0{etag}", entry.size.unwrap_or(0)).into_bytes()
+    let size = entry.size.map(|size| size.to_string()).unwrap_or_default();
+    format!("{path}\0{size}\0{modified}\0{etag}").into_bytes()
 }
 
 fn path(record: &[u8]) -> &[u8] {

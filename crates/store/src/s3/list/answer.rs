@@ -28,7 +28,8 @@ pub(super) struct ObjectPage {
 #[derive(Debug, Default)]
 pub(super) struct ObjectElement {
     pub(super) key: String,
-    pub(super) size: u64,
+    /// `None` if the service does not state it, as a gateway of a web server.
+    pub(super) size: Option<u64>,
     pub(super) last_modified: Option<String>,
     pub(super) etag: Option<String>,
     pub(super) storage_class: Option<String>,
@@ -110,7 +111,7 @@ impl ObjectPage {
                 let Some(object) = self.contents.last_mut() else { return Some(()) };
                 match name {
                     b"Key" => object.key = std::mem::take(text),
-                    b"Size" => object.size = text.trim().parse().ok()?,
+                    b"Size" => object.size = Some(text.trim().parse().ok()?),
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
                     b"ETag" => object.etag = etag::quoted(text),
                     b"VersionId" => object.version_id = Some(std::mem::take(text)),
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn unknown_elements_of_a_listing_are_ignored() {
         let page = ObjectPage::parse(ANSWER.as_bytes()).unwrap();
-        assert_eq!((page.contents[0].key.as_str(), page.contents[0].size), ("a&bA", 5));
+        assert_eq!((page.contents[0].key.as_str(), page.contents[0].size), ("a&bA", Some(5)));
         assert_eq!(page.contents[0].etag.as_deref(), Some("\"e\""));
         let last = &page.contents[1];
         assert_eq!((last.key.as_str(), last.storage_class.as_deref()), ("c", Some("GLACIER")));

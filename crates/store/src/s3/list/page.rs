@@ -263,7 +263,7 @@ fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
 
 pub(super) fn entry(name: Vec<u8>, object: ObjectElement) -> Entry {
     Entry {
-        size: Some(object.size),
+        size: object.size,
         modified: object.last_modified.as_deref().and_then(dates::rfc3339),
         etag: object.etag,
         storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
