@@ -32,4 +32,4 @@ pub use secret::{redacted, redacted_operand};
 pub use service::{EndpointName, Service};
 pub use sftp::SftpPath;
 pub use shown::{Escaped, Shown, controls, one_line, shown};
-pub use version::{FileIdentity, Strength, Version};
+pub use version::{FileIdentity, NULL_VERSION, Strength, Version};

@@ -14,6 +14,9 @@ pub(crate) enum Unserved {
     /// There is no such object.
     #[error("there is no such object at the origin")]
     NotFound,
+    /// There is no such version of the object.
+    #[error("there is no such version of the object at the origin")]
+    NoVersion,
     /// There is no such bucket.
     #[error("there is no such bucket")]
     NoBucket,
@@ -55,7 +58,7 @@ impl Unserved {
     /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NotFound | Self::NoBucket => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoVersion | Self::NoBucket => StatusCode::NOT_FOUND,
             Self::BadKey(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden | Self::Denied(_) | Self::Archived(_) | Self::ReadOnly(_) => {
                 StatusCode::FORBIDDEN

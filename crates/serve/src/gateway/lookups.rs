@@ -27,14 +27,14 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 /// The look-ups of one gateway.
 pub(super) struct Lookups {
     fresh: Duration,
-    objects: Mutex<HashMap<Id, Arc<KnownObject>>>,
+    objects: Mutex<HashMap<LookUpId, Arc<KnownObject>>>,
     clock: AtomicU64,
     /// The time and the error of the last outage of the origin.
     outage: Mutex<Option<(Instant, Unserved)>>,
 }
 
 /// Key of a look-up: the object, and the version id if the request names one.
-type Id = (Location, Option<String>);
+pub(super) type LookUpId = (Location, Option<String>);
 
 /// The last look-up of one object.
 #[derive(Default)]
@@ -48,8 +48,6 @@ struct KnownObject {
 /// The properties of a request that decide which look-up answers it.
 struct Arrival<'a> {
     at: Instant,
-    /// Whether the request names a version by its id.
-    is_version: bool,
     /// The value of `If-Match`.
     expected: Option<&'a str>,
 }
@@ -73,10 +71,11 @@ impl Lookups {
         location: Location,
         (version, expected): (Option<String>, Option<&str>),
     ) -> Result<RemoteObject, Unserved> {
-        let arrival = Arrival { at: Instant::now(), is_version: version.is_some(), expected };
-        let known = self.known(&(location.clone(), version.clone()));
-        let found =
-            |look_up: LookUp, stale| RemoteObject { location: location.clone(), stat: look_up.stat, stale };
+        let arrival = Arrival { at: Instant::now(), expected };
+        let id = (location, version);
+        let known = self.known(&id);
+        let found = |look_up: LookUp, stale| RemoteObject { id: id.clone(), stat: look_up.stat, stale };
+        let (location, version) = &id;
         if let Some(last) = known.last().filter(|last| self.serves(last, &arrival)) {
             gateway.counters.looked_up_fresh.fetch_add(1, Relaxed);
             return Ok(found(last, None));
@@ -85,7 +84,7 @@ impl Lookups {
             let _asking = known.asking.lock().await;
             match known.last().filter(|last| self.serves(last, &arrival)) {
                 Some(shared) => Ok(shared),
-                None => self.ask(gateway, &known, &location, version.clone()).await,
+                None => self.ask(gateway, &known, location, version.clone()).await,
             }
         };
         let before =
@@ -111,17 +110,15 @@ impl Lookups {
         }
     }
 
-    /// Whether `look_up` answers a request. A version named by its id never changes, so any look-up
-    /// of the version does. A look-up without the tag that the client expects does not, because the
-    /// client may know of a newer version.
+    /// Whether `look_up` answers a request. A look-up without the tag that the client expects does
+    /// not, because the client may know of a newer version. A version named by its id is no
+    /// exception: its content never changes, but it can be deleted, and so can the right to read it.
     fn serves(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
             let etag = look_up.stat.version.etag.as_deref();
             arrival.expected.is_none_or(|expected| expected == "*" || etag == Some(expected))
         };
-        arrival.is_version
-            || look_up.asked >= arrival.at
-            || (look_up.asked.elapsed() < self.fresh && is_expected())
+        look_up.asked >= arrival.at || (look_up.asked.elapsed() < self.fresh && is_expected())
     }
 
     async fn ask(
@@ -140,7 +137,11 @@ impl Lookups {
         let asked = Instant::now();
         let (store, of) = (gateway.hydrator.store().clone(), location.clone());
         gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
-        let stat = gateway.call(move || stat(&store, &of, version.as_deref())).await;
+        let absence = if version.is_some() { Unserved::NoVersion } else { Unserved::NotFound };
+        let stat = match gateway.call(move || stat(&store, &of, version.as_deref())).await {
+            Err(Unserved::NotFound) => Err(absence),
+            stat => stat,
+        };
         let is_outage = stat.as_ref().is_err_and(Unserved::is_outage);
         *self.outage.lock() =
             stat.as_ref().err().filter(|_| is_outage).map(|error| (Instant::now(), error.clone()));
@@ -162,11 +163,11 @@ impl Lookups {
     }
 
     /// Forgets an object, so that the next request looks it up again.
-    pub(super) fn forget(&self, location: &Location) {
-        self.objects.lock().remove(&(location.clone(), None));
+    pub(super) fn forget(&self, id: &LookUpId) {
+        self.objects.lock().remove(id);
     }
 
-    fn known(&self, id: &Id) -> Arc<KnownObject> {
+    fn known(&self, id: &LookUpId) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {
@@ -190,7 +191,7 @@ impl KnownObject {
 }
 
 /// Forgets the least recently used half of the objects. Half, so that this is rarely needed.
-fn forget_least_used(objects: &mut HashMap<Id, Arc<KnownObject>>) {
+fn forget_least_used(objects: &mut HashMap<LookUpId, Arc<KnownObject>>) {
     let mut uses: Vec<u64> = objects.values().map(|known| known.used.load(Relaxed)).collect();
     let middle = uses.len() / 2;
     let (_, limit, _) = uses.select_nth_unstable(middle);

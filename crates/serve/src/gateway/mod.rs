@@ -149,7 +149,8 @@ impl Gateway {
         self.check_right(access, bucket, key)?;
         let location = self.origin.locate(bucket, key)?;
         let expected = headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
-        self.lookups.get(self, location, (version.map(str::to_owned), expected)).await
+        let version = self.origin.version(version)?;
+        self.lookups.get(self, location, (version, expected)).await
     }
 
     /// Refuses a key that `access` may not read, or that is not served.
@@ -201,12 +202,12 @@ impl Gateway {
         if range.is_empty() {
             return Ok(ResponseBody::Empty);
         }
-        let file = self.hydrator.described(&object.location, object.stat.as_ref().clone())?;
-        let (gateway, location) = (Arc::clone(self), object.location.clone());
+        let file = self.hydrator.described(object.location(), object.stat.as_ref().clone())?;
+        let (gateway, id) = (Arc::clone(self), object.id.clone());
         let shared = ReadingContext {
             budgets: Arc::clone(&self.budgets),
             counters: Arc::clone(&self.counters),
-            changed: Box::new(move || gateway.lookups.forget(&location)),
+            changed: Box::new(move || gateway.lookups.forget(&id)),
         };
         Ok(ResponseBody::Pieces(Box::new(RangeReading::begin(file, range, frames, shared).await?)))
     }

@@ -7,19 +7,26 @@ use std::time::{Duration, SystemTime};
 use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 
+use super::lookups::LookUpId;
 use crate::object::checksum::ChecksumValues;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteObject {
-    pub(super) location: Location,
+    /// The object, and the version id if the request names one.
+    pub(super) id: LookUpId,
     pub(super) stat: Arc<Stat>,
     /// The age of the look-up if it is outdated and the origin could not be asked again.
     pub(crate) stale: Option<Duration>,
 }
 
 impl RemoteObject {
+    /// Returns the location at the origin.
+    pub(super) fn location(&self) -> &Location {
+        &self.id.0
+    }
+
     /// Returns the version of the object, in HTTP's terms.
     pub(crate) fn described(&self) -> Described {
         let version = &self.stat.version;

@@ -26,7 +26,7 @@ pub(super) async fn body(
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
     let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(MAX_QUEUED_PIECES);
     let (opened, begun) = tokio::sync::oneshot::channel();
-    let (store, location) = (store.clone(), object.location.clone());
+    let (store, location) = (store.clone(), object.location().clone());
     // Without a version, each answer may have other bytes and another length.
     let version = Some(object.stat.version.clone()).filter(|version| version.strength() != Strength::None);
     let get = Get { version, ..Get::default() };

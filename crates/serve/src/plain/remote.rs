@@ -59,7 +59,7 @@ pub(crate) async fn answer(
 /// Makes the response for a request that the gateway does not serve.
 pub(crate) fn unserved(refused: &Unserved) -> HttpResponse {
     let response = match refused {
-        Unserved::NotFound | Unserved::NoBucket => return not_found(),
+        Unserved::NotFound | Unserved::NoVersion | Unserved::NoBucket => return not_found(),
         refused => HttpResponse::text(refused.status(), refused),
     };
     match refused.status() {

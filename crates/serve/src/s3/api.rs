@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstbyte_location::NULL_VERSION;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -166,7 +167,6 @@ impl S3Api {
             }
             ObjectStorage::Gateway(gateway) => {
                 self.bucket(bucket).await?;
-                let version = version.filter(|id| *id != "null");
                 let found =
                     gateway.look_up(&self.access(request), bucket, key, (version, &request.headers)).await?;
                 Ok(OpenedObject::remote(gateway, found))
@@ -231,7 +231,7 @@ impl S3Api {
 /// Refuses a version other than `null`, the only version of an object without versioning.
 pub(crate) fn check_version(version_id: Option<&str>) -> S3Result<()> {
     match version_id {
-        None | Some("null") => Ok(()),
+        None | Some(NULL_VERSION) => Ok(()),
         Some(_) => {
             Err(s3_error!(NoSuchVersion, "versions are not kept: the only one of an object is `null`"))
         }

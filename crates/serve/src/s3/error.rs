@@ -31,6 +31,7 @@ impl From<Unserved> for S3Error {
         let why = refused.to_string();
         match refused {
             Unserved::NotFound => s3_error!(NoSuchKey, "{why}"),
+            Unserved::NoVersion => s3_error!(NoSuchVersion, "{why}"),
             Unserved::NoBucket => s3_error!(NoSuchBucket, "{why}"),
             Unserved::BadKey(_) => s3_error!(InvalidArgument, "{why}"),
             Unserved::Forbidden | Unserved::Denied(_) | Unserved::ReadOnly(_) => {

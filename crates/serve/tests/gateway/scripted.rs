@@ -1,5 +1,9 @@
 //! Tests origins that answer in ways in which real servers seldom do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use firstbyte_testkit::{Scripted, ScriptedReply};
 
 use crate::client::S3;
@@ -64,4 +68,87 @@ fn a_list_states_no_size_that_the_origin_does_not_state() {
     assert!(rows.contains("\"name\":\"x\"") && rows.contains("\"size\":null"), "{rows}");
     let shown = gateway.get("/dir/", "Accept: text/html\r\n").text();
     assert!(shown.contains("/dir/x\""), "{shown}");
+}
+
+/// An object store with versions of one object. The version `null` is overwritten in place after
+/// its first read.
+fn versioned_store() -> Scripted {
+    let reads = AtomicUsize::new(0);
+    Scripted::start(move |_, head| {
+        let content: &[u8] = match head.contains("versionId=null") {
+            true if reads.load(Ordering::SeqCst) == 0 => b"the null version",
+            true => b"its overwritten content",
+            false => b"the newest version",
+        };
+        if head.starts_with("GET") && head.contains("versionId=null") {
+            reads.fetch_add(1, Ordering::SeqCst);
+        }
+        let tag = format!("etag: \"{}\"", content.len());
+        let length = format!("content-length: {}", content.len());
+        match head.starts_with("HEAD") {
+            true => ScriptedReply::raw("200 OK", &[&tag, &length], b""),
+            false => part_of(head, &[&tag], content),
+        }
+    })
+}
+
+/// Makes the reply to a GET: the range that `head` names, or the whole content.
+fn part_of(head: &str, headers: &[&str], content: &[u8]) -> ScriptedReply {
+    let range = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let (first, last) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
+        let range = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        name.eq_ignore_ascii_case("range").then_some(range)
+    });
+    let Some((first, last)) = range else { return ScriptedReply::answer("200 OK", headers, content) };
+    let end = content.len().min(last + 1);
+    let stated = format!("content-range: bytes {first}-{}/{}", end - 1, content.len());
+    ScriptedReply::answer("206 Partial Content", &[headers, &[&stated]].concat(), &content[first..end])
+}
+
+#[test]
+fn the_null_version_is_what_the_origin_has_of_it_and_not_the_newest_one() {
+    let origin = versioned_store();
+    let gateway = Gateway::of_store(&origin, &Plan { fresh: Duration::ZERO, ..Plan::default() });
+    let null = gateway.get("/bucket/k?versionId=null", S3);
+    assert_eq!(null.text(), "the null version");
+    assert_eq!(null.header("x-amz-version-id"), Some("null"));
+    assert_eq!(gateway.get("/bucket/k?versionId=null", S3).text(), "its overwritten content");
+    assert_eq!(gateway.get("/bucket/k", S3).text(), "the newest version");
+}
+
+#[test]
+fn a_store_without_versions_has_the_version_null_only() {
+    let content = b"content";
+    let origin = Scripted::start(move |_, head| match head.starts_with("HEAD") {
+        true => ScriptedReply::raw("200 OK", &["etag: \"a\"", "content-length: 7"], b""),
+        false => part_of(head, &["etag: \"a\""], content),
+    });
+    let gateway = Gateway::of_web(&origin, Plan::default());
+    assert_eq!(gateway.get("/dir/k?versionId=null", S3).text(), "content");
+    let other = gateway.get("/dir/k?versionId=7", S3);
+    assert!(other.status == 404 && other.text().contains("NoSuchVersion"), "{}", other.text());
+}
+
+#[test]
+fn a_version_that_is_deleted_at_the_origin_is_not_served_after_the_time_of_fresh() {
+    let deleted = Arc::new(AtomicBool::new(false));
+    let is_deleted = Arc::clone(&deleted);
+    let origin = Scripted::start(move |_, head| {
+        let headers = ["etag: \"a\"", "x-amz-version-id: v1"];
+        match head.starts_with("HEAD") {
+            _ if is_deleted.load(Ordering::SeqCst) => ScriptedReply::answer("404 Not Found", &[], b""),
+            true => ScriptedReply::raw("200 OK", &[&headers[..], &["content-length: 7"]].concat(), b""),
+            false => part_of(head, &headers, b"content"),
+        }
+    });
+    let eager = Gateway::of_store(&origin, &Plan { fresh: Duration::ZERO, ..Plan::default() });
+    let calm = Gateway::of_store(&origin, &Plan::default());
+    for gateway in [&eager, &calm] {
+        assert_eq!(gateway.get("/bucket/k?versionId=v1", S3).text(), "content");
+    }
+    deleted.store(true, Ordering::SeqCst);
+    let gone = eager.get("/bucket/k?versionId=v1", S3);
+    assert!(gone.status == 404 && gone.text().contains("NoSuchVersion"), "{}", gone.text());
+    assert_eq!(calm.get("/bucket/k?versionId=v1", S3).text(), "content");
 }
