@@ -14,6 +14,7 @@ mod names;
 mod object;
 mod origin;
 mod reading;
+mod shared;
 mod stream;
 mod visible;
 
@@ -260,13 +261,18 @@ impl Gateway {
             let page = without_origin(move || names.page(&below, &ListOptions::default())).await?;
             return Ok(!page.entries.is_empty());
         }
-        let store = self.hydrator.store().clone();
-        let stat = self.call(move || store.stat(&location)).await;
-        match stat {
-            Ok(stat) => Ok(stat.kind == EntryKind::Directory),
-            Err(Unserved::NotFound) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let (store, of) = (self.hydrator.store().clone(), location.clone());
+        let ask = move || match &of {
+            Location::Object(_) => store.has_below(&of),
+            _ => store.stat(&of).map(|stat| stat.kind == EntryKind::Directory),
+        };
+        let asked = async {
+            match self.call(ask).await {
+                Err(Unserved::NotFound) => Ok(false),
+                answer => answer,
+            }
+        };
+        self.lookups.is_directory(location, asked).await
     }
 
     /// Lists the buckets of an origin that has several.

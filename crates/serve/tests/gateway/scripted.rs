@@ -152,3 +152,25 @@ fn a_version_that_is_deleted_at_the_origin_is_not_served_after_the_time_of_fresh
     assert!(gone.status == 404 && gone.text().contains("NoSuchVersion"), "{}", gone.text());
     assert_eq!(calm.get("/bucket/k?versionId=v1", S3).text(), "content");
 }
+
+#[test]
+fn an_object_that_the_origin_fails_for_does_not_take_others_down() {
+    for status in ["500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests"] {
+        let origin = Scripted::start(move |_, head| match head.starts_with("HEAD") {
+            _ if head.contains("/bad") => ScriptedReply::answer(status, &[], b""),
+            true => ScriptedReply::raw("200 OK", &["etag: \"a\"", "content-length: 7"], b""),
+            false => part_of(head, &["etag: \"a\""], b"content"),
+        });
+        let gateway = Gateway::of_store(&origin, &Plan { fresh: Duration::ZERO, ..Plan::default() });
+        assert_eq!(gateway.get("/bucket/known", "").status, 200);
+        for api in ["", S3] {
+            let bad = gateway.get("/bucket/bad", api);
+            assert_eq!((bad.status, bad.header("retry-after")), (503, Some("5")), "{}", bad.text());
+            for key in ["known", "new"] {
+                let found = gateway.get(&format!("/bucket/{key}"), api);
+                assert_eq!((found.status, found.text().as_str()), (200, "content"), "{status} {key}");
+                assert_eq!(found.header("x-firstbyte-stale"), None, "{status} {key}");
+            }
+        }
+    }
+}
