@@ -26,7 +26,7 @@ pub use directory::directory_of;
 pub use disk::is_full;
 pub use entry::{Entry, EntryKind};
 pub use location::{HttpUrl, Location, LocationError, ObjectLocation};
-pub use name::{DestinationName, NameFault, PARTIAL_SUFFIX, is_partial_name};
+pub use name::{DestinationName, NameFault, PARTIAL_SUFFIX, is_partial_name, may_lead_out};
 pub use range::{ByteRange, to_usize};
 pub use secret::{redacted, redacted_operand};
 pub use service::{EndpointName, Service};

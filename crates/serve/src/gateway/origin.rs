@@ -1,10 +1,10 @@
 //! Maps buckets and keys of a gateway to locations at its origin. Does no I/O.
 //!
-//! A key goes to the origin unchanged. Stores differ on `.` and `..` in a key: some resolve them
-//! like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
+//! A key goes to the origin unchanged. Stores differ on `.`, `..` and `..;` in a key: some resolve
+//! them like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
 //! are refused for all stores.
 
-use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service};
+use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service, may_lead_out};
 
 use super::error::Unserved;
 use crate::config::Buckets;
@@ -193,9 +193,9 @@ impl GatewayOrigin {
 
 /// Refuses keys that stores interpret differently.
 fn check_names(key: &str) -> std::result::Result<(), Unserved> {
-    if key.split(['/', '\\']).any(|name| matches!(name, "." | "..")) {
+    if may_lead_out(key.as_bytes()) {
         return Err(Unserved::BadKey(
-            "a gateway passes on no key with `.` or `..`: stores differ on what it names",
+            "a gateway passes on no key with `.` or `..` (nor `..;`): stores differ on what it names",
         ));
     }
     if key.contains('\0') {
@@ -260,6 +260,8 @@ mod tests {
             "run/7/../8/a",
             "run/7/./a",
             "run/7/..\\a",
+            "run/7/..;/8/a",
+            "run/7/..;x=1/8/a",
         ] {
             assert!(origin.locate("b", key).is_err(), "{key}");
         }
