@@ -15,7 +15,7 @@ use firstbyte_hydrate::{
 };
 use firstbyte_location::{Location, Service, Strength, units};
 use firstbyte_serve::{GatewayConfig, NameSource, PlannedObjects};
-use firstbyte_store::{Error as StoreError, Outages, Store, Via};
+use firstbyte_store::{Error as StoreError, Gateways, Outages, Store, Via};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
@@ -65,6 +65,8 @@ impl GatewayArgs {
         let options = firstbyte_store::StoreOptions {
             outages: Outages::FailFast,
             via: via.clone(),
+            // Gateways that asked other gateways, perhaps themselves, would keep each byte twice.
+            gateways: Gateways::default(),
             ..globals.options().store
         };
         let store = globals.store_of(options)?;
