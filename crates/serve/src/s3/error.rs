@@ -15,8 +15,8 @@ use crate::object::uploads;
 use crate::path::PathError;
 
 /// Makes an error whose code s3s does not know.
-pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<String>) -> S3Error {
-    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), why.into());
+pub(crate) fn custom(code: impl Into<String>, status: StatusCode, why: impl Into<String>) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into().into()), why.into());
     error.set_status_code(status);
     error
 }
@@ -44,6 +44,7 @@ impl From<Unserved> for S3Error {
                 error.set_headers(http::HeaderMap::from_iter([(http::header::RETRY_AFTER, seconds)]));
                 error
             }
+            Unserved::Refused { status, code, .. } => custom(code, status, why),
             Unserved::Unsupported(_) => s3_error!(NotImplemented, "{why}"),
             Unserved::Loop => custom("LoopDetected", StatusCode::LOOP_DETECTED, why),
             Unserved::Failed(_) => custom("BadGateway", StatusCode::BAD_GATEWAY, why),

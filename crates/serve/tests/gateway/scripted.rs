@@ -174,3 +174,33 @@ fn an_object_that_the_origin_fails_for_does_not_take_others_down() {
         }
     }
 }
+
+#[test]
+fn a_permanent_refusal_of_the_origin_keeps_its_status_and_code() {
+    let origin = Scripted::start(move |_, head| {
+        let status =
+            ["400 Bad Request", "405 Method Not Allowed", "410 Gone", "451 Unavailable For Legal Reasons"];
+        let Some(status) = status.into_iter().find(|status| head.contains(&format!("/st{}", &status[..3])))
+        else {
+            let empty = b"<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>";
+            return ScriptedReply::answer("200 OK", &["content-type: application/xml"], empty);
+        };
+        let body: &[u8] = match head.starts_with("HEAD") {
+            true => b"",
+            false => b"<Error><Code>InvalidRequest</Code><Message>m</Message></Error>",
+        };
+        ScriptedReply::answer(status, &["content-type: application/xml"], body)
+    });
+    let gateway = Gateway::of_store(&origin, &Plan::default());
+    for (key, status, code) in [
+        ("st400", 400, "<Code>InvalidRequest</Code>"),
+        ("st405", 405, "<Code>InvalidRequest</Code>"),
+        ("st410", 404, "<Code>NoSuchKey</Code>"),
+        ("st451", 451, "<Code>UnavailableForLegalReasons</Code>"),
+    ] {
+        let refused = gateway.get(&format!("/bucket/{key}"), S3);
+        assert!(refused.status == status && refused.text().contains(code), "{key}: {}", refused.text());
+        assert_eq!(gateway.get(&format!("/bucket/{key}"), "").status, status, "{key}");
+        assert_eq!(gateway.ask("HEAD", &format!("/bucket/{key}"), S3).status, status, "{key}");
+    }
+}
