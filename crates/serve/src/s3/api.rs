@@ -86,6 +86,29 @@ impl S3Api {
         }
     }
 
+    /// Returns the path of an existing bucket whose configuration is asked for.
+    ///
+    /// # Errors
+    /// The served source is a gateway: the answer would have to be the origin's, and a gateway does
+    /// not ask for it.
+    pub(crate) async fn configured_bucket(&self, name: &str) -> S3Result<EntryPath> {
+        self.check_configuration()?;
+        self.bucket(name).await
+    }
+
+    /// Refuses a request for what a gateway does not know of its origin: tags, access lists, locks
+    /// and the configuration of buckets.
+    pub(crate) fn check_configuration(&self) -> S3Result<()> {
+        match &self.objects {
+            ObjectStorage::Directory(_) => Ok(()),
+            ObjectStorage::Gateway(gateway) => Err(s3_error!(
+                NotImplemented,
+                "a gateway knows objects and their metadata only; ask the origin: {}",
+                gateway.location()
+            )),
+        }
+    }
+
     /// Returns the path of an existing bucket.
     pub(crate) async fn bucket(&self, name: &str) -> S3Result<EntryPath> {
         let path = match &self.buckets {
