@@ -21,6 +21,8 @@ use super::error::Unserved;
 use super::object::RemoteObject;
 use super::shared::{CallAnswer, SharedCall};
 use super::{Gateway, MAX_LOOKUP_WAIT};
+use crate::http::condition::tags_contain;
+use crate::object::described::etag_value;
 
 /// Maximum number of remembered objects, about 10 MB in total.
 const MAX_OBJECTS: usize = 10_000;
@@ -53,7 +55,7 @@ struct KnownObject {
 /// The properties of a request that decide which look-up answers it.
 struct Arrival<'a> {
     at: Instant,
-    /// The value of `If-Match`.
+    /// The tags in `If-Match`.
     expected: Option<&'a str>,
 }
 
@@ -69,7 +71,7 @@ impl Lookups {
     }
 
     /// Looks up the object at `location`, in the version with this id if one is given. `expected`
-    /// is the tag in the request's `If-Match`.
+    /// is the list of tags in the request's `If-Match`.
     pub(super) async fn get(
         &self,
         gateway: &Gateway,
@@ -119,9 +121,10 @@ impl Lookups {
     /// does not, because the client may know of a newer version. A version named by its id is no
     /// exception: its content never changes, but it can be deleted, and so can the right to read it.
     fn is_fresh(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
-        let etag = look_up.stat.version.etag.as_deref();
-        let is_expected =
-            || arrival.expected.is_none_or(|expected| expected == "*" || etag == Some(expected));
+        let is_expected = || {
+            let etag = look_up.stat.version.etag.as_deref().map(etag_value);
+            arrival.expected.is_none_or(|tags| tags_contain(tags, etag.unwrap_or_default()))
+        };
         look_up.asked.elapsed() < self.fresh && is_expected()
     }
 

@@ -41,6 +41,7 @@ pub(crate) use self::visible::Visible;
 use crate::access::keys::{KeyRights, RequestRights};
 use crate::config::{Buckets, GatewayConfig};
 use crate::error::Result;
+use crate::http::condition::join_values;
 use crate::http::request::HttpRequest;
 use crate::http::response::ResponseBody;
 
@@ -149,9 +150,9 @@ impl Gateway {
     ) -> std::result::Result<RemoteObject, Unserved> {
         self.check_right(access, bucket, key)?;
         let location = self.origin.locate(bucket, key)?;
-        let expected = headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
+        let expected = join_values(headers, &IF_MATCH);
         let version = self.origin.version(version)?;
-        self.lookups.get(self, location, (version, expected)).await
+        self.lookups.get(self, location, (version, expected.as_deref())).await
     }
 
     /// Refuses a key that `access` may not read, or that is not served.

@@ -48,7 +48,12 @@ impl Described {
 
     /// Returns the version, to evaluate conditions against.
     pub(crate) fn current(&self) -> Current<'_> {
-        let etag = self.etag.as_deref().unwrap_or_default();
-        Current { etag: etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"'), modified: self.modified }
+        let etag = self.etag.as_deref().map(etag_value).unwrap_or_default();
+        Current { etag, modified: self.modified }
     }
+}
+
+/// Returns the text of a tag, without its quotes and the mark of a weak tag.
+pub(crate) fn etag_value(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
