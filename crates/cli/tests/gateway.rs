@@ -331,11 +331,21 @@ fn a_gateway_that_cannot_start_says_why() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
     world.run(&["serve", "s3://missing", "--cache", "cache"]).fails(1, &["s3://missing: no such bucket"]);
-    world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(1, &["only reads"]);
+    world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(2, &["only reads"]);
     world
         .run(&["serve", "s3://bucket", "--cache", "cache", "--listen", "0.0.0.0:0"])
-        .fails(1, &["without keys", "s3://bucket"]);
-    world.run(&["serve", "s3://", "--bucket", "x", "--cache", "cache"]).fails(1, &["many buckets"]);
+        .fails(2, &["without keys", "s3://bucket"]);
+    world.run(&["serve", "s3://", "--bucket", "x", "--cache", "cache"]).fails(2, &["many buckets"]);
+    world
+        .run(&["serve", "s3://bucket", "--bucket", "a/b", "--cache", "cache"])
+        .fails(2, &["cannot be called `a/b`"]);
+    world.run(&["serve", "http://127.0.0.1:9/d?sig=1", "--cache", "cache"]).fails(2, &["?sig=***: a URL"]);
+    std::fs::create_dir(world.path("directory")).unwrap();
+    for option in [&["--names", "nosuch"][..], &["--replay", "nosuch"], &["--hydrate"], &["--stale", "5s"]] {
+        world
+            .run(&[&["serve", "directory"][..], option].concat())
+            .fails(2, &[option[0], "is for a remote LOCATION"]);
+    }
     let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} read\n").as_bytes());
     let gateway = Gateway::start(&world, "cache", &["--auth", keys.to_str().unwrap()]);
     put(&s3, "k", &bytes(5, 1 << 20));

@@ -34,7 +34,7 @@ impl ManifestNames {
     /// # Errors
     /// The manifest cannot be read or sorted, or has no served object.
     pub(super) fn sorted(source: &NameSource, origin: &GatewayOrigin) -> Result<Self> {
-        let failed = |error: io::Error| Error::Setting(format!("--names: {error}"));
+        let failed = |error: io::Error| Error::Names(error.to_string());
         let objects = source().map_err(failed)?;
         let records = objects.filter_map(|object| match object {
             Ok((location, entry)) => origin.path_of(&location).map(|path| Ok(record(&path, &entry))),
@@ -42,8 +42,8 @@ impl ManifestNames {
         });
         let sorted = SortedNames::collect(records, SORT_MEMORY_BYTES).map_err(failed)?;
         if sorted.is_empty() {
-            return Err(Error::Setting(format!(
-                "--names: the manifest has no object of {}; plan that location",
+            return Err(Error::Names(format!(
+                "the manifest has no object of {}; plan that location",
                 origin.location()
             )));
         }

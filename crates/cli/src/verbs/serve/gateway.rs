@@ -28,9 +28,12 @@ const TICK: Duration = Duration::from_millis(500);
 /// Region of the prices if none is given, or the given one has no prices.
 const REGION: &str = "us-east-1";
 
+/// Heading of the options that only a gateway has.
+pub const GATEWAY_HEADING: &str = "Gateway (LOCATION is remote)";
+
 /// The options of a gateway.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Gateway (LOCATION is remote)")]
+#[command(next_help_heading = GATEWAY_HEADING)]
 pub struct GatewayArgs {
     /// Serve a cached object for this long before revalidating it at the origin; 0 revalidates on
     /// each request
