@@ -86,6 +86,11 @@ impl Unserved {
         matches!(self, Self::Unavailable(_))
     }
 
+    /// Whether the bucket is missing.
+    pub(crate) fn is_no_bucket(&self) -> bool {
+        matches!(self, Self::NoBucket)
+    }
+
     /// Converts an error of the store. A refusal keeps its status, so that clients repeat only what
     /// may succeed (RFC 9110, 15.6.3: 502 is for an invalid answer).
     fn of_store(error: &firstbyte_store::Error) -> Self {

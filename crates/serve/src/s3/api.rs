@@ -11,7 +11,7 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, WritePolicy};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Unserved};
 use crate::http::condition::{ConditionResult, Current, judge_copy_source};
 use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
@@ -190,9 +190,15 @@ impl S3Api {
             }
             ObjectStorage::Gateway(gateway) => {
                 self.bucket(bucket).await?;
-                let found =
-                    gateway.look_up(&self.access(request), bucket, key, (version, &request.headers)).await?;
-                Ok(OpenedObject::remote(gateway, found))
+                let asked = (version, &request.headers);
+                match gateway.look_up(&self.access(request), bucket, key, asked).await {
+                    // The answer to a HEAD does not say what is missing.
+                    Err(absence @ (Unserved::NotFound | Unserved::NoVersion)) => {
+                        let bucket = gateway.check_bucket(bucket).await;
+                        Err(bucket.err().filter(Unserved::is_no_bucket).unwrap_or(absence).into())
+                    }
+                    found => Ok(OpenedObject::remote(gateway, found?)),
+                }
             }
         }
     }
