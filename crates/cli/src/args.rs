@@ -20,8 +20,9 @@ use crate::verbs::{
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
     link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs,
     mv::MvArgs, plan::PlanArgs, presign::PresignArgs, probe::ProbeArgs, profile::ProfileArgs, rb::RbArgs,
-    receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs,
-    status::StatusArgs, sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
+    receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs,
+    serve::gateway::GATEWAY_HEADING, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
+    unmount::UnmountArgs,
 };
 
 /// Examples of commands at the end of the help.
@@ -119,8 +120,10 @@ impl Cli {
         let parsed = command().try_get_matches().and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
             cli.verb_name = matches.subcommand_name().unwrap_or_default().to_owned();
-            if let Verb::Run(_) = cli.verb {
-                cli.globals.variables = given_globals(&matches);
+            match &mut cli.verb {
+                Verb::Run(_) => cli.globals.variables = given_globals(&matches),
+                Verb::Serve(args) => args.given_for_gateways = given_for_gateways(&matches),
+                _ => {}
             }
             Ok(cli)
         });
@@ -160,6 +163,20 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
         Some((arg.get_env()?.to_owned(), value))
     };
     command.get_arguments().filter(given).filter_map(variable).collect()
+}
+
+/// Returns the first option of `serve` on a command line that only a gateway has.
+fn given_for_gateways(matches: &ArgMatches) -> Option<String> {
+    let (name, matches) = matches.subcommand()?;
+    let is_given =
+        |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let command = command();
+    let mut of_gateways = command
+        .find_subcommand(name)?
+        .get_arguments()
+        .filter(|arg| arg.get_help_heading() == Some(GATEWAY_HEADING))
+        .filter(is_given);
+    of_gateways.next()?.get_long().map(|long| format!("--{long}"))
 }
 
 /// Options that destroy data or admit others. A variable that is set for all runs must not enable

@@ -317,7 +317,7 @@ fn usage_that_cannot_be_meant_ends_with_2() {
 fn serve_refuses_to_listen_beyond_loopback_without_keys_unless_two_options_allow_it() {
     let world = World::new();
     world.write("data/x", b"x");
-    world.run(&["serve", "data", "--listen", "0.0.0.0:0"]).fails(1, &["--auth", "--public-unauthenticated"]);
+    world.run(&["serve", "data", "--listen", "0.0.0.0:0"]).fails(2, &["--auth", "--public-unauthenticated"]);
     world.run(&["serve", "nowhere", "--listen", "127.0.0.1:0"]).fails(1, &["nowhere"]);
 }
 

@@ -202,6 +202,37 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
 }
 
 #[test]
+fn a_shared_mount_opens_what_it_shows_and_nothing_beside_it() {
+    let s3 = S3::ours();
+    put(&s3, "dir/in", b"shown");
+    put(&s3, "outside", b"not shown");
+    let place = Place::new(World::with_s3(&s3));
+    let address = format!("127.0.0.1:{}", free_port());
+    let via = format!("http://{address}");
+    place.mount("s3://bucket/dir", &["--cache", "cache", "--share", &address, "--via", &via]);
+    let answer = |target: &str| String::from_utf8_lossy(&ask(&address, target, "")).into_owned();
+    assert!(answer("/bucket/dir/in").ends_with("shown"), "{}", answer("/bucket/dir/in"));
+    assert!(answer("/bucket/outside").starts_with("HTTP/1.1 404"), "{}", answer("/bucket/outside"));
+    assert!(!answer("/bucket/").contains("outside"), "{}", answer("/bucket/"));
+    assert_eq!(place.read("in").unwrap(), b"shown");
+    place.unmount().ok();
+}
+
+#[test]
+fn a_gateway_reads_from_the_origin_and_not_through_gateways() {
+    let s3 = S3::ours();
+    let mut world = World::with_s3(&s3);
+    let content = bytes(5, 2 << 20);
+    put(&s3, "k", &content);
+    let asked = Scripted::start(|_, _| ScriptedReply::answer("500 Internal Server Error", &[], b""));
+    world.set("FIRSTBYTE_VIA", asked.url());
+    let gateway = Gateway::start(&world, "cache", &[]);
+    assert!(gateway.ask("/bucket/k", "").ends_with(&content));
+    assert_eq!(asked.count(), 0, "the gateway asked another one");
+    assert_eq!(gateway.counter("firstbyte_gateway_origin_bytes_total"), content.len() as u64);
+}
+
+#[test]
 fn wrong_gateways_are_passed_by() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -300,11 +331,21 @@ fn a_gateway_that_cannot_start_says_why() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
     world.run(&["serve", "s3://missing", "--cache", "cache"]).fails(1, &["s3://missing: no such bucket"]);
-    world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(1, &["only reads"]);
+    world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(2, &["only reads"]);
     world
         .run(&["serve", "s3://bucket", "--cache", "cache", "--listen", "0.0.0.0:0"])
-        .fails(1, &["without keys", "s3://bucket"]);
-    world.run(&["serve", "s3://", "--bucket", "x", "--cache", "cache"]).fails(1, &["many buckets"]);
+        .fails(2, &["without keys", "s3://bucket"]);
+    world.run(&["serve", "s3://", "--bucket", "x", "--cache", "cache"]).fails(2, &["many buckets"]);
+    world
+        .run(&["serve", "s3://bucket", "--bucket", "a/b", "--cache", "cache"])
+        .fails(2, &["cannot be called `a/b`"]);
+    world.run(&["serve", "http://127.0.0.1:9/d?sig=1", "--cache", "cache"]).fails(2, &["?sig=***: a URL"]);
+    std::fs::create_dir(world.path("directory")).unwrap();
+    for option in [&["--names", "nosuch"][..], &["--replay", "nosuch"], &["--hydrate"], &["--stale", "5s"]] {
+        world
+            .run(&[&["serve", "directory"][..], option].concat())
+            .fails(2, &[option[0], "is for a remote LOCATION"]);
+    }
     let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} read\n").as_bytes());
     let gateway = Gateway::start(&world, "cache", &["--auth", keys.to_str().unwrap()]);
     put(&s3, "k", &bytes(5, 1 << 20));

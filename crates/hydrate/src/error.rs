@@ -34,14 +34,14 @@ pub enum Error {
     /// The server sends nothing that identifies the content, and the only response that can be used
     /// is over.
     #[error(
-        "{location}: its server sends neither ETag nor date, so it can be read only once and in order; copy it first"
+        "{location}: its server sends neither ETag nor date, so it can be read only once and in order; copy it with `firstbyte cp`"
     )]
     Unversioned {
         /// The location of the object.
         location: String,
     },
     /// The length of the object is not known.
-    #[error("{location}: its server does not send its length; copy it first")]
+    #[error("{location}: its server does not say its length; copy it with `firstbyte cp`")]
     NoLength {
         /// The location of the object.
         location: String,

@@ -1,6 +1,7 @@
 //! Holds the progress of a job and of each of its files. The job's thread and its fetches share
 //! these values; callers get copies.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -62,6 +63,8 @@ pub(crate) struct JobState {
     /// Number of fetches that were submitted and have not ended.
     running: AtomicUsize,
     progress: Mutex<HydrationProgress>,
+    /// The object that the job has found last.
+    found: Mutex<Option<Location>>,
     changed: Condvar,
 }
 
@@ -79,6 +82,7 @@ impl JobState {
             fetched: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             progress: Mutex::default(),
+            found: Mutex::new(None),
             changed: Condvar::new(),
         }
     }
@@ -101,6 +105,20 @@ impl JobState {
     pub(crate) fn fail(&self, failure: HydrationFailure) {
         tracing::warn!(error = %failure.error, "not hydrated");
         self.lock().failed.push(failure);
+    }
+
+    /// Remembers the object that the job has found last.
+    pub(crate) fn note_found(&self, location: &Location) {
+        *self.found.lock() = Some(location.clone());
+    }
+
+    /// Ends the job after its thread has panicked: callers that wait for the job get an error.
+    pub(crate) fn end_panicked(&self) {
+        self.cancel();
+        let location = self.found.lock().take().unwrap_or_else(|| Location::Local(PathBuf::from("/")));
+        let error = Error::Panicked { location: location.to_string() };
+        self.fail(HydrationFailure { location, error });
+        self.end(self.lock());
     }
 
     pub(crate) fn end(&self, mut progress: MutexGuard<'_, HydrationProgress>) {

@@ -10,11 +10,11 @@ mod coverage;
 mod line;
 mod merge;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use firstbyte_location::{ByteRange, Location, Strength, Version};
+use firstbyte_location::{ByteRange, Location, Strength, Version, may_lead_out};
 
 use self::coverage::Coverage;
 pub use self::line::StartLine;
@@ -22,9 +22,9 @@ pub use self::merge::{MergedStartFile, merge};
 use crate::block::BLOCK;
 use crate::wanted::{HydrationItem, HydrationList};
 
-/// Maximum number of reads in a start file, which is some 100 MB of text. A usual start has less
-/// than a thousandth of that.
-const MAX_READS: usize = 1_000_000;
+/// Maximum number of reads and directories in a start file, which is some 100 MB of text. A usual
+/// start has less than a thousandth of that.
+const MAX_LINES: usize = 1_000_000;
 
 /// A start file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,16 +72,24 @@ impl StartFile {
     /// left out.
     ///
     /// # Errors
-    /// The number of the wrong line and the reason, a newer format, or too many reads.
+    /// The number of the wrong line and the reason, a newer format, too many lines, or no line.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let mut file = Builder::default();
-        let mut reads = Vec::new();
+        let (mut reads, mut is_empty) = (Vec::new(), true);
         let last = text.iter().filter(|byte| **byte == b'\n').count();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             if line.is_empty() {
                 continue;
             }
+            let is_first = std::mem::replace(&mut is_empty, false);
             match StartLine::parse(line, file.root.as_ref()) {
+                // Only the first line names the location: all others are below it.
+                Ok(StartLine::Root(_)) if !is_first => {
+                    return Err(format!(
+                        "line {}: a second location; join files with `profile merge`",
+                        number + 1
+                    ));
+                }
                 Ok(StartLine::Root(root)) => file.root = Some(root),
                 Ok(StartLine::Directory(location)) => file.add_directory(location),
                 Ok(StartLine::Read { location, range, version, at }) => {
@@ -90,9 +98,12 @@ impl StartFile {
                 Err(_) if number == last && number > 0 => {}
                 Err(why) => return Err(format!("line {}: {why}", number + 1)),
             }
-            if reads.len() > MAX_READS {
-                return Err(format!("more than {MAX_READS} reads; record a shorter run"));
+            if reads.len() + file.directories.len() > MAX_LINES {
+                return Err(format!("more than {MAX_LINES} reads and directories; record a shorter run"));
             }
+        }
+        if is_empty {
+            return Err("is empty: no start file".to_owned());
         }
         // A line is written when its read ends, but reads are sorted by the time at which they
         // began.
@@ -118,7 +129,7 @@ impl StartFile {
         text
     }
 
-    /// Fails unless the file was recorded in `served` or below it.
+    /// Fails unless the file was recorded in `served` or below it, and all that it names is there.
     ///
     /// # Errors
     /// A text with both locations and advice.
@@ -128,11 +139,8 @@ impl StartFile {
             let location = without_secrets(location);
             location == shown || is_below(&location, &shown)
         };
-        let elsewhere = match &self.root {
-            Some(root) => (!is_below(root)).then_some(root),
-            None => self.objects.iter().map(|object| &object.location).find(|location| !is_below(location)),
-        };
-        match elsewhere {
+        let named = self.directories.iter().chain(self.objects.iter().map(|object| &object.location));
+        match self.root.iter().chain(named).find(|location| !is_below(location)) {
             Some(root) => Err(format!("was recorded of {root}, and this is {served}; record one of it")),
             None => Ok(()),
         }
@@ -146,8 +154,8 @@ impl StartFile {
             objects: self.objects.len() as u64,
             directories: self.directories.len() as u64,
             ranges: self.reads.len() as u64,
-            bytes: self.reads.iter().map(|read| read.range.len()).sum(),
-            object_bytes: self.objects.iter().filter_map(size).sum(),
+            bytes: self.reads.iter().map(|read| read.range.len()).fold(0, u64::saturating_add),
+            object_bytes: self.objects.iter().filter_map(size).fold(0, u64::saturating_add),
         }
     }
 
@@ -194,13 +202,13 @@ impl StartFile {
 }
 
 /// Returns whether an object is below a location, which may be a prefix, a bucket, or all buckets
-/// of a service.
+/// of a service. A name that may lead out of the location is not below it.
 fn is_below(location: &Location, root: &Location) -> bool {
     match (location, root) {
         (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
             object.service == all.service
         }
-        _ => location.name_below(root).is_some(),
+        _ => location.name_below(root).is_some_and(|name| !may_lead_out(&name)),
     }
 }
 
@@ -209,6 +217,7 @@ fn is_below(location: &Location, root: &Location) -> bool {
 struct Builder {
     root: Option<Location>,
     directories: Vec<Location>,
+    known_directories: HashSet<Location>,
     objects: Vec<(StartObject, Coverage)>,
     by_location: HashMap<Location, u32>,
     reads: Vec<StartRead>,
@@ -216,7 +225,7 @@ struct Builder {
 
 impl Builder {
     fn add_directory(&mut self, location: Location) {
-        if !self.directories.contains(&location) {
+        if self.known_directories.insert(location.clone()) {
             self.directories.push(location);
         }
     }
@@ -233,16 +242,13 @@ impl Builder {
         Some(number)
     }
 
-    /// Adds those blocks of a read that no earlier read contained. Returns the number of bytes
-    /// added.
-    fn add_read(&mut self, object: u32, range: ByteRange) -> u64 {
+    /// Adds those blocks of a read that no earlier read contained.
+    fn add_read(&mut self, object: u32, range: ByteRange) {
         let (StartObject { version, .. }, covered) = &mut self.objects[object as usize];
         let size = version.as_ref().and_then(|version| version.size).unwrap_or(u64::MAX);
         let end = range.end.div_ceil(BLOCK).saturating_mul(BLOCK).min(size);
         let blocks = ByteRange::new((range.start / BLOCK * BLOCK).min(end), end);
-        let mut added = 0;
         for range in covered.add(blocks) {
-            added += range.len();
             match self.reads.last_mut() {
                 Some(last) if last.object == object && last.range.end == range.start => {
                     last.range.end = range.end;
@@ -250,7 +256,31 @@ impl Builder {
                 _ => self.reads.push(StartRead { object, range }),
             }
         }
-        added
+    }
+
+    /// Leaves out what is read after `max` bytes, in whole blocks, and the objects of which nothing
+    /// remains. Returns the number of bytes left out.
+    fn cut(&mut self, max: u64) -> u64 {
+        let (mut rest, mut left_out) = (max, 0_u64);
+        for StartRead { range, .. } in &mut self.reads {
+            let length = range.len();
+            // The first block that does not fit ends the file.
+            let kept = if length <= rest { length } else { rest / BLOCK * BLOCK };
+            rest = if kept == length { rest - length } else { 0 };
+            range.end = range.start + kept;
+            left_out = left_out.saturating_add(length - kept);
+        }
+        self.reads.retain(|read| !read.range.is_empty());
+        let mut places: HashMap<u32, u32> = HashMap::new();
+        let mut objects = Vec::new();
+        for read in &mut self.reads {
+            read.object = *places.entry(read.object).or_insert_with(|| {
+                objects.push(self.objects[read.object as usize].clone());
+                objects.len() as u32 - 1
+            });
+        }
+        self.objects = objects;
+        left_out
     }
 
     fn done(self) -> StartFile {
@@ -275,6 +305,7 @@ fn location(text: &[u8]) -> Option<Location> {
 
 #[cfg(test)]
 mod tests {
+    use super::line::MAX_OFFSET;
     use super::*;
 
     fn read(name: &str, from: u64, to: u64, at: u64) -> String {
@@ -338,6 +369,55 @@ mod tests {
     }
 
     #[test]
+    fn nothing_in_a_file_leads_to_another_place() {
+        for (lines, fact) in [
+            ("{\"start_file\":1,\"root\":\"s3://c\"}\n", "line 2: a second location"),
+            ("{\"start_file\":1,\"root\":\"s3://b/run\"}\n", "line 2: a second location"),
+            ("0 9 http://h/x\n", "line 2: of an older format"),
+            ("{\"read\":\"../x\",\"from\":0,\"to\":1}\n", "line 2: `../x` leads out"),
+            ("{\"list\":\"a/..\"}\n", "line 2: `a/..` leads out"),
+        ] {
+            let why = StartFile::parse(format!("{HEAD}{lines}").as_bytes()).unwrap_err();
+            assert!(why.contains(fact), "{lines}: {why}");
+        }
+        let late = "0 9 s3://b/run/x\n{\"start_file\":1,\"root\":\"s3://b/run\"}\n";
+        assert!(StartFile::parse(late.as_bytes()).unwrap_err().contains("line 2: a second location"));
+        for (line, served) in [
+            ("0 9 s3://b/run/x\n0 9 http://h/x\n", "s3://b/run"),
+            ("0 9 /data/../etc/passwd\n", "/data"),
+            ("0 9 https://h/d/%2e%2e/x\n", "https://h/d"),
+        ] {
+            let file = StartFile::parse(line.as_bytes()).unwrap();
+            assert!(file.check(&location(served.as_bytes()).unwrap()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_within_their_objects_and_sums_do_not_overflow() {
+        let max = MAX_OFFSET;
+        for (lines, fact) in [
+            (
+                "{\"read\":\"x\",\"from\":0,\"to\":18446744073709551615}\n".to_owned(),
+                "line 2: byte 18446744073709551615",
+            ),
+            (
+                "{\"read\":\"x\",\"from\":0,\"to\":1,\"size\":18446744073709551615}\n".to_owned(),
+                "line 2: byte 18",
+            ),
+            (format!("{{\"read\":\"x\",\"from\":0,\"to\":{}}}\n", max + 1), "line 2: byte 92"),
+        ] {
+            let why = StartFile::parse(format!("{HEAD}{lines}\n").as_bytes()).unwrap_err();
+            assert!(why.contains(fact), "{lines}: {why}");
+        }
+        let huge = |name: &str| format!("{{\"read\":\"{name}\",\"from\":0,\"to\":{max},\"size\":{max}}}\n");
+        let text = [HEAD, &huge("x"), &huge("y"), &huge("z")].concat();
+        let file = StartFile::parse(text.as_bytes()).unwrap();
+        assert_eq!((file.totals().bytes, file.totals().object_bytes), (u64::MAX, u64::MAX));
+        let merged = merge(&[file.clone(), file.clone(), file], 3 * BLOCK).unwrap();
+        assert_eq!((merged.file.totals().bytes, merged.left_out), (3 * BLOCK, u64::MAX));
+    }
+
+    #[test]
     fn a_file_of_another_place_or_of_a_newer_release_is_refused() {
         let file = StartFile::parse(HEAD.as_bytes()).unwrap();
         for served in ["s3://b/run", "s3://b", "s3://"] {
@@ -351,6 +431,8 @@ mod tests {
             ("{\"start_file\":2,\"root\":\"s3://b\"}\n{}\n", "line 1: of a newer format"),
             ("hello\n0 1 /x\n", "line 1: "),
             ("0 1 /x\n9 1 /x\n\n", "line 2: "),
+            ("", "is empty"),
+            ("\n\n", "is empty"),
         ] {
             assert!(StartFile::parse(text.as_bytes()).unwrap_err().contains(fact), "{text}");
         }

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::cache::{Cache, CacheLimits, Exempt, FillOutcome, VersionState};
-use firstbyte_hydrate::wanted::below;
+use firstbyte_hydrate::wanted::{below, one};
 use firstbyte_hydrate::{
     BLOCK, Error, HydrationFailure, HydrationItem, HydrationList, HydrationProgress, HydrationSettings,
     Hydrator,
 };
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_testkit::{Backend, Subject, bytes, scratch, wait_limit};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{Backend, Scripted, ScriptedReply, Subject, bytes, scratch, wait_limit};
 use tempfile::TempDir;
 
 const BLOCK_LEN: usize = BLOCK as usize;
@@ -178,6 +179,58 @@ fn without_room_hydration_fails() {
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
     assert!(
         matches!(&progress.failed[..], [HydrationFailure { error: Error::NoRoom { .. }, .. }]),
+        "{progress:?}"
+    );
+}
+
+#[test]
+fn an_object_without_length_or_version_fails_for_that_reason() {
+    for (headers, is_expected) in [
+        (&["etag: \"a\""][..], (|error| matches!(error, Error::NoLength { .. })) as fn(&Error) -> bool),
+        (&[], |error| matches!(error, Error::NoLength { .. })),
+        (&["content-length: 5"], |error| matches!(error, Error::Unversioned { .. })),
+    ] {
+        let lines = headers.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let origin = Scripted::start(move |_, head| {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let is_head = head.starts_with("HEAD");
+            match lines.iter().any(|line| line.starts_with("content-length")) {
+                true => ScriptedReply::raw("200 OK", &lines, if is_head { b"" } else { b"hello" }),
+                false => {
+                    let body: &[u8] = if is_head { b"" } else { b"5\r\nhello\r\n0\r\n\r\n" };
+                    let lines = [&lines[..], &["transfer-encoding: chunked"]].concat();
+                    ScriptedReply::raw("200 OK", &lines, body)
+                }
+            }
+        });
+        let cache = scratch();
+        let settings = HydrationSettings {
+            cache: Some(cache.path().into()),
+            reserve: 0,
+            ..HydrationSettings::default()
+        };
+        let store = Store::new(StoreOptions::default()).unwrap();
+        let hydrator = Hydrator::new(store.clone(), settings).unwrap();
+        let location = Location::parse(format!("{}/x", origin.url()).as_ref()).unwrap();
+        let list = Box::new(std::iter::once(one(&store, &location)));
+        let progress = finish(&hydrator.hydrate(list, None).unwrap());
+        assert!(
+            matches!(&progress.failed[..], [HydrationFailure { error, .. }] if is_expected(error)),
+            "{headers:?} {progress:?}"
+        );
+    }
+}
+
+#[test]
+fn a_panic_of_the_jobs_thread_ends_the_job_with_an_error() {
+    let subject = Subject::start(Backend::ServeS3);
+    let (hydrator, _cache) = engine(&subject, HydrationSettings::default());
+    subject.place("data", &bytes(1, BLOCK_LEN));
+    let mut items = vec![wanted(subject.at("data"))].into_iter();
+    let list = Box::new(std::iter::from_fn(move || Some(Ok(items.next().expect("a panic of the test")))));
+    let progress = finish(&hydrator.hydrate(list, None).unwrap());
+    assert!(
+        matches!(&progress.failed[..], [HydrationFailure { location, error: Error::Panicked { .. } }] if *location == subject.at("data")),
         "{progress:?}"
     );
 }

@@ -19,6 +19,18 @@ pub fn is_partial_name(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX.as_bytes())
 }
 
+/// True if a name of several components may lead out of the place that it is joined to, on some
+/// store: a component is `.` or `..`. Some servers take `\` for a separator, and some take the text
+/// after a `;` for parameters of the component (RFC 3986, 3.3), so that `..;x` means `..` there.
+#[must_use]
+pub fn may_lead_out(name: &[u8]) -> bool {
+    let mut components = name.split(|byte| matches!(byte, b'/' | b'\\'));
+    components.any(|component| {
+        let end = component.iter().position(|byte| *byte == b';').unwrap_or(component.len());
+        matches!(&component[..end], b"." | b"..")
+    })
+}
+
 /// One component of a path. It is not empty, is neither `.` nor `..`, has no `/` and no zero byte,
 /// and is 255 bytes or shorter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,6 +116,16 @@ impl DestinationName {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn names_with_a_dot_component_may_lead_out() {
+        for name in ["..", "a/../b", "./a", "a/.", "a\\..\\b", "a/..;/b", "..;x=1/b", ".;", "a/..\\b"] {
+            assert!(may_lead_out(name.as_bytes()), "{name}");
+        }
+        for name in ["", "a", "a/b", "...", "a..", "..a/b", ".hidden", "a;..", "a/;b", "a//b"] {
+            assert!(!may_lead_out(name.as_bytes()), "{name}");
+        }
+    }
 
     #[test]
     fn only_a_name_that_a_directory_can_hold_passes() {

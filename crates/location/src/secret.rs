@@ -120,12 +120,13 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
 }
 
 /// Returns the length of the URL at the start of `text`. White space and quotes end the URL, except
-/// within what looks like a password, which ends at the next `@`.
+/// within what looks like a password, which ends at the next `@`. A colon or comma at the end is
+/// the sentence's.
 fn end_in_text(text: &str) -> usize {
     let end = text.find(ends_url).unwrap_or(text.len());
     let authority = text[..end].split(['/', '?', '#']).next().unwrap_or_default();
     if text[..end].contains('@') || !begins_password(authority) {
-        return end;
+        return text[..end].trim_end_matches([':', ',']).len();
     }
     let rest = text[end..].split('\n').next().and_then(|line| line.split("://").next()).unwrap_or_default();
     match rest.find('@') {
@@ -309,6 +310,10 @@ mod tests {
             ("https:///u:p@h/x", "https:///***@h/x"),
             ("'http://u:p w@h/x' fails", "'http://***@h/x' fails"),
             ("http://h:80 fails for a@b", "http://h:80 fails for a@b"),
+            (
+                "http://h/x?sig=1: not found, http://h/y?sig=2, too",
+                "http://h/x?sig=***: not found, http://h/y?sig=***, too",
+            ),
             ("s3+lab://bucket/a@b?token=1", "s3+lab://bucket/a@b?token=1"),
             ("http://h/x?a=1&Access%5FToken=t#f", "http://h/x?a=1&Access%5FToken=***#f"),
             ("s3://bucket/a@b?token=1", "s3://bucket/a@b?token=1"),

@@ -85,6 +85,9 @@ impl FileIdentity {
     }
 }
 
+/// S3's id of the version that was written without versioning.
+pub const NULL_VERSION: &str = "null";
+
 /// How a source identifies its content at one time. Equal versions of sufficient [`Strength`] mean
 /// the same bytes.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +96,8 @@ pub struct Version {
     pub size: Option<u64>,
     /// The `ETag` as the server sent it, with its quotes and `W/`. It is compared by [`etag`].
     pub etag: Option<String>,
-    /// S3 version id.
+    /// S3 version id. It may be [`NULL_VERSION`] in a request, which names a version but does not
+    /// identify its content.
     pub version_id: Option<String>,
     /// The `Last-Modified` header as the server sent it.
     pub last_modified: Option<String>,
@@ -121,13 +125,21 @@ impl Version {
     /// Returns how reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {
-        match (self.tag(), self.size) {
-            _ if self.version_id.is_some() || self.file.is_some() => Strength::Strong,
+        match (&self.etag, self.size) {
+            _ if self.fixed_id().is_some() || self.file.is_some() => Strength::Strong,
             (Some(etag), _) if !etag::is_weak(etag) => Strength::Strong,
             (Some(_), Some(_)) => Strength::Weak,
             (None, Some(_)) if self.last_modified.is_some() => Strength::Weak,
             _ => Strength::None,
         }
+    }
+
+    /// Returns the version id if it identifies the content. The id `null` does not: each write to
+    /// a bucket without versioning replaces the version of this id (docs.aws.amazon.com, "Working
+    /// with objects in a versioning-suspended bucket", 2026-11-28).
+    #[must_use]
+    pub fn fixed_id(&self) -> Option<&str> {
+        self.version_id.as_deref().filter(|id| *id != NULL_VERSION)
     }
 
     /// Returns false if the length is unknown, or if it is 0 and nothing shows that the object is
@@ -219,8 +231,11 @@ mod tests {
         assert_eq!(etag("\"a\"").strength(), Strength::Strong);
         assert_eq!(etag("W/\"a\"").strength(), Strength::Weak);
         let dated = Version { last_modified: Some("Mon".into()), size: Some(1), ..Version::default() };
-        assert_eq!(dated.strength(), Strength::Weak);
+        assert_eq!(dated.clone().strength(), Strength::Weak);
         assert_eq!(Version { size: Some(1), ..Version::default() }.strength(), Strength::None);
+        assert_eq!(Version::of_id("x").strength(), Strength::Strong);
+        assert_eq!(Version::of_id(NULL_VERSION).strength(), Strength::None);
+        assert_eq!(Version { version_id: Some(NULL_VERSION.into()), ..dated }.strength(), Strength::Weak);
     }
 
     #[test]

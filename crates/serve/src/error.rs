@@ -58,6 +58,9 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// The names of a manifest cannot be read, or none of them is served.
+    #[error("--names: {0}")]
+    Names(String),
     /// A setting is invalid.
     #[error("{0}")]
     Setting(String),

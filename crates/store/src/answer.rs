@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, Version, etag};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, NULL_VERSION, Version};
 
 use crate::body::Body;
 use crate::content_range::{AnsweredRange, ContentRange};
@@ -42,8 +42,9 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
         kind: EntryKind::File,
         version: Version {
             size,
-            etag: head.etag(),
-            version_id: version_id(head),
+            etag: owned("etag"),
+            // S3 sends this id for objects written before versioning was enabled.
+            version_id: owned("x-amz-version-id").filter(|id| id != NULL_VERSION),
             last_modified: owned("last-modified"),
             file: None,
         },
@@ -152,7 +153,7 @@ fn body_of(
 ) -> Result<Body> {
     let mut stat = stat(head, answered.size);
     check_version(place, get, &stat)?;
-    // A response may omit the requested version id, and the id `null` was dropped above.
+    // A response may omit the requested version id, and the null version was dropped above.
     if stat.version.version_id.is_none() {
         stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
     }

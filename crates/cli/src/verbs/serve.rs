@@ -1,6 +1,6 @@
 //! `serve`: serves a directory, or a remote location through the cache, over HTTP and the S3 API.
 
-mod gateway;
+pub mod gateway;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -92,13 +92,23 @@ pub struct ServeArgs {
     access_log: bool,
     #[command(flatten)]
     gateway: GatewayArgs,
+    /// The first option on the command line that only a gateway has. Variables, which are for all
+    /// runs, do not count.
+    #[arg(skip)]
+    pub given_for_gateways: Option<String>,
 }
 
 impl ServeArgs {
     /// Returns the source to serve, and the job that fills a gateway's cache.
     fn source(&self, globals: &Globals) -> Result<(ServeSource, Option<HydrationJob>)> {
         match Location::parse(&self.location)? {
-            Location::Local(path) => Ok((ServeSource::Directory(path), None)),
+            Location::Local(path) => match &self.given_for_gateways {
+                Some(option) => Err(Error::usage(format!(
+                    "{option} is for a remote LOCATION, and {} is a directory",
+                    shown(&self.location)
+                ))),
+                None => Ok((ServeSource::Directory(path), None)),
+            },
             remote => {
                 let (config, job) = self.gateway.config(&remote, globals)?;
                 Ok((ServeSource::Gateway(config), job))
@@ -174,11 +184,14 @@ fn origins(listed: &[String]) -> Origins {
 
 /// Converts the error of a server that does not start. A wrong directory gets advice.
 fn cannot_start(error: StartError) -> Error {
-    let advice = match &error {
-        StartError::Directory { source, .. } => io_advice(source.kind()).map(str::to_owned),
-        _ => None,
-    };
-    Error { advice, ..Error::failed(error.to_string()) }
+    match &error {
+        StartError::Directory { source, .. } => {
+            let advice = io_advice(source.kind()).map(str::to_owned);
+            Error { advice, ..Error::failed(error.to_string()) }
+        }
+        StartError::Setting(_) | StartError::Exposed { .. } => Error::usage(error.to_string()),
+        _ => Error::failed(error.to_string()),
+    }
 }
 
 /// Prints the URL when the server is ready, and serves until a signal. Running requests then have

@@ -5,6 +5,7 @@
 use std::cell::LazyCell;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,8 +54,12 @@ impl HydrationJob {
         let state = Arc::new(JobState::new(throttle, pace));
         let job = Self { state: Arc::clone(&state) };
         let engine = Arc::clone(engine);
-        let spawned =
-            std::thread::Builder::new().name("hydrate".into()).spawn(move || run(&engine, &state, wanted));
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(|| run(&engine, &state, wanted))).is_err() {
+                state.end_panicked();
+            }
+        };
+        let spawned = std::thread::Builder::new().name("hydrate".into()).spawn(work);
         spawned.map_err(|source| Error::Thread { source: Arc::new(source) })?;
         Ok(job)
     }
@@ -136,7 +141,8 @@ impl WantedFiles {
         progress.is_counted = self.is_ended;
         if let Some(Ok(item)) = &found {
             progress.files += 1;
-            progress.bytes += item.listed_bytes();
+            job.note_found(&item.location);
+            progress.bytes = progress.bytes.saturating_add(item.listed_bytes());
         }
         drop(progress);
         found
@@ -197,7 +203,9 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
 fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -> Option<Candidate> {
     // The listed bytes are subtracted here; `start` adds the file again, in whole blocks.
-    job.lock().bytes -= wanted.listed_bytes();
+    let mut progress = job.lock();
+    progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
+    drop(progress);
     let location = wanted.location;
     let opened = match wanted.version {
         Some(version) => Ok(engine.open_version(&location, version)),
@@ -210,10 +218,8 @@ fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -
             return None;
         }
     };
-    // Content whose version is not identified for sure stays in the cache only while a reader has
-    // it open.
-    if version.table.version.strength() != Strength::Strong && Arc::strong_count(&version.table) == 1 {
-        job.fail(HydrationFailure { error: Error::NotKept { location: location.to_string() }, location });
+    if let Some(error) = not_kept(&version) {
+        job.fail(HydrationFailure { location, error });
         return None;
     }
     let whole = ByteRange::new(0, version.table.size());
@@ -222,6 +228,19 @@ fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -
     // Whole blocks are fetched and counted.
     let bytes = version.table.blocks.bytes(&blocks);
     Some(Candidate { version, blocks, bytes, waits: false })
+}
+
+/// Returns the reason why the cache cannot keep an object, if its version gives one. Content whose
+/// version is not identified for sure stays in the cache only while a reader has it open.
+fn not_kept(version: &SharedVersion) -> Option<Error> {
+    let (table, location) = (&version.table, version.table.location.to_string());
+    match table.version.strength() {
+        _ if table.version.size.is_none() => Some(Error::NoLength { location }),
+        Strength::Strong => None,
+        _ if Arc::strong_count(table) > 1 => None,
+        Strength::Weak => Some(Error::NotKept { location }),
+        Strength::None => Some(Error::Unversioned { location }),
+    }
 }
 
 /// A file of a job that has not started.
@@ -274,7 +293,7 @@ impl Candidate {
         let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
         drop(is_cached);
         let mut progress = job.lock();
-        progress.bytes += bytes.len();
+        progress.bytes = progress.bytes.saturating_add(bytes.len());
         progress.bytes_here += cached;
         drop(progress);
         let is_whole = bytes.len() == version.table.size();

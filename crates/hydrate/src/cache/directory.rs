@@ -320,8 +320,8 @@ impl CachedIdentity {
         if let Some(etag) = version.if_match() {
             // Listings and headers write the same `ETag` in different forms, so one form is stored.
             identity.etag = etag::quoted(&etag::value(etag));
-        } else if version.version_id.is_some() {
-            identity.version_id.clone_from(&version.version_id);
+        } else if let Some(id) = version.fixed_id() {
+            identity.version_id = Some(id.to_owned());
         } else if version.strength() == Strength::Strong {
             identity.file = version.file.map(FileIdentity::to_words);
         } else {

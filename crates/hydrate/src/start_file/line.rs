@@ -1,12 +1,15 @@
 //! Reads and writes the lines of a start file.
 
-use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
+use firstbyte_location::{ByteRange, FileIdentity, Location, Version, may_lead_out};
 use serde::{Deserialize, Serialize};
 
 use super::location;
 
 /// The format that this release reads and writes.
 const FORMAT: u64 = 1;
+
+/// Maximum offset of a byte in an object: that of a file on Linux is not larger.
+pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// A line of a start file.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +72,10 @@ impl StartLine {
     /// Parses a line of a file. `root` is the location that the file's first line names.
     pub(super) fn parse(line: &[u8], root: Option<&Location>) -> Result<Self, String> {
         if !line.starts_with(b"{") {
-            return parse_old(line).ok_or_else(|| "no line of a start file".to_owned());
+            return match root {
+                Some(_) => Err("of an older format, in a file of this one".to_owned()),
+                None => parse_old(line),
+            };
         }
         let any: serde_json::Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if any["start_file"].as_u64().is_some_and(|format| format > FORMAT) {
@@ -79,6 +85,7 @@ impl StartLine {
             serde_json::from_value(any).map_err(|_| "no line of a start file".to_owned())?;
         let below = |name: &str| match root {
             Some(root) if name.is_empty() => Ok(root.clone()),
+            Some(_) if may_lead_out(name.as_bytes()) => Err(format!("`{name}` leads out of the location")),
             Some(root) => Ok(root.join(name.as_bytes())),
             None => Err("the first line names no location".to_owned()),
         };
@@ -88,25 +95,25 @@ impl StartLine {
                 Self::Root(parsed.ok_or_else(|| format!("`{root}` is no location"))?)
             }
             Written::Directory { list } => Self::Directory(below(&list)?),
-            Written::Read { from, to, .. } if from > to => {
-                return Err("a range that ends before it begins".to_owned());
-            }
             Written::Read { read, from, to, at, version } => Self::Read {
                 location: below(&read)?,
+                range: checked(from, to, version.size)?,
                 version: Some(version.into()),
-                range: ByteRange::new(from, to),
                 at,
             },
         })
     }
 
-    /// Encodes the line, including its newline. Returns `None` if a name is not UTF-8, or is not
-    /// below the root.
+    /// Encodes the line, including its newline. Returns `None` if a name is not UTF-8, is not below
+    /// the root, or may lead out of the root.
     #[must_use]
     pub fn to_bytes(&self, root: Option<&Location>) -> Option<Vec<u8>> {
         let below = |location: &Location| match root {
             Some(root) if location == root => Some(String::new()),
-            Some(root) => String::from_utf8(location.name_below(root)?).ok(),
+            Some(root) => {
+                let name = location.name_below(root).filter(|name| !may_lead_out(name))?;
+                String::from_utf8(name).ok()
+            }
             None => None,
         };
         let written = match self {
@@ -131,13 +138,25 @@ impl StartLine {
 }
 
 /// Parses a line of an older release: `START END LOCATION`.
-fn parse_old(line: &[u8]) -> Option<StartLine> {
+fn parse_old(line: &[u8]) -> Result<StartLine, String> {
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
-    let (start, end) = (number()?, number()?);
-    let location = location(words.next()?)?;
-    let range = (start <= end).then(|| ByteRange::new(start, end))?;
-    Some(StartLine::Read { location, version: None, range, at: 0 })
+    let range = number().zip(number());
+    let location = words.next().and_then(location);
+    let ((start, end), location) = range.zip(location).ok_or("no line of a start file")?;
+    Ok(StartLine::Read { location, version: None, range: checked(start, end, None)?, at: 0 })
+}
+
+/// Returns the range of a read. The range, and the `size` of the object, are within what any store
+/// holds, so that blocks can be computed. A read may end behind the object.
+fn checked(from: u64, to: u64, size: Option<u64>) -> Result<ByteRange, String> {
+    if from > to {
+        return Err("a range that ends before it begins".to_owned());
+    }
+    match to.max(size.unwrap_or(0)) {
+        end if end > MAX_OFFSET => Err(format!("byte {end} of an object, where the last is {MAX_OFFSET}")),
+        _ => Ok(ByteRange::new(from, to)),
+    }
 }
 
 impl From<Version> for WrittenVersion {

@@ -19,8 +19,8 @@ pub struct MergedStartFile {
 }
 
 /// Joins start files, the newest of which must be the last. A range is placed by the number of
-/// bytes that a run had read before it; of several runs, the lowest number counts. Ranges beyond
-/// `max` bytes in total are left out.
+/// bytes that a run had read before it; of several runs, the lowest number counts. What
+/// comes after `max` bytes in total is left out, in whole blocks.
 ///
 /// # Errors
 /// The files are of several locations, or a file is from a release that recorded no location.
@@ -52,7 +52,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
             if *newest[&object.location] == object.version {
                 ordered.push((before, object, read.range));
             }
-            before += read.range.len();
+            before = u64::saturating_add(before, read.range.len());
         }
     }
     // The sort is stable, so of ranges with equal numbers, those of the first run come first.
@@ -61,15 +61,11 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
     for directory in files.iter().flat_map(|file| &file.directories) {
         builder.add_directory(directory.clone());
     }
-    let mut bytes = 0;
     for (_, object, range) in ordered {
-        if bytes + range.len() > max {
-            merged.left_out += range.len();
-            continue;
-        }
         let number = builder.object(object.location.clone(), object.version.clone());
-        bytes += number.map_or(0, |number| builder.add_read(number, range));
+        number.into_iter().for_each(|number| builder.add_read(number, range));
     }
+    merged.left_out = builder.cut(max);
     merged.changed.sort_by_key(ToString::to_string);
     merged.changed.dedup();
     merged.file = builder.done();
@@ -114,11 +110,22 @@ mod tests {
     fn the_bound_leaves_out_what_does_not_fit_and_older_versions_go() {
         let one = file("v", &[("x", 0, 4), ("y", 0, 2)]);
         let merged = merge(std::slice::from_ref(&one), 5 * BLOCK).unwrap();
-        assert_eq!(blocks(&merged), [("x".to_owned(), 0, 4)]);
-        assert_eq!(merged.left_out, 2 * BLOCK);
+        assert_eq!(blocks(&merged), [("x".to_owned(), 0, 4), ("y".to_owned(), 0, 1)]);
+        assert_eq!(merged.left_out, BLOCK);
         let newer = merge(&[one, file("w", &[("x", 7, 8)])], u64::MAX).unwrap();
         assert_eq!(blocks(&newer), [("x".to_owned(), 7, 8), ("y".to_owned(), 0, 2)]);
         assert_eq!(newer.changed.len(), 1);
+    }
+
+    #[test]
+    fn the_bound_ends_the_file_and_counts_each_byte_once() {
+        let long = file("v", &[("a", 0, 1), ("b", 0, 10), ("c", 0, 1)]);
+        let merged = merge(std::slice::from_ref(&long), 3 * BLOCK - 1).unwrap();
+        assert_eq!(blocks(&merged), [("a".to_owned(), 0, 1), ("b".to_owned(), 0, 1)]);
+        assert_eq!((merged.left_out, merged.file.totals().objects), (10 * BLOCK, 2));
+        let one = file("v", &[("x", 0, 1)]);
+        let same = merge(&[one.clone(), one], BLOCK).unwrap();
+        assert_eq!((blocks(&same).len(), same.left_out), (1, 0));
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub(crate) enum Unserved {
     /// There is no such object.
     #[error("there is no such object at the origin")]
     NotFound,
+    /// There is no such version of the object.
+    #[error("there is no such version of the object at the origin")]
+    NoVersion,
     /// There is no such bucket.
     #[error("there is no such bucket")]
     NoBucket,
@@ -35,6 +38,16 @@ pub(crate) enum Unserved {
     /// The origin does not answer, and nothing recent is cached.
     #[error("the origin does not answer: {0}")]
     Unavailable(String),
+    /// The origin refuses the request, and will refuse it again.
+    #[error("{text}")]
+    Refused {
+        /// The status of the origin's answer, from 400 to 499.
+        status: StatusCode,
+        /// The origin's error code, without spaces.
+        code: String,
+        /// The whole error.
+        text: String,
+    },
     /// The request has passed this gateway before.
     #[error(
         "this gateway has asked itself: its origin leads back to it; start it with the URL of the store as its location"
@@ -55,12 +68,13 @@ impl Unserved {
     /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NotFound | Self::NoBucket => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoVersion | Self::NoBucket => StatusCode::NOT_FOUND,
             Self::BadKey(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden | Self::Denied(_) | Self::Archived(_) | Self::ReadOnly(_) => {
                 StatusCode::FORBIDDEN
             }
             Self::Changed(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Refused { status, .. } => *status,
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Failed(_) => StatusCode::BAD_GATEWAY,
@@ -70,6 +84,31 @@ impl Unserved {
     /// Whether the origin could not be reached, so that a stale answer may be served.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
+    }
+
+    /// Whether the bucket is missing.
+    pub(crate) fn is_no_bucket(&self) -> bool {
+        matches!(self, Self::NoBucket)
+    }
+
+    /// Converts an error of the store. A refusal keeps its status, so that clients repeat only what
+    /// may succeed (RFC 9110, 15.6.3: 502 is for an invalid answer).
+    fn of_store(error: &firstbyte_store::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            // Status 508 (Loop Detected): the origin leads back to this gateway.
+            firstbyte_store::Error::Server { status: 508, .. } => Self::Loop,
+            firstbyte_store::Error::Server { status: 410, .. } => Self::NotFound,
+            firstbyte_store::Error::Server { status: status @ 400..=499, code, .. }
+                if error.kind() == FailureKind::Refused =>
+            {
+                let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST);
+                // The answer to a HEAD has no code; the text of its status is near S3's codes.
+                let code = code.chars().filter(char::is_ascii_alphanumeric).collect();
+                Self::Refused { status, code, text }
+            }
+            error => Self::of(error.kind(), text),
+        }
     }
 
     /// Converts the error of a failed call of the origin.
@@ -93,16 +132,15 @@ impl Unserved {
 
 impl From<firstbyte_store::Error> for Unserved {
     fn from(error: firstbyte_store::Error) -> Self {
-        // Status 508 (Loop Detected): the origin leads back to this gateway.
-        if matches!(&error, firstbyte_store::Error::Server { status: 508, .. }) {
-            return Self::Loop;
-        }
-        Self::of(error.kind(), error.to_string())
+        Self::of_store(&error)
     }
 }
 
 impl From<firstbyte_hydrate::Error> for Unserved {
     fn from(error: firstbyte_hydrate::Error) -> Self {
-        Self::of(error.kind(), error.to_string())
+        match &error {
+            firstbyte_hydrate::Error::Store(error) => Self::of_store(error),
+            error => Self::of(error.kind(), error.to_string()),
+        }
     }
 }

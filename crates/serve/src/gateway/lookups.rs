@@ -1,10 +1,14 @@
 //! Looks up objects at the origin, once for all clients, and keeps the results for a time.
 //!
-//! Clients that ask for an object during its look-up share the result. A result is valid for the
-//! time `fresh` from the start of the look-up, and for the time `stale` longer while the origin is
-//! down. The number of objects is bounded; the least recently used ones are forgotten.
+//! Clients that ask for an object during its look-up share the result, also a failure. A result is
+//! valid for the time `fresh` from the start of the look-up, and for the time `stale` longer while
+//! the origin does not answer for this object. One object tells nothing about others: a store may
+//! limit the rate of one prefix, and a redirect may lead to a host that is down. The store itself
+//! notices a host that has stopped answering. The number of objects is bounded; the least recently
+//! used ones are forgotten.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,42 +19,43 @@ use rustix_futex_sync::Mutex;
 
 use super::error::Unserved;
 use super::object::RemoteObject;
+use super::shared::{CallAnswer, SharedCall};
 use super::{Gateway, MAX_LOOKUP_WAIT};
+use crate::http::condition::tags_contain;
+use crate::object::described::etag_value;
 
 /// Maximum number of remembered objects, about 10 MB in total.
 const MAX_OBJECTS: usize = 10_000;
 
-/// Time after an outage of the origin during which it is not asked again. Until then clients get a
-/// stale answer or an error at once.
+/// Time after an outage during which the origin is not asked for the same object again. Until then
+/// clients get a stale answer or an error at once.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The look-ups of one gateway.
 pub(super) struct Lookups {
     fresh: Duration,
-    objects: Mutex<HashMap<Id, Arc<KnownObject>>>,
+    objects: Mutex<HashMap<LookUpId, Arc<KnownObject>>>,
     clock: AtomicU64,
-    /// The time and the error of the last outage of the origin.
-    outage: Mutex<Option<(Instant, Unserved)>>,
 }
 
 /// Key of a look-up: the object, and the version id if the request names one.
-type Id = (Location, Option<String>);
+pub(super) type LookUpId = (Location, Option<String>);
 
-/// The last look-up of one object.
+/// The answers of the origin about one name.
 #[derive(Default)]
 struct KnownObject {
-    last: Mutex<Option<LookUp>>,
-    /// Locked while the origin is asked. Other clients wait for the lock and share the answer.
-    asking: tokio::sync::Mutex<()>,
+    look_up: SharedCall<LookUp>,
+    /// The last look-up that succeeded, unless the origin has denied the object since.
+    found: Mutex<Option<LookUp>>,
+    /// Whether the name is that of a directory.
+    directory: SharedCall<bool>,
     used: AtomicU64,
 }
 
 /// The properties of a request that decide which look-up answers it.
 struct Arrival<'a> {
     at: Instant,
-    /// Whether the request names a version by its id.
-    is_version: bool,
-    /// The value of `If-Match`.
+    /// The tags in `If-Match`.
     expected: Option<&'a str>,
 }
 
@@ -62,37 +67,38 @@ struct LookUp {
 
 impl Lookups {
     pub(super) fn new(fresh: Duration) -> Self {
-        Self { fresh, objects: Mutex::default(), clock: AtomicU64::new(0), outage: Mutex::default() }
+        Self { fresh, objects: Mutex::default(), clock: AtomicU64::new(0) }
     }
 
     /// Looks up the object at `location`, in the version with this id if one is given. `expected`
-    /// is the tag in the request's `If-Match`.
+    /// is the list of tags in the request's `If-Match`.
     pub(super) async fn get(
         &self,
         gateway: &Gateway,
         location: Location,
         (version, expected): (Option<String>, Option<&str>),
     ) -> Result<RemoteObject, Unserved> {
-        let arrival = Arrival { at: Instant::now(), is_version: version.is_some(), expected };
-        let known = self.known(&(location.clone(), version.clone()));
-        let found =
-            |look_up: LookUp, stale| RemoteObject { location: location.clone(), stat: look_up.stat, stale };
-        if let Some(last) = known.last().filter(|last| self.serves(last, &arrival)) {
+        let arrival = Arrival { at: Instant::now(), expected };
+        let id = (location, version);
+        let known = self.known(&id);
+        let found = |look_up: LookUp, stale| RemoteObject { id: id.clone(), stat: look_up.stat, stale };
+        let (location, version) = &id;
+        let before = known.found.lock().clone();
+        if let Some(last) = before.as_ref().filter(|last| self.is_fresh(last, &arrival)) {
             gateway.counters.looked_up_fresh.fetch_add(1, Relaxed);
-            return Ok(found(last, None));
+            return Ok(found(last.clone(), None));
         }
-        let asked = async {
-            let _asking = known.asking.lock().await;
-            match known.last().filter(|last| self.serves(last, &arrival)) {
-                Some(shared) => Ok(shared),
-                None => self.ask(gateway, &known, &location, version.clone()).await,
-            }
+        let before = before.filter(|last| last.asked.elapsed() <= self.fresh.saturating_add(gateway.stale));
+        let answers = |last: &CallAnswer<LookUp>| match &last.result {
+            Ok(look_up) => self.is_fresh(look_up, &arrival),
+            Err(_) => is_paused(last),
         };
-        let before =
-            known.last().filter(|last| last.asked.elapsed() <= self.fresh.saturating_add(gateway.stale));
-        let outcome = match &before {
-            None => asked.await,
-            Some(_) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
+        let ask = ask(gateway, &known.found, location, version.clone());
+        let asked = known.look_up.get(arrival.at, answers, ask);
+        let outcome = match (known.look_up.last(is_paused), &before) {
+            (Some(failed), _) => failed,
+            (None, None) => asked.await,
+            (None, Some(_)) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
                 Err(Unserved::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
             }),
         };
@@ -111,62 +117,33 @@ impl Lookups {
         }
     }
 
-    /// Whether `look_up` answers a request. A version named by its id never changes, so any look-up
-    /// of the version does. A look-up without the tag that the client expects does not, because the
-    /// client may know of a newer version.
-    fn serves(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
+    /// Whether an earlier look-up answers a request. A look-up without the tag that the client expects
+    /// does not, because the client may know of a newer version. A version named by its id is no
+    /// exception: its content never changes, but it can be deleted, and so can the right to read it.
+    fn is_fresh(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
-            let etag = look_up.stat.version.etag.as_deref();
-            arrival.expected.is_none_or(|expected| expected == "*" || etag == Some(expected))
+            let etag = look_up.stat.version.etag.as_deref().map(etag_value);
+            arrival.expected.is_none_or(|tags| tags_contain(tags, etag.unwrap_or_default()))
         };
-        arrival.is_version
-            || look_up.asked >= arrival.at
-            || (look_up.asked.elapsed() < self.fresh && is_expected())
+        look_up.asked.elapsed() < self.fresh && is_expected()
     }
 
-    async fn ask(
+    /// Returns whether the name at `location` is that of a directory, by asking with `ask`.
+    pub(super) async fn is_directory(
         &self,
-        gateway: &Gateway,
-        known: &KnownObject,
-        location: &Location,
-        version: Option<String>,
-    ) -> Result<LookUp, Unserved> {
-        if let Some((since, error)) =
-            self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < OUTAGE_PAUSE)
-        {
-            tracing::debug!(?since, "the origin is not asked again yet");
-            return Err(error.clone());
-        }
-        let asked = Instant::now();
-        let (store, of) = (gateway.hydrator.store().clone(), location.clone());
-        gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
-        let stat = gateway.call(move || stat(&store, &of, version.as_deref())).await;
-        let is_outage = stat.as_ref().is_err_and(Unserved::is_outage);
-        *self.outage.lock() =
-            stat.as_ref().err().filter(|_| is_outage).map(|error| (Instant::now(), error.clone()));
-        let stat = match stat {
-            Ok(stat) if stat.kind == EntryKind::File => Arc::new(stat),
-            Ok(_) => return Err(self.drop_known(known, Unserved::NotFound)),
-            Err(error) if error.is_outage() => return Err(error),
-            Err(error) => return Err(self.drop_known(known, error)),
-        };
-        let look_up = LookUp { stat, asked };
-        *known.last.lock() = Some(look_up.clone());
-        Ok(look_up)
-    }
-
-    /// Forgets the last look-up, because the origin now reports `error`. Returns `error`.
-    fn drop_known(&self, known: &KnownObject, error: Unserved) -> Unserved {
-        *known.last.lock() = None;
-        error
+        location: Location,
+        ask: impl Future<Output = Result<bool, Unserved>>,
+    ) -> Result<bool, Unserved> {
+        let arrived = Instant::now();
+        self.known(&(location, None)).directory.get(arrived, |_| false, ask).await
     }
 
     /// Forgets an object, so that the next request looks it up again.
-    pub(super) fn forget(&self, location: &Location) {
-        self.objects.lock().remove(&(location.clone(), None));
+    pub(super) fn forget(&self, id: &LookUpId) {
+        self.objects.lock().remove(id);
     }
 
-    fn known(&self, id: &Id) -> Arc<KnownObject> {
+    fn known(&self, id: &LookUpId) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {
@@ -183,14 +160,8 @@ impl Lookups {
     }
 }
 
-impl KnownObject {
-    fn last(&self) -> Option<LookUp> {
-        self.last.lock().clone()
-    }
-}
-
 /// Forgets the least recently used half of the objects. Half, so that this is rarely needed.
-fn forget_least_used(objects: &mut HashMap<Id, Arc<KnownObject>>) {
+fn forget_least_used(objects: &mut HashMap<LookUpId, Arc<KnownObject>>) {
     let mut uses: Vec<u64> = objects.values().map(|known| known.used.load(Relaxed)).collect();
     let middle = uses.len() / 2;
     let (_, limit, _) = uses.select_nth_unstable(middle);
@@ -203,4 +174,33 @@ fn stat(store: &Store, location: &Location, version: Option<&str>) -> firstbyte_
         Some(id) => store.stat_version(location, id),
         None => store.stat_object(location),
     }
+}
+
+/// Whether an outage is so recent that the origin is not asked again yet.
+fn is_paused(last: &CallAnswer<LookUp>) -> bool {
+    last.result.as_ref().is_err_and(Unserved::is_outage) && last.ended.elapsed() < OUTAGE_PAUSE
+}
+
+/// Looks an object up at the origin, and keeps the result in `found`.
+async fn ask(
+    gateway: &Gateway,
+    found: &Mutex<Option<LookUp>>,
+    location: &Location,
+    version: Option<String>,
+) -> Result<LookUp, Unserved> {
+    let asked = Instant::now();
+    let (store, of) = (gateway.hydrator.store().clone(), location.clone());
+    gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
+    let absence = if version.is_some() { Unserved::NoVersion } else { Unserved::NotFound };
+    let look_up = match gateway.call(move || stat(&store, &of, version.as_deref())).await {
+        Ok(stat) if stat.kind == EntryKind::File => Ok(LookUp { stat: Arc::new(stat), asked }),
+        Ok(_) | Err(Unserved::NotFound) => Err(absence),
+        Err(error) => Err(error),
+    };
+    match &look_up {
+        Ok(look_up) => *found.lock() = Some(look_up.clone()),
+        Err(error) if error.is_outage() => {}
+        Err(_) => *found.lock() = None,
+    }
+    look_up
 }

@@ -14,6 +14,7 @@ mod names;
 mod object;
 mod origin;
 mod reading;
+mod shared;
 mod stream;
 mod visible;
 
@@ -40,6 +41,7 @@ pub(crate) use self::visible::Visible;
 use crate::access::keys::{KeyRights, RequestRights};
 use crate::config::{Buckets, GatewayConfig};
 use crate::error::Result;
+use crate::http::condition::join_values;
 use crate::http::request::HttpRequest;
 use crate::http::response::ResponseBody;
 
@@ -148,8 +150,9 @@ impl Gateway {
     ) -> std::result::Result<RemoteObject, Unserved> {
         self.check_right(access, bucket, key)?;
         let location = self.origin.locate(bucket, key)?;
-        let expected = headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
-        self.lookups.get(self, location, (version.map(str::to_owned), expected)).await
+        let expected = join_values(headers, &IF_MATCH);
+        let version = self.origin.version(version)?;
+        self.lookups.get(self, location, (version, expected.as_deref())).await
     }
 
     /// Refuses a key that `access` may not read, or that is not served.
@@ -172,41 +175,41 @@ impl Gateway {
         range: Option<ByteRange>,
         object: &RemoteObject,
     ) -> BlockFrames {
-        let size = object.stat.size().unwrap_or(0);
-        let is_whole = |range: ByteRange| {
+        let is_whole = |range: ByteRange, size: u64| {
             range.start.is_multiple_of(BLOCK) && (range.end.is_multiple_of(BLOCK) || range.end == size)
         };
-        match range {
-            Some(range) if headers.contains_key(FRAMES) && is_whole(range) && !object.is_stream() => {
+        match range.zip(object.ranged_size()) {
+            Some((range, size)) if headers.contains_key(FRAMES) && is_whole(range, size) => {
                 BlockFrames::Blocks
             }
             _ => BlockFrames::None,
         }
     }
 
-    /// Reads a range. If the object has changed at the origin and the bytes are not cached, the
-    /// next request looks the object up again.
+    /// Reads a range, or the whole object if `part` is `None`. If the object has changed at the
+    /// origin and the bytes are not cached, the next request looks the object up again.
     ///
     /// # Errors
     /// The first bytes do not arrive within the deadline.
     pub(crate) async fn read(
         self: &Arc<Self>,
         object: &RemoteObject,
-        range: ByteRange,
+        part: Option<ByteRange>,
         frames: BlockFrames,
     ) -> std::result::Result<ResponseBody, Unserved> {
+        let Some(size) = object.ranged_size() else {
+            return stream::body(self.hydrator.store(), object, &self.budgets).await;
+        };
+        let range = part.unwrap_or(ByteRange::new(0, size));
         if range.is_empty() {
             return Ok(ResponseBody::Empty);
         }
-        if object.is_stream() {
-            return stream::body(self.hydrator.store(), &object.location, &self.budgets).await;
-        }
-        let file = self.hydrator.described(&object.location, object.stat.as_ref().clone())?;
-        let (gateway, location) = (Arc::clone(self), object.location.clone());
+        let file = self.hydrator.described(object.location(), object.stat.as_ref().clone())?;
+        let (gateway, id) = (Arc::clone(self), object.id.clone());
         let shared = ReadingContext {
             budgets: Arc::clone(&self.budgets),
             counters: Arc::clone(&self.counters),
-            changed: Box::new(move || gateway.lookups.forget(&location)),
+            changed: Box::new(move || gateway.lookups.forget(&id)),
         };
         Ok(ResponseBody::Pieces(Box::new(RangeReading::begin(file, range, frames, shared).await?)))
     }
@@ -259,13 +262,18 @@ impl Gateway {
             let page = without_origin(move || names.page(&below, &ListOptions::default())).await?;
             return Ok(!page.entries.is_empty());
         }
-        let store = self.hydrator.store().clone();
-        let stat = self.call(move || store.stat(&location)).await;
-        match stat {
-            Ok(stat) => Ok(stat.kind == EntryKind::Directory),
-            Err(Unserved::NotFound) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let (store, of) = (self.hydrator.store().clone(), location.clone());
+        let ask = move || match &of {
+            Location::Object(_) => store.has_below(&of),
+            _ => store.stat(&of).map(|stat| stat.kind == EntryKind::Directory),
+        };
+        let asked = async {
+            match self.call(ask).await {
+                Err(Unserved::NotFound) => Ok(false),
+                answer => answer,
+            }
+        };
+        self.lookups.is_directory(location, asked).await
     }
 
     /// Lists the buckets of an origin that has several.

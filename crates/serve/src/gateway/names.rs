@@ -34,7 +34,7 @@ impl ManifestNames {
     /// # Errors
     /// The manifest cannot be read or sorted, or has no served object.
     pub(super) fn sorted(source: &NameSource, origin: &GatewayOrigin) -> Result<Self> {
-        let failed = |error: io::Error| Error::Setting(format!("--names: {error}"));
+        let failed = |error: io::Error| Error::Names(error.to_string());
         let objects = source().map_err(failed)?;
         let records = objects.filter_map(|object| match object {
             Ok((location, entry)) => origin.path_of(&location).map(|path| Ok(record(&path, &entry))),
@@ -42,8 +42,8 @@ impl ManifestNames {
         });
         let sorted = SortedNames::collect(records, SORT_MEMORY_BYTES).map_err(failed)?;
         if sorted.is_empty() {
-            return Err(Error::Setting(format!(
-                "--names: the manifest has no object of {}; plan that location",
+            return Err(Error::Names(format!(
+                "the manifest has no object of {}; plan that location",
                 origin.location()
             )));
         }
@@ -124,7 +124,8 @@ fn record(path: &str, entry: &Entry) -> Vec<u8> {
     let modified = entry.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
     let modified = modified.map(|since| since.as_micros().to_string()).unwrap_or_default();
     let etag = entry.etag.as_deref().unwrap_or_default();
-    format!("{path}\0{}\0{modified}\0{etag}", entry.size.unwrap_or(0)).into_bytes()
+    let size = entry.size.map(|size| size.to_string()).unwrap_or_default();
+    format!("{path}\0{size}\0{modified}\0{etag}").into_bytes()
 }
 
 fn path(record: &[u8]) -> &[u8] {

@@ -4,28 +4,35 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::Location;
+use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 
+use super::lookups::LookUpId;
 use crate::object::checksum::ChecksumValues;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteObject {
-    pub(super) location: Location,
+    /// The object, and the version id if the request names one.
+    pub(super) id: LookUpId,
     pub(super) stat: Arc<Stat>,
     /// The age of the look-up if it is outdated and the origin could not be asked again.
     pub(crate) stale: Option<Duration>,
 }
 
 impl RemoteObject {
-    /// Returns the version of the object, in HTTP's terms. An unknown length is reported as 0; such
-    /// an object is sent as a stream.
+    /// Returns the location at the origin.
+    pub(super) fn location(&self) -> &Location {
+        &self.id.0
+    }
+
+    /// Returns the version of the object, in HTTP's terms.
     pub(crate) fn described(&self) -> Described {
         let version = &self.stat.version;
         Described {
-            size: version.size.unwrap_or(0),
+            size: version.size,
+            is_stream: self.ranged_size().is_none(),
             etag: version.etag.clone(),
             modified: self.stat.written(),
             version_id: version.version_id.clone(),
@@ -33,10 +40,12 @@ impl RemoteObject {
         }
     }
 
-    /// Whether the object can only be sent whole, as a stream, because nothing identifies its
+    /// Returns the length of an object of which ranges can be cached and sent. `None`: the object
+    /// can only be sent whole, as a stream, because its length is unknown or nothing identifies its
     /// content.
-    pub(crate) fn is_stream(&self) -> bool {
-        self.stat.version.strength() == firstbyte_location::Strength::None
+    pub(super) fn ranged_size(&self) -> Option<u64> {
+        let version = &self.stat.version;
+        version.size.filter(|_| version.strength() != Strength::None)
     }
 
     /// Returns the metadata that the origin keeps with the object.

@@ -1,10 +1,10 @@
 //! Maps buckets and keys of a gateway to locations at its origin. Does no I/O.
 //!
-//! A key goes to the origin unchanged. Stores differ on `.` and `..` in a key: some resolve them
-//! like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
+//! A key goes to the origin unchanged. Stores differ on `.`, `..` and `..;` in a key: some resolve
+//! them like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
 //! are refused for all stores.
 
-use firstbyte_location::{Location, ObjectLocation};
+use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service, may_lead_out};
 
 use super::error::Unserved;
 use crate::config::Buckets;
@@ -150,6 +150,26 @@ impl GatewayOrigin {
         self.place(bucket, prefix)
     }
 
+    /// Returns the id of the version to request for the id of a request. `None`: the current
+    /// version, which is the only one of a store without versions, and has the id `null` there.
+    ///
+    /// # Errors
+    /// The origin keeps no versions, so there is none with this id.
+    pub(super) fn version(&self, id: Option<&str>) -> std::result::Result<Option<String>, Unserved> {
+        let Some(id) = id else { return Ok(None) };
+        let (has_versions, has_null) = match &self.base {
+            Location::Object(object) => {
+                (object.service.is_s3() || object.service == Service::Google, object.service.is_s3())
+            }
+            _ => (false, false),
+        };
+        match id {
+            NULL_VERSION if !has_null => Ok(None),
+            id if has_versions => Ok(Some(id.to_owned())),
+            _ => Err(Unserved::NoVersion),
+        }
+    }
+
     fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
         let is_path = !matches!(self.base, Location::Object(_));
         if is_path && (key.starts_with('/') || key.contains("//")) {
@@ -173,9 +193,9 @@ impl GatewayOrigin {
 
 /// Refuses keys that stores interpret differently.
 fn check_names(key: &str) -> std::result::Result<(), Unserved> {
-    if key.split(['/', '\\']).any(|name| matches!(name, "." | "..")) {
+    if may_lead_out(key.as_bytes()) {
         return Err(Unserved::BadKey(
-            "a gateway passes on no key with `.` or `..`: stores differ on what it names",
+            "a gateway passes on no key with `.` or `..` (nor `..;`): stores differ on what it names",
         ));
     }
     if key.contains('\0') {
@@ -240,6 +260,8 @@ mod tests {
             "run/7/../8/a",
             "run/7/./a",
             "run/7/..\\a",
+            "run/7/..;/8/a",
+            "run/7/..;x=1/8/a",
         ] {
             assert!(origin.locate("b", key).is_err(), "{key}");
         }
@@ -264,6 +286,20 @@ mod tests {
             ("https://h/d/", "https://g/d/x"),
         ] {
             assert_eq!(path(served, object), None, "{object}");
+        }
+    }
+
+    #[test]
+    fn the_version_null_is_one_of_several_in_s3_and_the_only_one_elsewhere() {
+        let version = |text: &str, id| origin(text, None).0.version(Some(id)).map_err(drop);
+        assert_eq!(version("s3://b", "null"), Ok(Some("null".to_owned())));
+        assert_eq!(version("s3://", "x"), Ok(Some("x".to_owned())));
+        assert_eq!(version("gs://b", "7"), Ok(Some("7".to_owned())));
+        for text in ["gs://b", "az://b", "https://h/d/"] {
+            assert_eq!(version(text, "null"), Ok(None), "{text}");
+        }
+        for text in ["az://b", "https://h/d/"] {
+            assert_eq!(version(text, "x"), Err(()), "{text}");
         }
     }
 

@@ -1,34 +1,38 @@
 //! Passes on an object without caching, in one response from its first byte to its last, because
-//! its server sends nothing that identifies the content.
+//! its server states no length, or sends nothing that identifies the content.
 
 use std::io;
 
 use bytes::Bytes;
 use firstbyte_hydrate::BLOCK;
-use firstbyte_location::{Location, to_usize};
+use firstbyte_location::{Strength, to_usize};
 use firstbyte_store::{Get, Store};
 use tokio::sync::mpsc;
 
 use super::error::Unserved;
+use super::object::RemoteObject;
 use super::reading::Budgets;
 use crate::http::response::ResponseBody;
 
 /// Pieces queued between the receiving thread and the client.
 const MAX_QUEUED_PIECES: usize = 1;
 
-/// Returns the whole object as a stream. A thread receives it as fast as the client takes it.
+/// Returns the whole object as a stream, in the version of its look-up if it has one. A thread receives it as fast as the client takes it.
 pub(super) async fn body(
     store: &Store,
-    location: &Location,
+    object: &RemoteObject,
     budgets: &Budgets,
 ) -> Result<ResponseBody, Unserved> {
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
     let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(MAX_QUEUED_PIECES);
     let (opened, begun) = tokio::sync::oneshot::channel();
-    let (store, location) = (store.clone(), location.clone());
+    let (store, location) = (store.clone(), object.location().clone());
+    // Without a version, each answer may have other bytes and another length.
+    let version = Some(object.stat.version.clone()).filter(|version| version.strength() != Strength::None);
+    let get = Get { version, ..Get::default() };
     tokio::task::spawn_blocking(move || {
         let _share = share;
-        let mut body = match store.get(&location, &Get::default()) {
+        let mut body = match store.get(&location, &get) {
             Ok(body) => body,
             Err(error) => return drop(opened.send(Err(Unserved::from(error)))),
         };

@@ -66,16 +66,16 @@ pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Co
 }
 
 fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> ConditionResult {
-    if let Some(tags) = text(headers, &names.matches) {
-        if !tags_contain(tags, current.etag) {
+    if let Some(tags) = join_values(headers, &names.matches) {
+        if !tags_contain(&tags, current.etag) {
             return ConditionResult::Failed;
         }
     } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
     {
         return ConditionResult::Failed;
     }
-    if let Some(tags) = text(headers, &names.differs) {
-        if tags_contain(tags, current.etag) {
+    if let Some(tags) = join_values(headers, &names.differs) {
+        if tags_contain(&tags, current.etag) {
             return ConditionResult::NotModified;
         }
     } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
@@ -122,8 +122,8 @@ impl Condition {
     /// Parses `If-Match`, `If-None-Match` and `If-Unmodified-Since`.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         Self {
-            matches: join_values(headers, IF_MATCH),
-            differs: join_values(headers, IF_NONE_MATCH),
+            matches: join_values(headers, &IF_MATCH),
+            differs: join_values(headers, &IF_NONE_MATCH),
             unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
             ..Self::default()
         }
@@ -149,7 +149,7 @@ impl Condition {
 
     /// Whether the condition requires that no version exists.
     pub(crate) fn expects_absence(&self) -> bool {
-        self.differs.as_deref().is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == "*"))
+        self.differs.as_deref().is_some_and(|tags| list_elements(tags).any(|tag| tag.trim() == "*"))
     }
 
     /// Evaluates the condition against the current version.
@@ -172,7 +172,7 @@ impl Condition {
 }
 
 /// Joins all values of header `name` into one list. A value that is not UTF-8 matches no tag.
-fn join_values(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+pub(crate) fn join_values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let values: Vec<_> =
         headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!values.is_empty()).then(|| values.join(","))
@@ -206,10 +206,19 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
 }
 
 /// Whether a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
-fn tags_contain(tags: &str, etag: &str) -> bool {
-    tags.split(',').map(str::trim).any(|tag| {
+pub(crate) fn tags_contain(tags: &str, etag: &str) -> bool {
+    list_elements(tags).map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);
         tag == "*" || tag.trim_matches('"') == etag
+    })
+}
+
+/// Splits a list at the commas outside of quotes: a tag may contain commas (RFC 9110, 8.8.3).
+fn list_elements(list: &str) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    list.split(move |character| {
+        is_quoted ^= character == '"';
+        character == ',' && !is_quoted
     })
 }
 
@@ -248,6 +257,29 @@ mod tests {
         ] {
             assert_eq!(judge_read(&headers(&lines), current()), verdict, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_tag_with_a_comma_is_one_tag_and_all_lines_of_a_condition_count() {
+        let current = Current { etag: "a, b", modified: None };
+        for (lines, verdict) in [
+            (vec![("if-match", "\"a, b\"")], ConditionResult::Proceed),
+            (vec![("if-match", "\"x\", W/\"a, b\"")], ConditionResult::Proceed),
+            (vec![("if-match", "\"a\", \"b\"")], ConditionResult::Failed),
+            (vec![("if-none-match", "\"x\",\"a, b\"")], ConditionResult::NotModified),
+        ] {
+            assert_eq!(judge_read(&headers(&lines), current), verdict, "{lines:?}");
+        }
+        assert!(range_applies(&headers(&[("if-range", "\"a, b\"")]), current));
+        for (name, verdict) in
+            [(IF_MATCH, ConditionResult::Proceed), (IF_NONE_MATCH, ConditionResult::NotModified)]
+        {
+            let mut two = HeaderMap::new();
+            two.append(&name, "\"zz\"".parse().unwrap());
+            two.append(&name, "\"a, b\"".parse().unwrap());
+            assert_eq!(judge_read(&two, current), verdict, "{name}");
+        }
+        assert!(!Condition::of_headers(&headers(&[("if-none-match", "\"x,*\"")])).expects_absence());
     }
 
     #[test]

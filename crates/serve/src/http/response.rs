@@ -104,6 +104,12 @@ impl std::fmt::Debug for ResponseBody {
 }
 
 impl ResponseBody {
+    /// Returns the body of a response to HEAD for an object whose length is unknown. Such a
+    /// response has no `Content-Length` (RFC 9110, 8.6).
+    pub(crate) fn of_unknown_length() -> Self {
+        Self::Stream(Box::pin(futures::stream::empty()))
+    }
+
     /// Returns the length in bytes. `None` if it is unknown before sending.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {

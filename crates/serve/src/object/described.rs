@@ -9,8 +9,11 @@ use crate::http::etag::EtagIdentity;
 /// The version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Described {
-    /// Length in bytes.
-    pub(crate) size: u64,
+    /// Length in bytes. `None` if the origin does not state it.
+    pub(crate) size: Option<u64>,
+    /// Whether the object can only be sent whole, from its first byte to its last, because its
+    /// length is unknown or nothing identifies its content.
+    pub(crate) is_stream: bool,
     /// The tag in quotes, as in a header.
     pub(crate) etag: Option<String>,
     /// The time of the last change, to the second.
@@ -24,7 +27,7 @@ pub(crate) struct Described {
 impl From<&EtagIdentity> for Described {
     fn from(identity: &EtagIdentity) -> Self {
         Self {
-            size: identity.size,
+            size: Some(identity.size),
             etag: Some(identity.quoted_etag()),
             modified: Some(identity.last_modified()),
             ..Self::default()
@@ -33,9 +36,24 @@ impl From<&EtagIdentity> for Described {
 }
 
 impl Described {
+    /// Returns the length of an object of which ranges can be sent.
+    pub(crate) fn ranged_size(&self) -> Option<u64> {
+        self.size.filter(|_| !self.is_stream)
+    }
+
+    /// Returns the value of `Accept-Ranges`.
+    pub(crate) fn accepted_ranges(&self) -> &'static str {
+        if self.is_stream { "none" } else { "bytes" }
+    }
+
     /// Returns the version, to evaluate conditions against.
     pub(crate) fn current(&self) -> Current<'_> {
-        let etag = self.etag.as_deref().unwrap_or_default();
-        Current { etag: etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"'), modified: self.modified }
+        let etag = self.etag.as_deref().map(etag_value).unwrap_or_default();
+        Current { etag, modified: self.modified }
     }
+}
+
+/// Returns the text of a tag, without its quotes and the mark of a weak tag.
+pub(crate) fn etag_value(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }

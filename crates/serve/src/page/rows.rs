@@ -17,7 +17,9 @@ pub(crate) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 pub(crate) struct PageRow {
     /// The entry's name, as on disk.
     pub(crate) name: Vec<u8>,
-    /// The length of a file in bytes; `None` for a directory.
+    pub(crate) is_file: bool,
+    /// The length of a file in bytes. `None` for a directory, and if the origin of a gateway does
+    /// not state the length.
     pub(crate) size: Option<u64>,
 }
 
@@ -31,8 +33,9 @@ pub(super) fn first(root: &ServedRoot, path: &EntryPath, access: &RequestRights)
     {
         let entry = entry?;
         let Some(identity) = reader.identity(&entry) else { continue };
-        let size = (entry.kind == VisibleKind::File).then_some(identity.size);
-        rows.push(PageRow { name: entry.name.into_vec(), size });
+        let is_file = entry.kind == VisibleKind::File;
+        let size = is_file.then_some(identity.size);
+        rows.push(PageRow { name: entry.name.into_vec(), is_file, size });
     }
     sort(&mut rows);
     Ok(rows)
@@ -40,5 +43,5 @@ pub(super) fn first(root: &ServedRoot, path: &EntryPath, access: &RequestRights)
 
 /// Sorts directories first, then by name.
 pub(crate) fn sort(rows: &mut [PageRow]) {
-    rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
+    rows.sort_by(|a, b| (a.is_file, &a.name).cmp(&(b.is_file, &b.name)));
 }

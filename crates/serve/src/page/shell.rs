@@ -209,7 +209,7 @@ fn crumbs(base: &str, trail: &[u8]) -> String {
 fn rows(directory: &str, rows: &[PageRow]) -> String {
     let mut out = String::new();
     for row in rows {
-        let slash = if row.size.is_none() { "/" } else { "" };
+        let slash = if row.is_file { "" } else { "/" };
         let size = row.size.map_or_else(String::new, human_size);
         let (href, text) = (url_path(&row.name), escape(&visible(&row.name)));
         out.push_str(&format!(

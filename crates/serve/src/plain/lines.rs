@@ -75,7 +75,8 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name_hex: Option<String>,
     kind: &'static str,
-    size: u64,
+    /// `None` if the origin of a gateway does not state the length.
+    size: Option<u64>,
     modified: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<&'a str>,
@@ -86,7 +87,8 @@ pub(crate) struct ListingLine<'a> {
     /// The name, or the path below the listed directory.
     pub(crate) name: &'a [u8],
     pub(crate) is_file: bool,
-    pub(crate) size: u64,
+    /// The length of a file in bytes. `None` if the origin of a gateway does not state it.
+    pub(crate) size: Option<u64>,
     /// The time in RFC 3339; empty if unknown.
     pub(crate) modified: String,
     pub(crate) etag: Option<String>,
@@ -139,7 +141,7 @@ impl Lines {
             name_hex: (text.as_bytes() != line.name).then(|| hex::encode(line.name)),
             name: text,
             kind: if line.is_file { "file" } else { "directory" },
-            size: if line.is_file { line.size } else { 0 },
+            size: if line.is_file { line.size } else { Some(0) },
             modified: &line.modified,
             etag: line.etag.as_deref().filter(|_| line.is_file),
         };

@@ -146,7 +146,7 @@ impl Rows {
         self.lines.add(&ListingLine {
             name,
             is_file: kind == VisibleKind::File,
-            size: identity.size,
+            size: Some(identity.size),
             modified: identity.rfc3339(),
             etag: Some(identity.etag()),
         })

@@ -166,7 +166,8 @@ fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: 
     match select(request, &described) {
         Err(refused) => *refused,
         Ok(selected) => {
-            let content = FileContent { file: Arc::new(file), range: selected.range(&described), version };
+            let range = selected.part().unwrap_or(ByteRange::new(0, version.size));
+            let content = FileContent { file: Arc::new(file), range, version };
             object_response(request, name, &described, &kept, selected).with_body(ResponseBody::File(content))
         }
     }
@@ -176,19 +177,22 @@ fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: 
 #[derive(Clone, Copy, Debug)]
 enum Selected {
     Whole,
-    Part(ByteRange),
+    /// A range, and the length of the whole object.
+    Part(ByteRange, u64),
 }
 
 impl Selected {
-    fn range(self, described: &Described) -> ByteRange {
+    /// Returns the range. `None`: the whole object.
+    fn part(self) -> Option<ByteRange> {
         match self {
-            Self::Whole => ByteRange::new(0, described.size),
-            Self::Part(range) => range,
+            Self::Whole => None,
+            Self::Part(range, _) => Some(range),
         }
     }
 }
 
-/// Evaluates the conditions and the range of a read.
+/// Evaluates the conditions and the range of a read. Of an object without ranges, the whole object
+/// is selected.
 ///
 /// # Errors
 /// The response without content, if a condition fails or the range cannot be satisfied.
@@ -200,19 +204,20 @@ fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<
         ConditionResult::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
         ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
-    match asked_range(&request.headers, current, described.size) {
+    let Some(size) = described.ranged_size() else { return Ok(Selected::Whole) };
+    match asked_range(&request.headers, current, size) {
         RangeAnswer::Whole => Ok(Selected::Whole),
-        RangeAnswer::Part(range) => Ok(Selected::Part(range)),
+        RangeAnswer::Part(range) => Ok(Selected::Part(range, size)),
         RangeAnswer::Unsatisfiable => {
             let refused = described_response(StatusCode::RANGE_NOT_SATISFIABLE, described);
-            Err(Box::new(refused.with_header(CONTENT_RANGE, format!("bytes */{}", described.size))))
+            Err(Box::new(refused.with_header(CONTENT_RANGE, format!("bytes */{size}"))))
         }
     }
 }
 
 /// Makes a response with the version of an object.
 fn described_response(status: StatusCode, described: &Described) -> HttpResponse {
-    let mut response = HttpResponse::new(status).with_header(ACCEPT_RANGES, "bytes");
+    let mut response = HttpResponse::new(status).with_header(ACCEPT_RANGES, described.accepted_ranges());
     if let Some(etag) = &described.etag {
         response = response.with_header(ETAG, etag);
     }
@@ -232,10 +237,8 @@ fn object_response(
 ) -> HttpResponse {
     let mut response = match selected {
         Selected::Whole => described_response(StatusCode::OK, described),
-        Selected::Part(range) => described_response(StatusCode::PARTIAL_CONTENT, described).with_header(
-            CONTENT_RANGE,
-            format!("bytes {}-{}/{}", range.start, range.end - 1, described.size),
-        ),
+        Selected::Part(range, size) => described_response(StatusCode::PARTIAL_CONTENT, described)
+            .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1)),
     };
     response.headers.extend(kept.headers());
     let content_type = kept.content_type.as_deref().unwrap_or_else(|| content_type(name));

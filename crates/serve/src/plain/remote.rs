@@ -6,15 +6,15 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use firstbyte_location::{Entry, EntryKind};
+use firstbyte_location::{ByteRange, Entry, EntryKind};
 use firstbyte_store::{ListOptions, Listing};
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
+use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
 use http::{Method, StatusCode};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::lines::{Lines, ListingFormat, ListingLine};
-use super::{Selected, object_response, select};
+use super::{object_response, select};
 use crate::access::keys::RequestRights;
 use crate::gateway::{BlockFrames, FRAMES, Gateway, RETRY_SECONDS, RemoteObject, STALE, Unserved, Visible};
 use crate::http::refusal::{not_found, unauthorized};
@@ -59,7 +59,7 @@ pub(crate) async fn answer(
 /// Makes the response for a request that the gateway does not serve.
 pub(crate) fn unserved(refused: &Unserved) -> HttpResponse {
     let response = match refused {
-        Unserved::NotFound | Unserved::NoBucket => return not_found(),
+        Unserved::NotFound | Unserved::NoVersion | Unserved::NoBucket => return not_found(),
         refused => HttpResponse::text(refused.status(), refused),
     };
     match refused.status() {
@@ -117,26 +117,25 @@ async fn object(
     };
     let described = found.described();
     let selected = match select(request, &described) {
-        Ok(_) if found.is_stream() => Selected::Whole,
         Ok(selected) => selected,
         Err(refused) => return Ok(*refused),
     };
+    let part = selected.part();
     let file_name = name.key.rsplit('/').next().map(OsStr::new);
     let response = object_response(request, file_name, &described, &found.metadata(), selected);
     let response = with_stale_header(response, &found);
     if request.method == Method::HEAD {
-        return Ok(
-            response.with_header(http::header::CONTENT_LENGTH, selected.range(&described).len().to_string())
-        );
+        return Ok(match part.map(ByteRange::len).or(described.size) {
+            Some(length) => response.with_header(CONTENT_LENGTH, length.to_string()),
+            None => response.with_body(ResponseBody::of_unknown_length()),
+        });
     }
-    let range = selected.range(&described);
-    let part = matches!(selected, Selected::Part(_)).then_some(range);
     let frames = Gateway::frames(&request.headers, part, &found);
     let response = match frames {
         BlockFrames::Blocks => response.with_header(HeaderName::from_static(FRAMES), "1"),
         BlockFrames::None => response,
     };
-    Ok(response.with_body(gateway.read(&found, range, frames).await?))
+    Ok(response.with_body(gateway.read(&found, part, frames).await?))
 }
 
 /// Adds the age of the look-up to the response if the origin could not be asked again.
@@ -169,8 +168,11 @@ async fn directory(
                 while first.len() < ROWS_WITHOUT_SCRIPTS
                     && let Some(row) = rows.next()?
                 {
-                    let size = (row.kind == EntryKind::File).then_some(row.size.unwrap_or(0));
-                    first.push(PageRow { name: row.name, size });
+                    first.push(PageRow {
+                        name: row.name,
+                        is_file: row.kind == EntryKind::File,
+                        size: row.size,
+                    });
                 }
                 rows::sort(&mut first);
                 Ok(first)
@@ -220,7 +222,7 @@ fn line(entry: &Entry) -> ListingLine<'_> {
     ListingLine {
         name: &entry.name,
         is_file: entry.kind == EntryKind::File,
-        size: entry.size.unwrap_or(0),
+        size: entry.size,
         modified: modified.unwrap_or_default(),
         etag: entry.etag.as_deref().map(|etag| etag.trim_matches('"').to_owned()),
     }

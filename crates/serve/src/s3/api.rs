@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstbyte_location::NULL_VERSION;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
 use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, WritePolicy};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Unserved};
 use crate::http::condition::{ConditionResult, Current, judge_copy_source};
 use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
@@ -82,6 +83,29 @@ impl S3Api {
         match &self.objects {
             ObjectStorage::Directory(directory) => Ok(directory),
             ObjectStorage::Gateway(gateway) => Err(read_only(gateway)),
+        }
+    }
+
+    /// Returns the path of an existing bucket whose configuration is asked for.
+    ///
+    /// # Errors
+    /// The served source is a gateway: the answer would have to be the origin's, and a gateway does
+    /// not ask for it.
+    pub(crate) async fn configured_bucket(&self, name: &str) -> S3Result<EntryPath> {
+        self.check_configuration()?;
+        self.bucket(name).await
+    }
+
+    /// Refuses a request for what a gateway does not know of its origin: tags, access lists, locks
+    /// and the configuration of buckets.
+    pub(crate) fn check_configuration(&self) -> S3Result<()> {
+        match &self.objects {
+            ObjectStorage::Directory(_) => Ok(()),
+            ObjectStorage::Gateway(gateway) => Err(s3_error!(
+                NotImplemented,
+                "a gateway knows objects and their metadata only; ask the origin: {}",
+                gateway.location()
+            )),
         }
     }
 
@@ -166,10 +190,15 @@ impl S3Api {
             }
             ObjectStorage::Gateway(gateway) => {
                 self.bucket(bucket).await?;
-                let version = version.filter(|id| *id != "null");
-                let found =
-                    gateway.look_up(&self.access(request), bucket, key, (version, &request.headers)).await?;
-                Ok(OpenedObject::remote(gateway, found))
+                let asked = (version, &request.headers);
+                match gateway.look_up(&self.access(request), bucket, key, asked).await {
+                    // The answer to a HEAD does not say what is missing.
+                    Err(absence @ (Unserved::NotFound | Unserved::NoVersion)) => {
+                        let bucket = gateway.check_bucket(bucket).await;
+                        Err(bucket.err().filter(Unserved::is_no_bucket).unwrap_or(absence).into())
+                    }
+                    found => Ok(OpenedObject::remote(gateway, found?)),
+                }
             }
         }
     }
@@ -231,7 +260,7 @@ impl S3Api {
 /// Refuses a version other than `null`, the only version of an object without versioning.
 pub(crate) fn check_version(version_id: Option<&str>) -> S3Result<()> {
     match version_id {
-        None | Some("null") => Ok(()),
+        None | Some(NULL_VERSION) => Ok(()),
         Some(_) => {
             Err(s3_error!(NoSuchVersion, "versions are not kept: the only one of an object is `null`"))
         }

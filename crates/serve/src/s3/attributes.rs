@@ -29,7 +29,7 @@ pub(crate) async fn get(
     let metadata = found.metadata;
     let object_parts = (asks(ObjectAttributes::OBJECT_PARTS) && !metadata.parts.is_empty())
         .then(|| page(&metadata, input.part_number_marker, input.max_parts));
-    let size = i64::try_from(found.described.size).ok();
+    let size = found.described.size.and_then(|size| i64::try_from(size).ok());
     Ok(S3Response::new(GetObjectAttributesOutput {
         checksum,
         e_tag: found.described.etag.clone().map(sent_tag).filter(|_| asks(ObjectAttributes::ETAG)),

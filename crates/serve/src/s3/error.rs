@@ -15,8 +15,8 @@ use crate::object::uploads;
 use crate::path::PathError;
 
 /// Makes an error whose code s3s does not know.
-pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<String>) -> S3Error {
-    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), why.into());
+pub(crate) fn custom(code: impl Into<String>, status: StatusCode, why: impl Into<String>) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into().into()), why.into());
     error.set_status_code(status);
     error
 }
@@ -31,6 +31,7 @@ impl From<Unserved> for S3Error {
         let why = refused.to_string();
         match refused {
             Unserved::NotFound => s3_error!(NoSuchKey, "{why}"),
+            Unserved::NoVersion => s3_error!(NoSuchVersion, "{why}"),
             Unserved::NoBucket => s3_error!(NoSuchBucket, "{why}"),
             Unserved::BadKey(_) => s3_error!(InvalidArgument, "{why}"),
             Unserved::Forbidden | Unserved::Denied(_) | Unserved::ReadOnly(_) => {
@@ -43,6 +44,7 @@ impl From<Unserved> for S3Error {
                 error.set_headers(http::HeaderMap::from_iter([(http::header::RETRY_AFTER, seconds)]));
                 error
             }
+            Unserved::Refused { status, code, .. } => custom(code, status, why),
             Unserved::Unsupported(_) => s3_error!(NotImplemented, "{why}"),
             Unserved::Loop => custom("LoopDetected", StatusCode::LOOP_DETECTED, why),
             Unserved::Failed(_) => custom("BadGateway", StatusCode::BAD_GATEWAY, why),

@@ -51,11 +51,6 @@ impl OpenedObject {
         }
     }
 
-    /// Whether the object can only be sent whole.
-    pub(crate) fn is_stream(&self) -> bool {
-        matches!(&self.content, Content::Remote(_, found) if found.is_stream())
-    }
-
     /// Returns the form in which the client wants the bytes of `range`.
     pub(crate) fn frames(&self, headers: &HeaderMap, range: Option<ByteRange>) -> BlockFrames {
         match &self.content {
@@ -64,18 +59,20 @@ impl OpenedObject {
         }
     }
 
-    /// Returns the body with the bytes of a range, which the connection loop sends.
+    /// Returns the body with the bytes of a range, or of the whole object, which the connection
+    /// loop sends.
     ///
     /// # Errors
     /// The first bytes do not arrive from the gateway's origin.
-    pub(crate) async fn body(&self, range: ByteRange, frames: BlockFrames) -> S3Result<SentBody> {
+    pub(crate) async fn body(&self, part: Option<ByteRange>, frames: BlockFrames) -> S3Result<SentBody> {
         let body = match &self.content {
             Content::File(file, identity) => {
+                let range = part.unwrap_or(ByteRange::new(0, identity.size));
                 ResponseBody::File(FileContent { file: Arc::clone(file), range, version: *identity })
             }
-            Content::Remote(gateway, found) => gateway.read(found, range, frames).await?,
+            Content::Remote(gateway, found) => gateway.read(found, part, frames).await?,
         };
-        Ok(SentBody(Arc::new(Mutex::new(Some(body)))))
+        Ok(SentBody::new(body))
     }
 }
 
@@ -85,6 +82,10 @@ impl OpenedObject {
 pub(crate) struct SentBody(Arc<Mutex<Option<ResponseBody>>>);
 
 impl SentBody {
+    pub(crate) fn new(body: ResponseBody) -> Self {
+        Self(Arc::new(Mutex::new(Some(body))))
+    }
+
     /// Returns the body at the first call, then `None`.
     pub(crate) fn take(self) -> Option<ResponseBody> {
         self.0.lock().take()

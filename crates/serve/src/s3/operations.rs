@@ -23,7 +23,7 @@ macro_rules! operations {
 
             // No configuration is stored, so the answer is empty.
             $(async fn $empty(&self, request: S3Request<$empty_input>) -> S3Result<S3Response<$empty_output>> {
-                self.bucket(&request.input.bucket).await?;
+                self.configured_bucket(&request.input.bucket).await?;
                 Ok(S3Response::new(<$empty_output>::default()))
             })*
 
@@ -37,7 +37,7 @@ macro_rules! operations {
 
             // No configuration is stored, and S3 has a specific error for it.
             $(async fn $none(&self, request: S3Request<$none_input>) -> S3Result<S3Response<$none_output>> {
-                self.bucket(&request.input.bucket).await?;
+                self.configured_bucket(&request.input.bucket).await?;
                 Err(private::not_configured($code))
             })*
         }

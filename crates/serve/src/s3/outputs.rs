@@ -64,7 +64,7 @@ pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Opti
     let standard = || ObjectStorageClass::from_static(ObjectStorageClass::STANDARD);
     let object = |(key, described): (String, Described)| Object {
         key: Some(shown(key, encoded)),
-        size: i64::try_from(described.size).ok(),
+        size: described.size.and_then(|size| i64::try_from(size).ok()),
         last_modified: described.modified.map(Timestamp::from),
         e_tag: described.etag.map(sent_tag),
         storage_class: Some(described.storage_class.map_or_else(standard, ObjectStorageClass::from)),

@@ -45,7 +45,7 @@ pub(crate) async fn bucket_acl(
     api: &S3Api,
     request: S3Request<GetBucketAclInput>,
 ) -> S3Result<S3Response<GetBucketAclOutput>> {
-    api.bucket(&request.input.bucket).await?;
+    api.configured_bucket(&request.input.bucket).await?;
     Ok(S3Response::new(GetBucketAclOutput { grants: Some(grants()), owner: Some(owner()) }))
 }
 
@@ -53,6 +53,7 @@ pub(crate) async fn object_acl(
     api: &S3Api,
     request: S3Request<GetObjectAclInput>,
 ) -> S3Result<S3Response<GetObjectAclOutput>> {
+    api.check_configuration()?;
     let S3Request { input, .. } = &request;
     api.open(&request, &input.bucket, &input.key, None).await?;
     let (grants, owner) = (Some(grants()), Some(owner()));
@@ -96,6 +97,7 @@ pub(crate) async fn object_tags(
     api: &S3Api,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+    api.check_configuration()?;
     let S3Request { input, .. } = &request;
     api.open(&request, &input.bucket, &input.key, None).await?;
     Ok(S3Response::new(GetObjectTaggingOutput::default()))
@@ -114,7 +116,7 @@ pub(crate) async fn payer(
     api: &S3Api,
     request: S3Request<GetBucketRequestPaymentInput>,
 ) -> S3Result<S3Response<GetBucketRequestPaymentOutput>> {
-    api.bucket(&request.input.bucket).await?;
+    api.configured_bucket(&request.input.bucket).await?;
     let payer = Some(Payer::from_static(Payer::BUCKET_OWNER));
     Ok(S3Response::new(GetBucketRequestPaymentOutput { payer }))
 }
@@ -123,7 +125,7 @@ pub(crate) async fn ownership(
     api: &S3Api,
     request: S3Request<GetBucketOwnershipControlsInput>,
 ) -> S3Result<S3Response<GetBucketOwnershipControlsOutput>> {
-    api.bucket(&request.input.bucket).await?;
+    api.configured_bucket(&request.input.bucket).await?;
     let object_ownership = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
     let rules = vec![OwnershipControlsRule { object_ownership }];
     let ownership_controls = Some(OwnershipControls { rules });
@@ -134,6 +136,7 @@ pub(crate) async fn retention(
     api: &S3Api,
     request: S3Request<GetObjectRetentionInput>,
 ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
+    api.check_configuration()?;
     let S3Request { input, .. } = &request;
     api.open(&request, &input.bucket, &input.key, None).await?;
     Err(not_locked())
@@ -143,6 +146,7 @@ pub(crate) async fn legal_hold(
     api: &S3Api,
     request: S3Request<GetObjectLegalHoldInput>,
 ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
+    api.check_configuration()?;
     let S3Request { input, .. } = &request;
     api.open(&request, &input.bucket, &input.key, None).await?;
     Err(not_locked())

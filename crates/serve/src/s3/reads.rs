@@ -12,12 +12,12 @@ use crate::gateway::{BlockFrames, FRAMES, STALE};
 use crate::http::condition::{ConditionResult, judge_read, range_applies};
 use crate::http::date::http_date;
 use crate::http::range::{RangeAnswer, parse_range};
+use crate::http::response::ResponseBody;
 use crate::object::checksum::ChecksumValues;
 use crate::object::content_type::content_type;
-use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::S3Api;
-use crate::s3::opened::OpenedObject;
+use crate::s3::opened::{OpenedObject, SentBody};
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
 /// Options of a read, besides the object itself.
@@ -44,8 +44,12 @@ pub(crate) async fn head(
     check_read(&request.headers, &found)?;
     let range = asked(request.input.part_number, &request.headers, &found)?;
     let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
-    let stale = found.stale();
-    Ok(with_stale_header(S3Response::new(head_output(found, key, range, &asked)), stale))
+    let (stale, has_length) = (found.stale(), found.described.size.is_some());
+    let mut response = S3Response::new(head_output(found, key, range, &asked));
+    if !has_length {
+        response.extensions.insert(SentBody::new(ResponseBody::of_unknown_length()));
+    }
+    Ok(with_stale_header(response, stale))
 }
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
@@ -56,9 +60,9 @@ pub(crate) async fn get(
     let (key, version) = (&request.input.key, request.input.version_id.as_deref());
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
-    let range = asked(request.input.part_number, &request.headers, &found)?.filter(|_| !found.is_stream());
+    let range = asked(request.input.part_number, &request.headers, &found)?;
     let frames = found.frames(&request.headers, range);
-    let sent = found.body(range.unwrap_or(ByteRange::new(0, found.described.size)), frames).await?;
+    let sent = found.body(range, frames).await?;
     let stale = found.stale();
     let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
@@ -133,18 +137,19 @@ fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     headers
 }
 
-/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object.
+/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object, which
+/// is also the answer for an object without ranges.
 fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
+    let Some(size) = found.described.ranged_size() else { return Ok(None) };
     match part {
-        Some(number) => asked_part(number, headers, found),
-        None => asked_range(headers, found),
+        Some(number) => asked_part(number, headers, size, &found.metadata),
+        None => asked_range(headers, size, found),
     }
 }
 
 /// Returns the range of the `Range` header. `None`, for the whole object, if `If-Range` names
 /// another version, so that a resumed download does not mix two versions.
-fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
-    let size = found.described.size;
+fn asked_range(headers: &HeaderMap, size: u64, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     if !range_applies(headers, found.described.current()) {
         return Ok(None);
     }
@@ -165,19 +170,23 @@ fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<Byt
 
 /// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
 /// like an object in S3 that was not uploaded in parts.
-fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
+fn asked_part(
+    number: i32,
+    headers: &HeaderMap,
+    size: u64,
+    metadata: &ObjectMetadata,
+) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
     }
-    let OpenedObject { described: Described { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } =
-        found;
+    let parts = &metadata.parts;
     let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     let range = match index {
-        Some(0) if parts.is_empty() => Some(ByteRange::new(0, *size)),
+        Some(0) if parts.is_empty() => Some(ByteRange::new(0, size)),
         Some(index) => parts.ranges().nth(index),
         None => None,
     };
-    let range = range.filter(|range| range.end <= *size).ok_or_else(|| {
+    let range = range.filter(|range| range.end <= size).ok_or_else(|| {
         let code = S3ErrorCode::Custom("InvalidPartNumber".into());
         let count = parts.count().max(1);
         let mut error =
@@ -199,28 +208,29 @@ fn head_output(
     asked: &RequestedDetails,
 ) -> HeadObjectOutput {
     let OpenedObject { described, metadata, .. } = found;
-    let whole = ByteRange::new(0, described.size);
+    let sent = range.or_else(|| described.size.map(|size| ByteRange::new(0, size)));
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let (of_whole, kind) = metadata.shown_checksums();
     let checksums = match asked.part.filter(|_| !metadata.parts.is_empty()) {
         _ if !asked.checksums => ChecksumValues::default(),
         Some(number) => metadata.checksums_of_part(number),
-        None if range.is_none_or(|range| range == whole) => of_whole,
+        None if sent.is_none_or(|sent| Some(sent.len()) == described.size) => of_whole,
         None => ChecksumValues::default(),
     };
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
     let parts_count =
         i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part.is_some() && *count > 0);
     let output = HeadObjectOutput {
-        accept_ranges: Some("bytes".to_owned()),
+        accept_ranges: Some(described.accepted_ranges().to_owned()),
         cache_control: metadata.cache_control,
         checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(kind.name())),
         content_disposition: metadata.content_disposition,
         content_encoding: metadata.content_encoding,
         content_language: metadata.content_language,
-        content_length: i64::try_from(range.unwrap_or(whole).len()).ok(),
+        content_length: sent.and_then(|range| i64::try_from(range.len()).ok()),
         content_range: range
-            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, described.size)),
+            .zip(described.size)
+            .map(|(range, size)| format!("bytes {}-{}/{size}", range.start, range.end - 1)),
         content_type: Some(content_type),
         e_tag: described.etag.clone().map(sent_tag),
         expires: metadata.expires.as_deref().and_then(expires),

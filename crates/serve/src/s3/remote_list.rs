@@ -112,7 +112,7 @@ impl RemotePage<'_> {
             return Step::On;
         }
         let described = Described {
-            size: entry.size.unwrap_or(0),
+            size: entry.size,
             etag: entry.etag,
             modified: entry.modified,
             storage_class: entry.storage_class,

@@ -128,7 +128,9 @@ fn all_buckets_of_a_service_are_served() {
     assert_eq!(gateway.get("/bucket/a.txt", S3).text(), "xyz");
     assert_eq!(gateway.get("/bucket/a.txt", "").text(), "xyz");
     assert_eq!(gateway.ask("HEAD", "/third", S3).status, 404);
-    assert_eq!(gateway.get("/third/x", S3).status, 404);
+    let missing = gateway.get("/third/x", S3);
+    assert!(missing.status == 404 && missing.text().contains("NoSuchBucket"), "{}", missing.text());
+    assert!(gateway.get("/bucket/none", S3).text().contains("NoSuchKey"));
     assert_eq!(listed(&gateway.server, "", 1000), listed(&origin.server, "", 1000));
 }
 

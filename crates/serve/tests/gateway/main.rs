@@ -9,6 +9,7 @@ mod loops;
 mod origin;
 mod reads;
 mod rights;
+mod scripted;
 mod sharing;
 #[path = "../support/signing.rs"]
 #[expect(dead_code, reason = "the tests of directories use more of it")]

@@ -10,7 +10,7 @@ use firstbyte_serve::{
     Config, GatewayConfig, NameSource, PlannedObjects, RunningServer, ServeSource, Server, WritePolicy,
 };
 use firstbyte_store::{ListOptions, Outages, Store, StoreOptions, Via};
-use firstbyte_testkit::{bytes_at, set_credentials};
+use firstbyte_testkit::{Scripted, bytes_at, set_credentials};
 
 use crate::client::{Answer, Client};
 
@@ -160,6 +160,17 @@ impl Gateway {
     /// Starts a gateway before `origin`.
     pub(crate) fn before(origin: &Origin, plan: &Plan) -> Self {
         Self::start(origin.server.url(), plan, |_| {})
+    }
+
+    /// Starts a gateway of the directory `dir` of a scripted web server.
+    pub(crate) fn of_web(origin: &Scripted, plan: Plan) -> Self {
+        let location = Box::leak(format!("{}/dir/", origin.url()).into_boxed_str());
+        Self::start("http://127.0.0.1:1", &Plan { location, ..plan }, |_| {})
+    }
+
+    /// Starts a gateway of the bucket `bucket` of a scripted object store.
+    pub(crate) fn of_store(origin: &Scripted, plan: &Plan) -> Self {
+        Self::start(origin.url(), plan, |_| {})
     }
 
     pub(crate) fn ask(&self, method: &str, target: &str, headers: &str) -> Answer {

@@ -193,3 +193,37 @@ fn the_counters_tell_hits_origin_bytes_requests_and_price() {
     assert_eq!(value("firstbyte_gateway_waiting"), 0.0);
     assert!(value("firstbyte_gateway_origin_usd_total") > 0.0);
 }
+
+#[test]
+fn what_a_gateway_does_not_know_of_its_origin_is_not_made_up() {
+    let origin = Origin::start();
+    origin.put("k", b"content");
+    let gateway = Gateway::before(&origin, &Plan::default());
+    for query in ["k?tagging", "k?acl", "k?retention", "k?legal-hold"] {
+        let refused = gateway.get(&format!("/bucket/{query}"), S3);
+        assert!(
+            refused.status == 501 && refused.text().contains("NotImplemented"),
+            "{query}: {}",
+            refused.text()
+        );
+        assert!(refused.text().contains("s3://bucket"), "{query}: {}", refused.text());
+    }
+    for query in [
+        "versioning",
+        "acl",
+        "tagging",
+        "policy",
+        "lifecycle",
+        "encryption",
+        "object-lock",
+        "cors",
+        "logging",
+        "ownershipControls",
+        "requestPayment",
+        "publicAccessBlock",
+    ] {
+        assert_eq!(gateway.get(&format!("/bucket?{query}"), S3).status, 501, "{query}");
+        assert_ne!(origin.get(&format!("/bucket?{query}"), S3).status, 501, "{query}");
+    }
+    assert_eq!(gateway.get("/bucket?location", S3).status, 200);
+}

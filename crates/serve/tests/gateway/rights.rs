@@ -53,6 +53,8 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
         "/bucket/top",
         "/bucket/run/7/public/../other/f",
         "/bucket/run/7/public/%2e%2e/other/f",
+        "/bucket/run/7/public/..;/other/f",
+        "/bucket/run/7/public/%2e%2e%3bx=1/other/f",
         "/bucket/run/7/public/..%2fother%2ff",
         "/bucket/run/7/public/%2e%2e%5cother/f",
         "/bucket/run/7/public%2f..%2f..%2f..%2ftop",

@@ -24,7 +24,7 @@ pub use self::owner::SEGMENT;
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::deferred::DeferredSetting;
-use crate::error::{Error, Result};
+use crate::error::{Error, FailureKind, Result};
 use crate::options::{Outages, Proxies, StoreOptions};
 use crate::query::{Get, Integrity};
 use crate::signing::{Signing, SigningKeys};
@@ -111,8 +111,7 @@ impl Ring {
                 Ok(_) => member.record_failure(NO_FRAMES),
                 Err(Error::Cancelled) if get.cancel.is_cancelled() => return Err(Error::Cancelled),
                 Err(Error::Cancelled) => member.record_silence(),
-                // Not a failure: the gateway knows an older or a newer version.
-                Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
+                Err(error) if concerns_object(&error) => {}
                 Err(error) => member.record_failure(&error),
             }
             if other.is_some() {
@@ -131,6 +130,20 @@ impl Ring {
         let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
         others.filter(|(member, _)| member.gets_requests()).collect()
     }
+}
+
+/// Returns true if a gateway's refusal is about the requested object, so that the gateway may serve
+/// others: it knows another version, may not serve the object, or its origin refuses or delays it.
+fn concerns_object(refusal: &Error) -> bool {
+    matches!(
+        refusal.kind(),
+        FailureKind::Changed
+            | FailureKind::NotFound
+            | FailureKind::NoSuchBucket
+            | FailureKind::Archived
+            | FailureKind::Throttled
+            | FailureKind::Refused
+    )
 }
 
 /// Returns the options of the store that reads from one gateway.
@@ -204,5 +217,57 @@ impl Request {
         let (location, origin) = (location.clone(), Arc::clone(origin));
         let get = Get { integrity: Integrity::None, ..self.get.clone() };
         Box::new(move |cancel| origin.get(&location, &Get { cancel: cancel.clone(), ..get }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstbyte_location::Version;
+
+    use super::*;
+
+    /// Refuses every read, in a way that depends on the key.
+    struct Refusing;
+
+    impl GatewayReader for Refusing {
+        fn get(&self, location: &Location, _: &Get) -> Result<Body> {
+            let location = location.to_string();
+            let server = |status, code: &str| Error::Server {
+                location: location.clone(),
+                status,
+                code: code.to_owned(),
+                message: String::new(),
+                trace: None,
+            };
+            Err(match location.as_str() {
+                "s3://b/slow" => {
+                    Error::SlowDown { location: location.clone(), retry_after: None, trace: None }
+                }
+                "s3://b/refused" => server(400, "InvalidRequest"),
+                "s3://b/absent" => Error::NotFound { location: location.clone(), trace: None },
+                _ => server(502, "BadGateway"),
+            })
+        }
+    }
+
+    #[test]
+    fn only_a_failure_of_the_gateway_itself_takes_it_out() {
+        let options = StoreOptions {
+            gateways: Gateways {
+                urls: DeferredSetting::new("--via", || Ok(vec!["http://127.0.0.1:9".to_owned()])),
+                ..Gateways::default()
+            },
+            ..StoreOptions::default()
+        };
+        let ring = Ring::new(&options, |_| Ok(Arc::new(Refusing))).unwrap().unwrap();
+        let origin: Arc<dyn GatewayReader> = Arc::new(Refusing);
+        let version = Version { size: Some(10), etag: Some("\"a\"".to_owned()), ..Version::default() };
+        let get = Get { range: Some(ByteRange::new(0, 10)), version: Some(version), ..Get::default() };
+        for (key, is_asked_again) in [("slow", true), ("refused", true), ("absent", true), ("broken", false)]
+        {
+            let location = Location::parse(format!("s3://b/{key}").as_ref()).unwrap();
+            assert!(ring.get(&location, &get, &origin).unwrap().is_none(), "{key}");
+            assert_eq!(ring.members[0].0.gets_requests(), is_asked_again, "{key}");
+        }
     }
 }

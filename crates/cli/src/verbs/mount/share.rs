@@ -3,7 +3,7 @@
 //! Requests to the origin do not use `--via`: gateways that asked other gateways could wait for
 //! each other. The gateway shares the mount's cache directory, in which each block is fetched once.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Options by which a mount is a gateway too.
 #[derive(Args, Clone, Debug)]
 pub struct ShareArgs {
-    /// Share this mount's cache with the machines of --via, as one of the gateways listed there.
-    /// Beyond loopback it needs --via-key
+    /// Share what this mount shows and caches with the machines of --via, as one of the gateways
+    /// listed there. Beyond loopback it needs --via-key
     #[arg(long, value_name = "HOST:PORT", requires = "via")]
     share: Option<String>,
     /// Certificate chain for HTTPS of --share
@@ -45,7 +45,7 @@ impl ShareArgs {
     /// Returns the gateways to read through, with this process marked if it is one.
     pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
         let Some(share) = &self.share else { return Ok(gateways) };
-        let address = address::resolve("--share", share)?;
+        let address = address::resolve_for_others("--share", share)?;
         let own = gateways.urls.get()?.iter().find(|url| is_own(url, address)).cloned();
         match own {
             Some(_) => Ok(Gateways { own, ..gateways }),
@@ -75,7 +75,7 @@ impl ShareArgs {
     ) -> Result<Option<RunningServer>> {
         let Some(share) = &self.share else { return Ok(None) };
         let location = match location {
-            Location::Object(object) if !object.bucket.is_empty() => Location::Object(object.with_key("")),
+            Location::Object(object) if !object.bucket.is_empty() => location.clone(),
             other => {
                 return Err(Error::usage(format!("{other}: --share shares buckets of object stores only")));
             }
@@ -98,7 +98,7 @@ impl ShareArgs {
         });
         let keys = globals.via_key.as_ref().map(|file| ServerKeys::read(Path::new(file))).transpose();
         let config = Config {
-            listen: address::resolve("--share", share)?,
+            listen: address::resolve_for_others("--share", share)?,
             authentication: keys
                 .map_err(|error| Error::failed(error.to_string()))?
                 .map_or(Authentication::None, Authentication::Keys),
@@ -125,23 +125,51 @@ impl ShareArgs {
 }
 
 /// Returns whether a URL names the gateway that listens at `address`: by the same port, and by its
-/// address or this machine's name.
+/// address or this machine's name. A gateway that listens at all addresses has each of this machine.
 fn is_own(url: &str, address: SocketAddr) -> bool {
     let Some((_, authority)) = url.split_once("://") else { return false };
     let Some((host, port)) = authority.rsplit_once(':') else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let node = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     let is_host = match host.parse::<IpAddr>() {
-        Ok(ip) => ip == address.ip(),
-        Err(_) => short(host) == short(&node) || (host == "localhost" && address.ip().is_loopback()),
+        Ok(ip) => ip == address.ip() || (address.ip().is_unspecified() && is_here(ip)),
+        Err(_) => {
+            is_same_node(&host.to_lowercase(), &node) || (host == "localhost" && address.ip().is_loopback())
+        }
     };
     port.parse() == Ok(address.port()) && is_host
+}
+
+/// Whether two names may be those of one machine: they are equal, or one is the other without its
+/// domain.
+fn is_same_node(one: &str, other: &str) -> bool {
+    let has_domain = |long: &str, short: &str| {
+        long.strip_prefix(short).is_some_and(|domain| domain.is_empty() || domain.starts_with('.'))
+    };
+    has_domain(one, other) || has_domain(other, one)
+}
+
+/// Whether `ip` is an address of this machine: only then can a socket be bound to it.
+fn is_here(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_of_two_domains_are_two() {
+        for (one, other, is_one) in [
+            ("gw", "gw.site-a", true),
+            ("gw.site-a", "gw", true),
+            ("gw.site-a", "gw.site-a", true),
+            ("gw.site-a", "gw.site-b", false),
+            ("gw1", "gw", false),
+        ] {
+            assert_eq!(is_same_node(one, other), is_one, "{one} {other}");
+        }
+    }
 
     #[test]
     fn the_own_gateway_is_found_by_address_or_name_and_port() {
@@ -150,6 +178,9 @@ mod tests {
         assert!(is_own("http://10.0.0.1:8090", at("10.0.0.1:8090")));
         assert!(is_own(&format!("https://{node}.cluster:8090"), at("0.0.0.0:8090")));
         assert!(is_own("http://localhost:1", at("127.0.0.1:1")));
+        assert!(is_own("http://127.0.0.1:8090", at("0.0.0.0:8090")));
+        // An address for documents (RFC 5737), which no machine has.
+        assert!(!is_own("http://192.0.2.1:8090", at("0.0.0.0:8090")));
         assert!(is_own("http://[::1]:1", at("[::1]:1")));
         for (url, address) in [
             ("http://10.0.0.2:8090", "10.0.0.1:8090"),

@@ -15,7 +15,7 @@ use firstbyte_hydrate::{
 };
 use firstbyte_location::{Location, Service, Strength, units};
 use firstbyte_serve::{GatewayConfig, NameSource, PlannedObjects};
-use firstbyte_store::{Error as StoreError, Outages, Store, Via};
+use firstbyte_store::{Error as StoreError, Gateways, Outages, Store, Via};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
@@ -28,9 +28,12 @@ const TICK: Duration = Duration::from_millis(500);
 /// Region of the prices if none is given, or the given one has no prices.
 const REGION: &str = "us-east-1";
 
+/// Heading of the options that only a gateway has.
+pub const GATEWAY_HEADING: &str = "Gateway (LOCATION is remote)";
+
 /// The options of a gateway.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Gateway (LOCATION is remote)")]
+#[command(next_help_heading = GATEWAY_HEADING)]
 pub struct GatewayArgs {
     /// Serve a cached object for this long before revalidating it at the origin; 0 revalidates on
     /// each request
@@ -65,6 +68,8 @@ impl GatewayArgs {
         let options = firstbyte_store::StoreOptions {
             outages: Outages::FailFast,
             via: via.clone(),
+            // Gateways that asked other gateways, perhaps themselves, would keep each byte twice.
+            gateways: Gateways::default(),
             ..globals.options().store
         };
         let store = globals.store_of(options)?;

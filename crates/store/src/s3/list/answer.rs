@@ -30,7 +30,7 @@ pub(super) struct ObjectPage {
 #[derive(Debug, Default)]
 pub(super) struct ObjectElement {
     pub(super) key: String,
-    /// The length. `None` if the store does not state it.
+    /// `None` if the service does not state it, as a gateway of a web server.
     pub(super) size: Option<u64>,
     pub(super) last_modified: Option<String>,
     pub(super) etag: Option<String>,
@@ -120,7 +120,6 @@ impl ObjectPage {
                 let Some(object) = self.contents.last_mut() else { return Some(()) };
                 match name {
                     b"Key" => object.key = std::mem::take(text),
-                    b"Size" if text.trim().is_empty() => {}
                     b"Size" => object.size = Some(text.trim().parse().ok()?),
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
                     b"ETag" => object.etag = etag::quoted(text),
