@@ -1,6 +1,6 @@
 //! The grammar of the command line: the tree of verbs (subcommands), and the environment variable
-//! of each option. Options of all verbs are in `globals`, options of one verb in its file. Only
-//! `main` imports this module.
+//! of each option. Options that all verbs share are in `globals`; options of one verb are in the
+//! verb's file. Only `main` imports this module.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -24,7 +24,7 @@ use crate::verbs::{
     status::StatusArgs, sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
 };
 
-/// Examples of commands at the end of the help.
+/// Examples of commands, printed at the end of the help.
 macro_rules! examples {
     () => {
         "\
@@ -145,7 +145,7 @@ impl Cli {
     }
 }
 
-/// Returns the given global options of a command line as environment variables.
+/// Returns the global options that were given on the command line, as environment variables.
 fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     let command = command();
     let given =
@@ -154,7 +154,7 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
         let id = arg.get_id().as_str();
         let value = match arg.get_action() {
             ArgAction::Count => matches.get_count(id).to_string().into(),
-            // Several values are separated by line feeds.
+            // Several values of one option are joined by line feeds.
             _ => matches.get_raw(id)?.collect::<Vec<_>>().join(OsStr::new("\n")),
         };
         Some((arg.get_env()?.to_owned(), value))
@@ -162,13 +162,13 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     command.get_arguments().filter(given).filter_map(variable).collect()
 }
 
-/// Options that destroy data or admit others. A variable that is set for all runs must not enable
-/// them.
+/// Options that destroy data or grant access to other people. They have no environment variable,
+/// because a variable that is set for all runs must not enable them.
 const WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
-/// Returns the whole grammar. Every option except [`WITHOUT_VARIABLE`] gets its variable here, so
-/// none can be forgotten.
+/// Returns the whole grammar. This function gives each option its environment variable, except
+/// those in [`WITHOUT_VARIABLE`], so no option can be forgotten.
 pub fn command() -> Command {
     help::arranged(with_variables(Cli::command()))
 }
@@ -183,9 +183,10 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
         return arg;
     }
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
-    // clap keeps names until the process ends; there are a few dozen of them.
+    // clap keeps each name until the process ends, so leaking the few dozen names costs nothing
+    // more.
     let name: &'static str = name.leak();
-    // An empty variable counts as unset, as with curl and the AWS tools.
+    // An empty variable counts as unset, as in curl and the AWS tools.
     if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
         return arg;
     }

@@ -1,5 +1,5 @@
-//! The help of the program: verbs in groups, and the global options once instead of below each
-//! verb. [`args`](crate::args) adds it to the grammar.
+//! The help of the program: verbs in groups, with the global options listed once instead of below
+//! each verb. [`args`](crate::args) adds the help to the grammar.
 
 use std::fmt::Write as _;
 
@@ -18,9 +18,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure and predict", &["bench", "probe", "advise", "link", "demo", "doctor", "completions"]),
 ];
 
-/// Columns for the names of verbs.
+/// Width of the names of verbs, in columns.
 const NAME: usize = 11;
-/// Columns for the descriptions on a terminal of 80 columns.
+/// Width of the descriptions on a terminal of 80 columns.
 const ABOUT: usize = 80 - 2 - NAME - 2;
 
 const PROGRAM: &str = "\
@@ -64,7 +64,7 @@ fn arranged_verb(verb: Command) -> Command {
     }
 }
 
-/// Hides an option from the help. Completions and man pages keep it.
+/// Hides an option from the help. Completions and man pages still show the option.
 fn hidden(arg: Arg) -> Arg {
     arg.hide_short_help(true).hide_long_help(true)
 }
@@ -92,7 +92,7 @@ fn group(command: &Command, (heading, verbs): &(&str, &[&str])) -> String {
     text
 }
 
-/// Returns the beginning of a sentence that fits into a line.
+/// Returns the first clause of a text, which fits into a line.
 fn first_clause(text: &str) -> &str {
     let text = [". ", "; ", ": "].iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
     match text.chars().count() > ABOUT {

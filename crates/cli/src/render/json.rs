@@ -1,5 +1,6 @@
-//! JSON that is safe on a terminal. Control characters are written as escapes such as `\u009b`; a
-//! program that parses them gets the same text. JSON itself requires this only below U+0020.
+//! JSON that is safe to print on a terminal. Control characters are written as escapes such as
+//! `\u009b`, so a program that parses the JSON gets the same text. JSON itself requires escapes
+//! only below U+0020.
 
 use std::io;
 
@@ -17,7 +18,7 @@ pub fn line(value: &(impl Serialize + ?Sized)) -> String {
 
 /// Appends a value to `out`.
 pub fn push(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and the keys are field names, which are valid.
+    // Writing to memory cannot fail, and the keys are field names, which serde_json accepts.
     let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, Harmless));
 }
 
@@ -29,13 +30,13 @@ impl Formatter for Harmless {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Nearly all texts are plain; this check takes several bytes at a time.
+        // Nearly all texts are plain ASCII, and this check examines several bytes at a time.
         if fragment.is_ascii() && !fragment.contains('\x7f') {
             return out.write_all(fragment.as_bytes());
         }
         let mut written = 0;
         for (at, symbol) in fragment.char_indices().filter(|(_, symbol)| controls(*symbol)) {
-            // All control characters have at most four hexadecimal digits.
+            // All control characters are below U+10000, so four hexadecimal digits are enough.
             write!(out, "{}\\u{:04x}", &fragment[written..at], u32::from(symbol))?;
             written = at + symbol.len_utf8();
         }

@@ -1,5 +1,6 @@
 //! Options about money and time for the verbs that transfer: `cp`, `sync`, `mv`, `hydrate` and
-//! `mount`. The library keeps the account.
+//! `mount`. The crate `firstbyte` computes dollars and predictions; this module only parses the
+//! options and opens the account.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ pub struct AccountArgs {
 }
 
 impl AccountArgs {
-    /// Refuses a budget if the locations become known only during the run.
+    /// Refuses a budget, for an option `with` that makes the locations known only during the run.
     pub fn refuse_budget(&self, with: &str) -> Result<()> {
         match self.budget {
             Some(_) => {
@@ -49,7 +50,7 @@ impl AccountArgs {
     }
 }
 
-/// Reads the model in a file, or returns the embedded model of this name.
+/// Reads the model from a file, or returns the embedded model of this name.
 pub fn model(path: &Path) -> Result<ServiceModel> {
     account::model(path).map_err(|error| {
         Error::from(error)

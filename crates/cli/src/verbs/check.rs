@@ -1,4 +1,4 @@
-//! `check`: compares two locations by names, sizes and content, without changing either.
+//! `check`: compares two locations by names, sizes and content. Changes nothing.
 
 use std::ffi::OsString;
 
@@ -69,7 +69,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Two locations to compare.
+/// The two locations to compare.
 struct Places {
     source: Location,
     destination: Location,
@@ -86,7 +86,7 @@ fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
         }
         ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(&args.destination)?;
-            // A missing location is an error, unlike an empty one.
+            // The destination must exist. It may be empty.
             store.stat(&destination)?;
             Ok(Places { source, destination, depth: OperandKind::Tree })
         }
@@ -113,7 +113,7 @@ fn compare(
     });
 }
 
-/// Returns what to do about the differences that were found; `None` if there are none.
+/// Returns advice about the differences that were found; `None` if there are none.
 fn next_step(receipt: &Receipt, depth: OperandKind, found: &DifferenceSums) -> Option<String> {
     let places = [&receipt.source, receipt.destination.as_ref()?].map(|place| super::quoted(place)).join(" ");
     let missing = found.only_source > 0;

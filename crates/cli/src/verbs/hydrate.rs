@@ -1,5 +1,5 @@
-//! `hydrate`: fetches objects into the cache. This process does the work for a location. For a path
-//! under a mount, the mount's daemon does the work: its readers have priority, and the job
+//! `hydrate`: fetches objects into the cache. For a location, this process does the work. For a
+//! path under a mount, the daemon of the mount does the work: it gives its readers priority, and
 //! continues when this process ends.
 
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use crate::render::progress::{FailureReporting, ProgressDisplay as Bar};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Interval at which a job's progress is requested.
+/// Interval at which the progress of a job is requested.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Fetch objects into the cache before they are read: by location, or by path under a mount
@@ -98,7 +98,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     });
     outcome.unwrap_or_else(|error| report.fail(error));
     if !args.wait && !mounted.is_empty() && !report.has_ended() && !globals.json {
-        // The daemon has only begun, so there is no result yet.
+        // The daemon has only begun the job, so there is no result to report.
         return Ok(Exit::Done);
     }
     report.end(globals, Output::Free)
@@ -166,12 +166,12 @@ fn found(place: CacheOperand, recursive: bool, store: &Store) -> HydrationList {
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
-/// Returns whether a location was printed at some time and so lost its secrets.
+/// Returns whether the location comes from output of this program, in which secrets are replaced.
 fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
-/// Lists the objects and ranges of a start file.
+/// Lists the objects and ranges that a start file names.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn replayed(start: &Arc<StartFile>) -> HydrationList {
     Box::new(start.wanted().map(|wanted| match wanted {
@@ -250,14 +250,14 @@ fn unexpected(path: &Path) -> Error {
 
 // Progress.
 
-/// Progress of a job, in this process or in a daemon.
+/// Progress of a job that runs in this process or in a daemon.
 struct Reached {
     files: u64,
     files_done: u64,
     bytes: u64,
     bytes_here: u64,
     fetched: u64,
-    /// The list of wanted objects is complete.
+    /// The list of requested objects is complete, so the totals are final.
     is_counted: bool,
     /// Failures; empty until the job is over.
     failed: Vec<FailedItem>,
@@ -301,7 +301,7 @@ impl From<JobProgress> for Reached {
     }
 }
 
-/// Requests and shows the progress of a job until it is over. Adds its results to the receipt.
+/// Shows the progress of a job until the job is over, and adds its results to the receipt.
 fn follow(
     globals: &Globals,
     report: &mut RunReport,
@@ -326,7 +326,7 @@ fn follow(
             receipt.objects += now.files_done;
             receipt.bytes += now.bytes_here;
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
-            // After a stop, objects that did not arrive are not failures.
+            // After a stop, objects that have not arrived do not count as failures.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
                 console::failed(&Error::failed(&*failed.error));
                 report.item_failed(failed);

@@ -1,4 +1,5 @@
-//! `probe`: measures what limits a location, within seconds and cents, and writes it as a model.
+//! `probe`: measures the limits of a location, within seconds and a few cents, and writes them as a
+//! model.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,10 @@ use crate::render::error::{Error, Exit, Result};
 /// Default budget in dollars.
 const USD: f64 = 0.05;
 
-/// Time after which a silent request is reported as such.
+/// Time after which a request without an answer is reported as such.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Columns for the names of the lines.
+/// Width of the names at the beginning of lines, in columns.
 const WIDTH: usize = 11;
 
 /// Measure what limits a location, and write it as a model
@@ -90,7 +91,8 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the billing service and its prices. A given budget requires known prices.
+/// Returns the service that bills the location, and its prices. A given budget requires known
+/// prices.
 fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)> {
     match billing {
         Billing::Free => Ok((None, Prices::default())),
@@ -121,7 +123,7 @@ fn failed(error: &firstbyte_probe::Error) -> Error {
     }
 }
 
-/// Makes the name of a model from the last part of a location.
+/// Makes a model name from the last part of a location.
 fn model_name(location: &Location) -> String {
     let last = match location {
         Location::Object(object) if object.key.is_empty() => object.bucket.clone().into_bytes(),

@@ -14,11 +14,11 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Longest wait for the end of the daemon, which only has to close its cache.
+/// Maximum time to wait for the daemon to end. The daemon only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Longest wait for the daemon's counts. A stopped daemon gives none, and is unmounted
-/// nevertheless.
+/// Maximum time to wait for the daemon's counts. A daemon that does not answer is unmounted without
+/// its counts.
 const COUNTS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
@@ -36,7 +36,7 @@ pub struct UnmountArgs {
     lazy: bool,
 }
 
-/// Connects to the daemon of the mount at `directory`; `None` if it does not answer.
+/// Connects to the daemon of the mount at `directory`; `None` if the daemon does not answer.
 fn daemon(directory: &Path) -> Option<Control> {
     let directory = firstbyte_mount::mounted_directory(directory).ok()?;
     let usual = MountPaths::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
@@ -45,8 +45,8 @@ fn daemon(directory: &Path) -> Option<Control> {
 
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    // A lazy unmount does not contact the daemon, and otherwise the mount itself is accessed only
-    // if necessary: the daemon may be stopped or hang.
+    // A lazy unmount does not contact the daemon, which may be stopped or hang. For the same
+    // reason, other unmounts access the mount itself only if they have to.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     let (daemon, counts) = match daemon {

@@ -42,7 +42,7 @@ pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Reads the receipts of a file, each with its prediction.
+/// Reads the receipts of a file, and the prediction in each of them.
 fn graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
     let (text, mut found) = (known::text(path)?, Vec::new());
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -93,24 +93,24 @@ fn summary(grade: &Grade) -> String {
     )
 }
 
-/// A prediction and its measurement, in seconds.
+/// The prediction in a receipt and the measured time, both in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Graded {
     /// Measured seconds.
     seconds: f64,
     /// Predicted seconds.
     predicted: f64,
-    /// Low and high end of the prediction. A measurement without a range counts as outside it.
+    /// Low and high end of the prediction. A receipt without a range counts as outside the range.
     range: Option<[f64; 2]>,
 }
 
 impl Graded {
-    /// Returns the relative error, above zero if the prediction is too long.
+    /// Returns the relative error: positive if the prediction was longer than the measurement.
     fn error(&self) -> f64 {
         self.predicted / self.seconds - 1.0
     }
 
-    /// Returns true if the measurement is within the range.
+    /// Returns whether the measurement is within the range.
     fn is_held(&self) -> bool {
         self.range.is_some_and(|[low, high]| (low..=high).contains(&self.seconds))
     }
@@ -123,9 +123,9 @@ struct Grade {
     count: usize,
     /// Median of the absolute errors.
     median_error: f64,
-    /// Number of measurements within their ranges.
+    /// Number of measurements that are within their ranges.
     held: usize,
-    /// Median ratio of the high end to the low end; `None` without ranges.
+    /// Median ratio of the high end of a range to its low end; `None` if no receipt has a range.
     width: Option<f64>,
 }
 

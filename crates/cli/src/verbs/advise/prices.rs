@@ -1,7 +1,7 @@
 //! `advise prices`: shows the prices that advice uses, and imports AWS's own price files.
 //!
-//! The user's catalogue overrides the embedded prices of the same key and region. It is one TOML
-//! file in the user's configuration directory.
+//! The user's catalogue overrides the embedded prices of the same key and region. The catalogue is
+//! one TOML file in the user's configuration directory.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write as _};
@@ -21,7 +21,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Bytes per read of a price file.
+/// Buffer size for reading a price file, bytes.
 const BUFFER: usize = 256 << 10;
 
 /// First lines of the user's catalogue.

@@ -151,7 +151,7 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Makes an error with the position of the wrong field, in the file or on the command line.
+/// Makes an error that states where the wrong value is: in the file or on the command line.
 fn placed(error: &advice::Error, args: &AdviseRunArgs, text: Option<&str>, globals: &Globals) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
@@ -177,7 +177,8 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     advised(advice, &charts, &asked)
 }
 
-/// Reads the workload from the file or the options. `--region` sets the region of the prices.
+/// Reads the workload from the file, or makes it from the options. `--region` sets the region of
+/// the prices.
 fn workload(args: &AdviseRunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
     let text = args.file.as_deref().map(known::text).transpose()?;
     let mut workload = match (&text, &args.file) {

@@ -1,4 +1,4 @@
-//! `bench run`: makes or reads a plan, executes it, and writes its runs to a results file.
+//! `bench run`: makes or reads a plan, executes it, and writes the measured runs to a results file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -184,7 +184,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     let stop = || stopped.load(Ordering::Relaxed);
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
-        // A plan has the same environment everywhere; targets are reached with the user's own.
+        // The contenders of a plan get the same environment on every machine. Targets are the
+        // user's own, and are reached with the user's environment.
         env: if is_of_user(args) { std::env::vars_os().collect() } else { clean_environment() },
         disk: std::env::temp_dir(),
         words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
@@ -210,7 +211,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     finish(ending, &writer, globals)
 }
 
-/// Returns true if the measured storage is the user's own, with the user's environment.
+/// Returns whether the measured storage is the user's own, so that jobs need the user's
+/// environment.
 fn is_of_user(args: &BenchRunArgs) -> bool {
     !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
 }
@@ -221,7 +223,8 @@ fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<Costs
         return Ok(Costs::default());
     }
     let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
-    // A plan names the endpoints of its contenders; targets use the user's endpoint.
+    // A plan states the endpoints of its contenders, so the user's endpoint applies only to
+    // targets.
     let endpoint = endpoint.filter(|_| !args.targets.is_empty());
     let costs = estimate(plan, args.rounds, &args.cost.tariff(globals, endpoint)?);
     args.cost.check(&costs)?;
@@ -253,7 +256,7 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         path: environment::variable("PATH").unwrap_or_default(),
         command: args.command.clone(),
-        // Jobs run in separate directories, so the path must be absolute.
+        // Jobs run in directories of their own, so the path must be absolute.
         source: args
             .source
             .as_deref()
@@ -262,17 +265,17 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
     Ok(targets::plan(&targets, &request)?)
 }
 
-/// Returns the S3 endpoint from the usual variables.
+/// Returns the S3 endpoint that the usual environment variables set.
 fn endpoint_of_environment() -> Option<String> {
     ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable)
 }
 
-/// Returns the targets that are local paths.
+/// Returns those targets that are local paths.
 fn local_targets(args: &BenchRunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
 
-/// Returns the global options that decide how jobs reach targets.
+/// Returns the global options that decide how jobs access targets.
 fn options_of(globals: &Globals) -> Vec<String> {
     let named = [
         ("--endpoint-url", globals.endpoint_url.clone()),
@@ -287,16 +290,16 @@ fn options_of(globals: &Globals) -> Vec<String> {
     named.chain(flags).collect()
 }
 
-/// Loads the plan of a file, with the chosen cases.
+/// Loads the plan in a file, reduced to the chosen cases.
 fn load(path: &Path, args: &BenchRunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     chosen(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
 }
 
-/// Makes the plan of a suite, with the chosen cases.
+/// Makes the plan of a suite, reduced to the chosen cases.
 fn of_suite(suite: &Suite, args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
-    // A missing or empty target is an error before any run starts.
+    // Probed first, so that a missing or empty target is an error before any run starts.
     let targets = probe(args, globals)?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
@@ -311,7 +314,7 @@ fn of_suite(suite: &Suite, args: &BenchRunArgs, globals: &Globals) -> Result<Pla
     chosen(plan, args)
 }
 
-/// Inspects the targets.
+/// Inspects the targets: what they are and what they contain.
 fn probe(args: &BenchRunArgs, globals: &Globals) -> Result<Vec<Target>> {
     if let Some(expected) = &args.expect_fs {
         for path in local_targets(args) {
@@ -340,8 +343,8 @@ fn chosen(mut plan: Plan, args: &BenchRunArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Returns the environment for contenders of a plan, without variables that change where a tool
-/// connects or what it trusts.
+/// Returns the environment for the contenders of a plan. Variables that change where a tool
+/// connects or which certificates it trusts are removed.
 pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     let foreign = |name: &str| {
         ["AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT"].iter().any(|prefix| name.starts_with(prefix))
@@ -350,8 +353,8 @@ pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().filter(|(name, _)| !foreign(&name.to_string_lossy())).collect()
 }
 
-/// Returns the variable `{plan}`: the directory of the plan's file, or the one to which the
-/// programs of a suite were written.
+/// Returns the placeholder `{plan}`: the directory of the plan's file, or the directory to which
+/// the programs of a suite were written.
 fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     let directory = match plan {
         Some(path) if path.as_os_str().is_empty() => Path::new("."),
@@ -381,7 +384,7 @@ fn show(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<()> {
     Ok(())
 }
 
-/// Least remaining seconds that are displayed.
+/// Remaining seconds below which no remaining time is displayed.
 const SHOWN: f64 = 2.0;
 
 /// Prints the progress of the measurement on standard error.
@@ -421,7 +424,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Prints the report; with `--json`, the number of runs and of failed runs.
+/// Prints the report, or with `--json` the number of runs and of failed runs.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
     if globals.json {

@@ -1,8 +1,8 @@
-//! ADVICE: how much of an object a request can read within a time limit. `firstbyte-advise`
-//! predicts it from the demo's measurements.
+//! ADVICE, a section of the demo: how much of an object one request can read within a time limit.
+//! `firstbyte-advise` predicts this from the demo's measurements.
 //!
-//! The service of the model has the rate and latency of the measured lazy opens. Nothing is
-//! computed here.
+//! The model's service gets the rate and latency that the lazy opens had in the demo. This module
+//! computes no prediction of its own.
 
 use firstbyte_advise::advice::{self, Inputs};
 use firstbyte_advise::model::{Cloud, MachineModel, ModelCatalogue, ServiceModel};
@@ -18,14 +18,15 @@ use crate::render::error::{Error, Result};
 
 /// Size of the object that the advice is about.
 const DATA: &str = "5 GB";
-/// Time limit of an API gateway.
+/// Time limit of a request to an API gateway.
 const LIMIT: &str = "29 s";
 /// Name of the machine in the model.
 const MACHINE: &str = "this machine";
-/// Bytes per second of the loopback interface, 100 Gbit/s: much faster than the link.
+/// Bytes per second of the loopback interface: 100 Gbit/s, much faster than the link.
 const LOOPBACK: f64 = 12.5e9;
 
-/// The service before calibration. It has the contender's name, by which its results are found.
+/// The model of the service before calibration. The service has the contender's name, because
+/// results are found by that name.
 const MODEL: &str = r#"
 format = 1
 name = "lazy open"
@@ -43,16 +44,16 @@ block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
 
-/// The most that a request can read.
+/// How much a request can read.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoAdvice {
     data: &'static str,
     limit: &'static str,
     /// Bytes that one request can read of a lazily opened object.
     bytes: f64,
-    /// The same as a part of the object.
+    /// The same amount as a fraction of the object.
     part: f64,
-    /// Results with which the model was calibrated.
+    /// Description of the results with which the model was calibrated.
     measured: String,
 }
 
@@ -93,7 +94,7 @@ impl DemoAdvice {
     }
 }
 
-/// Returns the service with the measured numbers, and the machine that measured them.
+/// Returns a catalogue with the service as measured, and with the machine that measured it.
 fn calibrated(results: &Results) -> Result<ModelCatalogue> {
     let model = ServiceModel::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
     let mut catalogue = ModelCatalogue::current();
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns results of three lazy opens: 256 MB each, read at these rates after 80 ms.
+    /// Returns results of three lazy opens. Each reads 256 MB at one of these rates, after 80 ms.
     fn measured(rates: [f64; 3]) -> Results {
         let mut results = Results::default();
         results.header.started = "2026-11-24T10:00:00Z".into();

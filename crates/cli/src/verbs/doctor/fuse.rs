@@ -1,5 +1,5 @@
-//! Checks the requirements of mounting: the FUSE device, the right to mount or the helper program,
-//! and passthrough of hydrated files.
+//! Checks the requirements of mounting: the FUSE device; the right to mount, or else the helper
+//! program; and passthrough of hydrated files. Called by `doctor`.
 
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use super::DoctorFinding;
 /// First Linux version that can pass reads of a FUSE file through to a local file.
 const PASSTHROUGH: (u32, u32) = (6, 9);
 
-/// Bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status` (linux/capability.h).
+/// Number of the bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status`
+/// (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 
 pub(super) fn look() -> Vec<DoctorFinding> {
@@ -18,7 +19,7 @@ pub(super) fn look() -> Vec<DoctorFinding> {
     vec![device(), mounting(admin, helper()), passthrough(admin)]
 }
 
-/// Reports whether this process can mount, and by which means: CAP_SYS_ADMIN or fusermount3.
+/// Reports whether this process can mount: with CAP_SYS_ADMIN, or with fusermount3.
 fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
     const WHAT: &str = "mounting";
     match helper {
@@ -32,7 +33,7 @@ fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
     }
 }
 
-/// Finds the helper program, which mounts for unprivileged users.
+/// Finds fusermount3, the helper program that mounts for unprivileged users.
 fn helper() -> Option<PathBuf> {
     let places = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&places)

@@ -1,4 +1,4 @@
-//! Reports processors, memory, kernel, and the limit of open files.
+//! Reports processors, memory, kernel, and the limit of open files. Called by `doctor`.
 
 use firstbyte::environment;
 use firstbyte::size::human;
@@ -6,10 +6,11 @@ use rustix::process::{Resource, getrlimit};
 
 use super::DoctorFinding;
 
-/// Least limit of open files for a thousand clients of `serve`.
+/// Limit of open files that `serve` needs for a thousand clients.
 const OPEN_FILES: u64 = 4096;
 
-/// Least memory for the usual ceiling of transfers, 32 MiB: an eighth of it.
+/// Memory of which an eighth is the usual ceiling of transfers, 32 MiB. With less memory, the
+/// ceiling is lower.
 const MEMORY: u64 = 256 << 20;
 
 pub(super) fn look() -> Vec<DoctorFinding> {

@@ -1,7 +1,8 @@
-//! `doctor`: reports the capabilities of this machine that matter to transfers, and how to get the
-//! missing ones.
+//! `doctor`: reports the capabilities of this machine that matter to transfers, and how to get
+//! those that are missing.
 //!
-//! It writes nothing and prints no secret. Checks that use the network have deadlines of seconds.
+//! The verb writes no file and prints no secret. Checks that use the network have deadlines of a
+//! few seconds.
 
 pub(crate) mod disk;
 mod expected;
@@ -51,7 +52,7 @@ pub struct DoctorArgs {
 pub(crate) enum CheckStatus {
     /// The check succeeded.
     Ok,
-    /// The finding costs speed, or prevents a feature.
+    /// The finding costs speed or makes a feature unusable.
     Warn,
     /// The finding contradicts the command line.
     Fail,
@@ -114,7 +115,7 @@ fn everything(globals: &Globals) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Formats findings in columns: mark, name, text. Advice is below its finding.
+/// Formats findings in columns: mark, name, text. The advice of a finding is below it.
 fn table(findings: &[DoctorFinding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
     let mut table = String::new();

@@ -9,7 +9,7 @@ use crate::globals::Globals;
 use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
 
-/// Number of objects between updates of the counter.
+/// Number of objects after which the counter is updated.
 const STEP: u64 = 1_000;
 
 /// Sums up one operand.

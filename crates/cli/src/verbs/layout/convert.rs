@@ -1,5 +1,5 @@
-//! `layout shard` and `layout unshard`: convert a directory into a layout and back, and estimate
-//! the work for a dry run.
+//! `layout shard` and `layout unshard`: convert a directory into a layout and back. A dry run
+//! estimates the work.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -129,7 +129,7 @@ fn foresee(
     Ok(Exit::Done)
 }
 
-/// Formats a time with one digit, since the estimate is not more accurate.
+/// Formats a time with one significant digit, since the estimate is not more accurate.
 fn roughly(time: Duration) -> String {
     match time.as_secs() {
         0 => "a second or less".into(),
@@ -140,7 +140,7 @@ fn roughly(time: Duration) -> String {
 
 type Watched<'a> = &'a mut dyn FnMut(&Converted) -> ControlFlow<()>;
 
-/// Converts, with a progress bar, a row for each failure, and a receipt.
+/// Converts, and shows a progress bar, a row for each failure, and a receipt.
 fn convert(
     verb: &'static str,
     root: &Path,
@@ -165,7 +165,7 @@ fn convert(
     }
 }
 
-/// Makes a live count for a terminal.
+/// Makes a progress bar with the number of moved files; hidden if progress is not drawn.
 fn counter(globals: &Globals) -> ProgressBar {
     if !globals.draws_progress() {
         return ProgressBar::hidden();
