@@ -1,11 +1,11 @@
-//! Finds the known names closest to an unknown one, for error messages about keys, regions, fields,
-//! models and machines.
+//! Finds the known names that are closest to an unknown name, for error messages about keys,
+//! regions, fields, models and machines.
 
-/// Most names that are offered.
+/// Maximum number of names that a message offers.
 const OFFERED: usize = 3;
 
-/// Returns the names closest to `name`, the best first: at most three, which differ in at most half
-/// of their letters.
+/// Returns the names that are closest to `name`, the closest first. There are at most [`OFFERED`]
+/// of them, and each differs in at most half of its letters.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
@@ -17,12 +17,12 @@ pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) 
     scored.into_iter().take(OFFERED).map(|(_, other)| other.to_owned()).collect()
 }
 
-/// Formats the closest names as the end of a message; empty if no name is close.
+/// Formats the closest names as the end of a message. Returns an empty text if no name is close.
 pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     offered(&nearest(name, names))
 }
 
-/// Formats names that were found before as the end of a message.
+/// Formats the results of [`nearest`] as the end of a message.
 pub(crate) fn offered(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }

@@ -1,5 +1,6 @@
-//! Charts for the HTML page: time and cost of the options over one varying input, with the user's
-//! workload and deadline. Called by `firstbyte advise run --page`.
+//! Charts for the HTML page: time and cost of the options while one input varies. Each chart marks
+//! the user's workload, and a chart of time also the deadline. Called by `firstbyte advise run
+//! --page`.
 
 use serde::Serialize;
 
@@ -11,25 +12,25 @@ use crate::workload::Workload;
 /// Number of points of a curve.
 const POINTS: i32 = 25;
 
-/// Most options in a chart: it has this many colours.
+/// Maximum number of options in a chart. The chart has as many colours.
 const OPTIONS: usize = 8;
 
-/// One chart: a measure of several options over one variable.
+/// One chart: time or cost of several options, over one variable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
     /// The input that varies.
     pub variable: Variable,
     /// The quantity of the curves: time or cost.
     pub measure: Measure,
-    /// Values of the variable, ascending.
+    /// Values of the variable, in ascending order.
     pub at: Vec<f64>,
     /// Value of the variable in the user's workload.
     pub here: f64,
-    /// The measure of the recommended option at the user's workload.
+    /// Time or cost of the recommended option for the user's workload.
     pub here_measure: Option<f64>,
     /// Seconds of the deadline, in a chart of time.
     pub deadline: Option<f64>,
-    /// A curve for each option, the recommended one first.
+    /// One curve for each option; the recommended option is first.
     pub curves: Vec<Curve>,
 }
 
@@ -42,8 +43,9 @@ pub struct Curve {
     pub values: Vec<f64>,
 }
 
-/// Draws the charts of an advice: time and cost over bytes read, jobs per day, concurrent jobs and
-/// size. Leaves out refused options, and in charts of cost also options without a known price.
+/// Computes the charts of an advice: time and cost, over the bytes read, the jobs per day, the
+/// concurrent jobs and the size of the data set. Leaves out refused options. Charts of cost also
+/// leave out options without a known price.
 #[must_use]
 pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
     let all = choice::choices(workload, inputs.catalogue);
@@ -80,7 +82,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
     charts
 }
 
-/// Returns values from `low` to `high` in geometric progression.
+/// Returns [`POINTS`] values from `low` to `high`, in geometric progression.
 fn points(low: f64, high: f64) -> Vec<f64> {
     let step = (high / low).ln() / f64::from(POINTS - 1);
     let point = |index: i32| if index == POINTS - 1 { high } else { low * (step * f64::from(index)).exp() };

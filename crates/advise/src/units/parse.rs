@@ -1,12 +1,13 @@
 //! Parses quantities from text: a number and a unit, with or without a space, such as `254 GiB`,
 //! `30 min`, `50 USD/h`, `0.6 Gbit/s`. A number without a unit is an error.
 //!
-//! Unlike the options of other verbs (`location::units`), `K`, `M` and `G` alone are refused: a
-//! bill depends on whether they mean powers of 1000 or of 1024.
+//! The sizes `K`, `M` and `G` alone are refused, unlike in the options of other verbs
+//! (`location::units`), because a bill depends on whether they mean powers of 1000 or of 1024.
 
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 
-/// Text that is not a quantity of the expected kind: the mistake, and a valid example.
+/// The error for a text that is not a quantity of the expected kind. It states the mistake and a
+/// valid example.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(String);
@@ -70,7 +71,7 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     }
     let cut = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_')));
     let (number, unit) = text.split_at(cut.unwrap_or(text.len()));
-    // Commas and underscores group digits by three: "1,200 GiB".
+    // Commas and underscores may group digits by three: "1,200 GiB".
     let number: f64 = plain(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     let unit = unit.trim();
     if unit.is_empty() {
@@ -84,7 +85,8 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     Some(number * factor).filter(|value| value.is_finite()).ok_or_else(unknown)
 }
 
-/// Removes the grouping of digits; `None` if a group after the first does not have three digits.
+/// Removes the separators between groups of digits; `None` if a group after the first does not have
+/// three digits.
 fn plain(number: &str) -> Option<String> {
     let (whole, rest) = number.split_once('.').unwrap_or((number, ""));
     let mut groups = whole.split([',', '_']);

@@ -1,5 +1,6 @@
-//! Parses a workload from TOML, or from options as if they were lines of a file. An absent field
-//! gets a default; a contradiction is an error with its line.
+//! Parses a workload from TOML, or from command-line options that are converted to lines of TOML. A
+//! field that is absent gets a default. A contradiction is an error, which states the line. Called
+//! by the commands of `advise`.
 
 use serde::Deserialize;
 
@@ -10,22 +11,22 @@ use super::{
 use crate::file_error::FileError;
 use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
 
-/// Bytes of one read call by default: the kernel's usual largest read-ahead.
+/// Default number of bytes of one read call: the usual maximum read-ahead of the kernel.
 const REQUEST: f64 = 131_072.0;
 
-/// The default region: the one whose prices are most often quoted.
+/// The default region, whose prices are quoted most often.
 const REGION: &str = "us-east-1";
 
-/// The largest data set that is accepted: 100 PB.
+/// Maximum accepted size of a data set, bytes: 100 PB.
 const MOST_BYTES: f64 = 1e17;
 
-/// The longest time that is accepted: a year.
+/// Maximum accepted time, in seconds: a year.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
-/// The largest count that is accepted.
+/// Maximum accepted count.
 const MAX_COUNT: f64 = 1e12;
 
-/// Seconds of a day.
+/// Number of seconds in a day.
 const DAY: f64 = 86_400.0;
 
 #[derive(Deserialize)]
@@ -101,8 +102,8 @@ pub fn of_text(text: &str) -> Result<Workload, FileError> {
     Reader { text }.workload(file)
 }
 
-/// Options with the section and the field that each sets, and whether it is a count, without unit
-/// and quotes.
+/// Command-line options. For each: the section and the field that it sets, and true if its value is
+/// a count, which has no unit and needs no quotes.
 const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("data", "data", "size", false),
     ("files", "data", "files", true),
@@ -124,7 +125,8 @@ const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("waiting", "goal", "waiting", false),
 ];
 
-/// Parses a workload from command-line options: each has its name without dashes, and its text.
+/// Parses a workload from command-line options. Each consists of its name without dashes, and its
+/// value as text.
 ///
 /// # Errors
 /// The first wrong option.
@@ -142,7 +144,7 @@ pub fn of_options(options: &[(&str, String)]) -> Result<Workload, FileError> {
     of_text(&text).map_err(|error| FileError { line: 0, field: option_of(&error.field), what: error.what })
 }
 
-/// Returns the option that sets a field: `--data` for `data.size`.
+/// Returns the command-line option that sets a field: `--data` for `data.size`.
 pub(super) fn option_of(field: &str) -> String {
     let found = OPTIONS.iter().find(|(_, section, name, _)| field == format!("{section}.{name}"));
     found.map_or_else(|| field.to_owned(), |(option, ..)| format!("--{option}"))
@@ -157,7 +159,7 @@ impl Reader<'_> {
         Err(FileError::at(self.text, field, what))
     }
 
-    /// Checks a count of at least `least`.
+    /// Checks that a count is between `least` and [`MAX_COUNT`].
     fn count(&self, field: &str, value: Option<f64>, default: f64, least: f64) -> Result<f64, FileError> {
         match value.unwrap_or(default) {
             count if !(least..=MAX_COUNT).contains(&count) => {
@@ -290,7 +292,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Parses `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
+    /// Parses `lambda:3008MB`, or the name of a machine. AWS Lambda writes MB but means 2^20 bytes.
     fn place(&self, text: &str) -> Result<ComputePlace, FileError> {
         let Some(memory) = text.strip_prefix("lambda:") else {
             return Ok(ComputePlace::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
