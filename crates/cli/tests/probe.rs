@@ -1,5 +1,5 @@
-//! `probe` and `doctor LOCATION` as users run them, and the uses of the model: `advise`, `link`,
-//! predictions in receipts and their grades.
+//! `probe` and `doctor LOCATION` as users run them. Also tests the uses of the model: `advise`,
+//! `link`, predictions in receipts, and their grades.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::World;
 use support::servers::S3;
 
-/// A world with a bucket of some small objects and a large one.
+/// Makes a world with a bucket that has some small objects and a large one.
 fn bucket() -> (S3, World) {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -69,7 +69,7 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
             range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(),
             "{receipt}"
         );
-        // A server on this machine is not billed.
+        // The server runs on this machine, so its requests are not billed.
         assert!(receipt.get("usd").is_none() && receipt["requests_by_kind"]["get"].as_u64().unwrap() > 0);
         receipts.push_str(&format!("{receipt}\n"));
     }
@@ -116,7 +116,7 @@ fn a_probe_that_cannot_measure_is_one_line() {
 #[test]
 fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
     let (s3, mut world) = bucket();
-    // The billing of another host name is unknown.
+    // The program does not know who bills requests to this other host name.
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])

@@ -1,4 +1,4 @@
-//! A directory with very many long names. Verbs that compare, plan or delete stay within the
+//! A directory with very many long names. Verbs that compare, plan or delete must stay within the
 //! memory that the README promises.
 
 use crate::support;
@@ -11,14 +11,14 @@ use support::{Ran, World};
 
 const FILES: usize = 200_000;
 
-/// Ceiling of a release build in bytes, as promised in the README.
+/// Memory ceiling of a release build, bytes, as the README promises.
 const CEILING: u64 = 44_000_000;
 
-/// Memory that a run of a release build needs at least, in bytes. A development build needs more,
-/// because its code is larger.
+/// Minimum memory of a run of a release build, bytes. A development build needs more, because its
+/// code is larger.
 const LEAST: u64 = 11_000_000;
 
-/// Returns the peak memory of a run in bytes, from its receipt.
+/// Returns the peak memory of a run, bytes, from its receipt.
 #[track_caller]
 fn peak(ran: &Ran) -> u64 {
     let text = String::from_utf8_lossy(&ran.stdout);
