@@ -255,8 +255,8 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
         let deadline = ["1s", "5s", "25s"].into_iter().find(long_enough).expect("a journal");
         let [journal] = &journals(&scene.own())[..] else { panic!("not one journal") };
         assert_eq!(fs::metadata(journal).unwrap().mode() & 0o777, 0o600);
-        // States in which an attacker could have left the directory if everybody could write to it
-        // once.
+        // States in which an attacker could have left the directory while every user could write
+        // to it.
         let prepared: [Prepare; 4] = [
             |scene, journal| symlink(&scene.secret, journal).unwrap(),
             |scene, journal| fs::hard_link(&scene.secret, journal).unwrap(),

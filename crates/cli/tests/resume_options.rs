@@ -80,7 +80,7 @@ fn an_upload_with_other_options_starts_anew_and_the_old_one_is_aborted() {
 #[test]
 fn an_upload_at_another_service_is_neither_continued_nor_aborted() {
     let (first, mut world, content) = killed_upload();
-    // The two stores give their uploads the same ids, so only the address tells the uploads apart.
+    // The two stores give their uploads the same ids, so only the addresses differ.
     let second = QuirkStore::start(&[]);
     world.set("FIRSTBYTE_ENDPOINT_URL", second.url());
     world.run(&["cp", "source", "s3://bucket/key"]).ok();
