@@ -1,5 +1,5 @@
-"""The handler that `arrow_filesystem` gives to pyarrow. Only that function imports this module,
-which imports pyarrow.
+"""The handler that `arrow_filesystem` passes to pyarrow. This module imports pyarrow, so only that
+function imports this module.
 """
 
 from typing import Any
@@ -9,7 +9,9 @@ from pyarrow.fs import FSSpecHandler
 
 
 class Handler(FSSpecHandler):  # type: ignore[misc,unused-ignore]
-    """Opens a file without a request that checks first whether it exists."""
+    """Opens a file directly. pyarrow's own handler would first send a request to check that the
+    file exists.
+    """
 
     def open_input_file(self, path: str) -> Any:
         """Open a file for reading at any offset."""
