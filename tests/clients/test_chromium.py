@@ -76,8 +76,8 @@ def test_uploads_a_file_in_parts_and_what_arrives_is_the_same(page, served, tmp_
     assert (served.root / "data" / "from-browser.bin").read_bytes() == source.read_bytes()
 
 
-# A document whose script reports to the embedding page that it runs. The message carries the document's
-# origin, which is `null` if the origin is opaque.
+# A document whose script reports to the embedding page that it runs. The message carries the
+# document's origin, which is `null` if the origin is opaque.
 SCRIPT = "<!doctype html><script>parent.postMessage(location.pathname + location.search, '*')</script>"
 TYPES = [
     line
