@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Seconds within which a serverless function may use its whole quota of processor time. Derived
 /// from fitted measurements: 5 ms of work take 5 ms with 512 MB of memory, and 80 ms with 128 MB.
-const QUOTA_PERIOD: f64 = 0.02;
+const QUOTA_PERIOD_SECONDS: f64 = 0.02;
 
 /// The resource or delay for which a phase waits.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -155,7 +155,7 @@ impl Lanes {
         let carried = self.bytes / lanes.min(self.streams.max(1.0)) / self.connection;
         let cpu = self.cpu / lanes;
         // Work that fits into one period of the quota is not throttled.
-        let cpu = if cpu <= self.speed * QUOTA_PERIOD { cpu } else { cpu / self.speed };
+        let cpu = if cpu <= self.speed * QUOTA_PERIOD_SECONDS { cpu } else { cpu / self.speed };
         let parts = [(latency, Limit::Latency), (carried, Limit::Connection), (cpu, Limit::Cpu)];
         let largest =
             parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Limit::Latency, |part| part.1);

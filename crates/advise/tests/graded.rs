@@ -15,11 +15,11 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 /// Fraction of the sources for which a factor must cover the worst fitted row.
-const HELD: f64 = 0.9;
+const COVERED_SOURCES: f64 = 0.9;
 
 /// Relative error below which a row is assumed to be the origin of a figure in a model. Such a row
 /// proves nothing.
-const GAVE: f64 = 0.015;
+const MIN_RESIDUAL: f64 = 0.015;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,8 +227,8 @@ fn test_rows_are_predicted_within_the_goals() {
     assert!(of.limits.0 * 10 >= of.limits.1 * 9, "limit right in {} of {}", of.limits.0, of.limits.1);
 }
 
-/// Returns the factor that covers the worst errors of the fraction [`HELD`] of the sources; `None`
-/// if there are fewer than [`SOURCES`] sources.
+/// Returns the factor that covers the worst errors of the fraction [`COVERED_SOURCES`] of the
+/// sources; `None` if there are fewer than [`SOURCES`] sources.
 fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst = BTreeMap::<&str, f64>::new();
     for row in rows {
@@ -237,7 +237,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
     }
     let mut worst: Vec<f64> = worst.into_values().collect();
     worst.sort_by(f64::total_cmp);
-    let at = (worst.len() as f64 * HELD).ceil() as usize;
+    let at = (worst.len() as f64 * COVERED_SOURCES).ceil() as usize;
     // Rounded up to two decimals.
     (worst.len() >= SOURCES)
         .then(|| (worst[at - 1].exp() * 100.0).ceil() / 100.0)
@@ -248,7 +248,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
 fn the_factors_are_the_residuals_of_the_fitted_rows() {
     let rows = graded();
     let fitted = rows.iter().filter(|row| !row.test && !row.measured.order_only);
-    let fitted: Vec<&Graded> = fitted.filter(|row| row.error().abs() >= GAVE).collect();
+    let fitted: Vec<&Graded> = fitted.filter(|row| row.error().abs() >= MIN_RESIDUAL).collect();
     let mut kinds = BTreeMap::<Limit, Vec<&Graded>>::new();
     for row in &fitted {
         kinds.entry(row.limit).or_default().push(row);

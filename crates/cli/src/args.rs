@@ -164,13 +164,13 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
 
 /// Options that destroy data or grant access to other people. They have no environment variable,
 /// because a variable that is set for all runs must not enable them.
-const WITHOUT_VARIABLE: [&str; 8] =
+const OPTIONS_WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
 /// Returns the whole grammar. This function gives each option its environment variable, except
-/// those in [`WITHOUT_VARIABLE`], so no option can be forgotten.
+/// those in [`OPTIONS_WITHOUT_VARIABLE`], so no option can be forgotten.
 pub fn command() -> Command {
-    help::arranged(with_variables(Cli::command()))
+    help::with_help(with_variables(Cli::command()))
 }
 
 fn with_variables(command: Command) -> Command {
@@ -179,7 +179,7 @@ fn with_variables(command: Command) -> Command {
 
 fn with_variable(arg: clap::Arg) -> clap::Arg {
     let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help" | "version")) else { return arg };
-    if WITHOUT_VARIABLE.contains(&long) {
+    if OPTIONS_WITHOUT_VARIABLE.contains(&long) {
         return arg;
     }
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
@@ -213,7 +213,7 @@ mod tests {
         let verbs = command.get_subcommands().flat_map(Command::get_arguments);
         for arg in command.get_arguments().chain(verbs) {
             let long = arg.get_long().filter(|long| !matches!(*long, "help" | "version"));
-            let named = long.is_some_and(|long| !WITHOUT_VARIABLE.contains(&long));
+            let named = long.is_some_and(|long| !OPTIONS_WITHOUT_VARIABLE.contains(&long));
             assert_eq!(arg.get_env().is_some(), named, "{}", arg.get_id());
         }
         let timeout = command.get_arguments().find(|arg| arg.get_id() == "read_timeout").unwrap();

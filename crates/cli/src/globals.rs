@@ -103,11 +103,11 @@ pub enum ProgressMode {
 
 /// Minimum `--memory`, bytes: enough for sorting. A transfer may need more than a limit this small,
 /// and then exceeds it.
-const LEAST_MEMORY: u64 = 64 << 10;
+const MIN_MEMORY: u64 = 64 << 10;
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    if bytes < LEAST_MEMORY {
+    if bytes < MIN_MEMORY {
         return Err("a number without a unit is bytes; write a size such as 32MiB, at least 64KiB".into());
     }
     Ok(bytes)

@@ -26,9 +26,9 @@ pub const GRACE: Duration = Duration::from_millis(1_500);
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
 /// Maximum time for undoing effects that must not outlive the process. The time is limited, because
 /// a file system may not answer.
-const UNDOING: Duration = Duration::from_millis(400);
+const UNDO_TIME_LIMIT: Duration = Duration::from_millis(400);
 /// Polling interval for further signals after the first.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// When and how a process ends if its work does not end by itself after the first signal.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl ForcedEnd {
 /// # Errors
 /// The operating system refuses the signal handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDOING))
+    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
 /// Like [`on_interrupt`], for measurements: removes their directories before the process ends.
@@ -78,7 +78,7 @@ pub fn on_end(
     first: impl FnOnce() + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDOING))
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDO_TIME_LIMIT))
 }
 
 /// Calls `report` on each SIGUSR1, from a separate thread that runs until the process ends.
@@ -115,7 +115,7 @@ fn on_signals(
             if signals.pending().next().is_some() {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         undo(last, within);
         if ending.exit == Exit::Interrupted {
@@ -203,7 +203,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDOING))
+    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
 /// Watches for the signals. Returns a channel that receives a message on the first one.

@@ -11,17 +11,17 @@ use firstbyte_location::redacted_operand;
 
 /// Field numbers of `/proc/self/stat` (proc(5)), counted from the state, the first field after the
 /// name. The state is field 3 in proc(5).
-const ARGUMENTS_START: usize = 48 - 3;
-const ARGUMENTS_END: usize = 49 - 3;
+const ARGUMENTS_START_FIELD: usize = 48 - 3;
+const ARGUMENTS_END_FIELD: usize = 49 - 3;
 
 /// The option whose value is a secret.
-const HEADER: &str = "--header";
+const HEADER_OPTION: &str = "--header";
 
 /// Overwrites the secrets in this process's arguments.
 pub fn hide_secrets() {
     let holds_secrets = |text: &std::ffi::OsString| {
         let text = text.to_string_lossy();
-        text.starts_with(HEADER) || redacted_operand(&text) != text
+        text.starts_with(HEADER_OPTION) || redacted_operand(&text) != text
     };
     if !std::env::args_os().any(|text| holds_secrets(&text)) {
         return;
@@ -40,7 +40,7 @@ fn arguments(stat: &str) -> Option<Range<usize>> {
     // The name of the program is in parentheses and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number)?.trim().parse::<usize>().ok();
-    let (start, end) = (field(ARGUMENTS_START)?, field(ARGUMENTS_END)?);
+    let (start, end) = (field(ARGUMENTS_START_FIELD)?, field(ARGUMENTS_END_FIELD)?);
     (start != 0 && start < end).then_some(start..end)
 }
 
@@ -49,9 +49,9 @@ fn overwrite(memory: &mut [u8]) {
     let mut is_header = false;
     for argument in memory.split_mut(|byte| *byte == 0) {
         let text = String::from_utf8_lossy(argument).into_owned();
-        let is_value = std::mem::replace(&mut is_header, text == HEADER);
+        let is_value = std::mem::replace(&mut is_header, text == HEADER_OPTION);
         let shown = match text.split_once(':') {
-            Some((name, _)) if is_value || name.starts_with(HEADER) => format!("{name}:***").into(),
+            Some((name, _)) if is_value || name.starts_with(HEADER_OPTION) => format!("{name}:***").into(),
             _ => redacted_operand(&text),
         };
         if shown == text {

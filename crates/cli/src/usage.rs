@@ -69,7 +69,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
 }
 
 /// Our verbs, each with the names that it has in other programs.
-const OTHER_NAMES: [(&str, &[&str]); 13] = [
+const FOREIGN_VERB_NAMES: [(&str, &[&str]); 13] = [
     ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
     ("sync", &["mirror", "rsync"]),
     ("mv", &["move", "rename"]),
@@ -88,7 +88,7 @@ const OTHER_NAMES: [(&str, &[&str]); 13] = [
 /// Formats the line for an unknown verb.
 fn unknown_verb(error: &clap::Error) -> Option<String> {
     let typed = text(error, ContextKind::InvalidSubcommand)?;
-    let other = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
+    let other = FOREIGN_VERB_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
     if let Some((verb, _)) = other {
         return Some(format!(
             "{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
@@ -100,7 +100,7 @@ fn unknown_verb(error: &clap::Error) -> Option<String> {
 }
 
 /// Our options, shown with a value if they take one, each with its names in other programs.
-const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
+const FOREIGN_OPTION_NAMES: [(&str, &[&str]); 14] = [
     ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
     ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
     ("--compare checksum", &["--checksum", "--check-content"]),
@@ -169,7 +169,7 @@ fn has_option(verb: &Command, typed: &str) -> bool {
 
 /// Returns our option for an option of another program, if the verb has ours.
 fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
-    let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
+    let (ours, _) = FOREIGN_OPTION_NAMES.iter().find(|(_, names)| names.contains(&typed))?;
     let long = ours.split(' ').next()?.strip_prefix("--")?;
     let found = options.iter().find(|arg| arg.get_long() == Some(long))?;
     Some(match found.get_short() {

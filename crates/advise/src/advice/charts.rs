@@ -4,16 +4,16 @@
 
 use serde::Serialize;
 
-use super::flips::{Measure, Variable, here, measure, ranges, varied};
+use super::flips::{Measure, Variable, here, measure, ranges, with_value};
 use super::row::AdviceRow;
 use super::{Advice, Inputs, choice};
 use crate::workload::Workload;
 
 /// Number of points of a curve.
-const POINTS: i32 = 25;
+const CURVE_POINTS: i32 = 25;
 
 /// Maximum number of options in a chart. The chart has as many colours.
-const OPTIONS: usize = 8;
+const MAX_OPTIONS: usize = 8;
 
 /// One chart: time or cost of several options, over one variable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,7 +49,7 @@ pub struct Curve {
 #[must_use]
 pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
     let all = choice::choices(workload, inputs.catalogue);
-    let rows = advice.rows.iter().filter(|row| row.refused.is_none()).take(OPTIONS);
+    let rows = advice.rows.iter().filter(|row| row.refused.is_none()).take(MAX_OPTIONS);
     let shown: Vec<(&AdviceRow, &choice::Choice<'_>)> =
         rows.filter_map(|row| Some((row, all.iter().find(|choice| choice.name() == row.name)?))).collect();
     let mut charts = Vec::new();
@@ -59,9 +59,9 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
             if of == Measure::Time && variable == Variable::JobsPerDay {
                 continue;
             }
-            let at = points(low, high);
+            let at = geometric_points(low, high);
             let curve = |(row, choice): &(&AdviceRow, &choice::Choice<'_>)| {
-                let value = |at: &f64| measure(&varied(workload, variable, *at), choice, inputs, of);
+                let value = |at: &f64| measure(&with_value(workload, variable, *at), choice, inputs, of);
                 let values = at.iter().map(value).collect::<Option<Vec<f64>>>()?;
                 Some(Curve { option: row.name.clone(), values })
             };
@@ -82,9 +82,10 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
     charts
 }
 
-/// Returns [`POINTS`] values from `low` to `high`, in geometric progression.
-fn points(low: f64, high: f64) -> Vec<f64> {
-    let step = (high / low).ln() / f64::from(POINTS - 1);
-    let point = |index: i32| if index == POINTS - 1 { high } else { low * (step * f64::from(index)).exp() };
-    (0..POINTS).map(point).collect()
+/// Returns [`CURVE_POINTS`] values from `low` to `high`, in geometric progression.
+fn geometric_points(low: f64, high: f64) -> Vec<f64> {
+    let step = (high / low).ln() / f64::from(CURVE_POINTS - 1);
+    let point =
+        |index: i32| if index == CURVE_POINTS - 1 { high } else { low * (step * f64::from(index)).exp() };
+    (0..CURVE_POINTS).map(point).collect()
 }

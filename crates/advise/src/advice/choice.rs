@@ -47,7 +47,7 @@ impl Choice<'_> {
             (ReadMethod::Download, _) => "-download",
             (ReadMethod::Lazy, _) => "-lazy",
             (ReadMethod::Mount, _) => "-mount",
-            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => "-hydrated",
+            (ReadMethod::InPlace, DataState::Ready) if can_be_hydrated(self.model) => "-hydrated",
             (ReadMethod::InPlace, DataState::Made) => "-made",
             (ReadMethod::InPlace, _) => "",
         };
@@ -61,10 +61,10 @@ impl Choice<'_> {
             (ReadMethod::Download, _) => format!("{title}, download first"),
             (ReadMethod::Lazy, _) => format!("{title}, open lazily"),
             (ReadMethod::Mount, _) => format!("{title}, firstbyte mount"),
-            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => {
+            (ReadMethod::InPlace, DataState::Ready) if can_be_hydrated(self.model) => {
                 format!("{title}, hydrated ahead")
             }
-            (ReadMethod::InPlace, DataState::FirstTouch) if hydrates(self.model) => {
+            (ReadMethod::InPlace, DataState::FirstTouch) if can_be_hydrated(self.model) => {
                 format!("{title}, first touch from S3")
             }
             (ReadMethod::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
@@ -73,7 +73,7 @@ impl Choice<'_> {
     }
 
     /// Returns whether a machine must run all month, because the data is on the machine's own disk.
-    pub(super) fn keeps_machine(&self) -> bool {
+    pub(super) fn needs_machine_all_month(&self) -> bool {
         self.model.kind == ServiceKind::LocalDisk && self.life == DataState::Ready
     }
 
@@ -84,7 +84,7 @@ impl Choice<'_> {
 }
 
 /// Returns whether data can reach the service before a job, or on first access.
-fn hydrates(model: &ServiceModel) -> bool {
+fn can_be_hydrated(model: &ServiceModel) -> bool {
     model.kind == ServiceKind::LocalDisk || model.rates.hydration_file.is_some()
 }
 
@@ -96,7 +96,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a ModelCatalogue) ->
             ServiceKind::Object => &[ReadMethod::Download, ReadMethod::Lazy, ReadMethod::Mount],
             ServiceKind::FileSystem | ServiceKind::Volume | ServiceKind::LocalDisk => &[ReadMethod::InPlace],
         };
-        let lives: &[DataState] = match (hydrates(model), model.capacity.creation.is_some()) {
+        let lives: &[DataState] = match (can_be_hydrated(model), model.capacity.creation.is_some()) {
             (true, true) => &[DataState::Ready, DataState::FirstTouch, DataState::Made],
             (true, false) => &[DataState::Ready, DataState::FirstTouch],
             (false, _) if model.rates.hydration.is_some() => &[DataState::FirstTouch],

@@ -13,10 +13,10 @@ use crate::usage::{HOURS_PER_MONTH, OptionUsage, Unit, UsageItem, WaitingPeople}
 use crate::workload::{ComputePlace, Workload};
 
 /// Rate in bytes per second, and operations per second, that the price of a gp3 volume includes.
-const INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
+const GP3_INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
 
 /// Number of names that one listing request returns.
-const NAMES: f64 = 1_000.0;
+const NAMES_PER_PAGE: f64 = 1_000.0;
 
 /// Computes the billed usage: of each job, which takes `seconds`, and of each month, even without
 /// jobs.
@@ -31,7 +31,7 @@ pub(super) fn usage(
     let rate = if spot { spot::interruptions_per_hour(workload.compute.interrupted) } else { 0.0 };
     // An interrupted job starts from the beginning.
     let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate);
-    let mut items = if choice.keeps_machine() {
+    let mut items = if choice.needs_machine_all_month() {
         machines_all_month(workload)
     } else {
         compute(workload, catalogue, seconds)
@@ -44,7 +44,7 @@ pub(super) fn usage(
             }
             None => {}
         }
-        let names = (workload.names.list / NAMES).ceil() + workload.names.create;
+        let names = (workload.names.list / NAMES_PER_PAGE).ceil() + workload.names.create;
         if let (BilledQuantity::Requests, Some(service), true) =
             (bill.of, bill.price.strip_suffix("/get"), names > 0.0)
         {
@@ -58,7 +58,7 @@ pub(super) fn usage(
 
 /// Computes the dollars for loading the data set once. `None` if loading costs nothing, or if its
 /// price is not known.
-pub(super) fn once(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
+pub(super) fn loading_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let loaded = choice.model.bills.iter().filter(|bill| bill.of == BilledQuantity::Loaded);
     let items: Vec<UsageItem> =
         loaded.map(|bill| UsageItem::per_job(&bill.price, workload.data.bytes / GIB, Unit::GiB)).collect();
@@ -147,11 +147,11 @@ fn amount(
         BilledQuantity::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
         BilledQuantity::ProvisionedRate => Amount::Month(rate / 1_048_576.0, Unit::MiBpsMonth),
         BilledQuantity::VolumeRate => {
-            Amount::Month((rate - INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)
+            Amount::Month((rate - GP3_INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)
         }
         BilledQuantity::VolumeOperations => {
             let operations = model.operations.total.as_ref().map_or(0.0, |total| total.value);
-            Amount::Month((operations - INCLUDED.1).max(0.0) * jobs, Unit::IopsMonth)
+            Amount::Month((operations - GP3_INCLUDED.1).max(0.0) * jobs, Unit::IopsMonth)
         }
     })
 }

@@ -10,13 +10,13 @@ use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{ComputePlace, Needs, Workload};
 
 /// Number of seconds in a day.
-const DAY: f64 = 86_400.0;
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// Bytes of a serverless function's disk that are not billed.
-const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
+const FREE_DISK_BYTES: f64 = 512.0 * 1_048_576.0;
 
 /// Tolerance, as a factor, so that rounding errors do not count as exceeding a limit.
-const ROUNDING: f64 = 1.0 + 1e-9;
+const ROUNDING_TOLERANCE: f64 = 1.0 + 1e-9;
 
 /// Returns the reason why an option is impossible; `None` if it is possible.
 pub(super) fn refusal(
@@ -39,7 +39,7 @@ pub(super) fn refusal(
         _ if workload.names.create > 0.0 && choice.method == ReadMethod::Mount => {
             "our mount creates no files"
         }
-        _ => return room(workload, choice, catalogue),
+        _ => return capacity_refusal(workload, choice, catalogue),
     };
     Some(why.to_owned())
 }
@@ -56,7 +56,7 @@ fn same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalo
 
 /// Returns the reason why the data does not fit on the service, or a copy of the data does not fit
 /// on the machine. `None` if both fit.
-fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) -> Option<String> {
+fn capacity_refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) -> Option<String> {
     let (bytes, model) = (workload.data.bytes, choice.model);
     if let Some(most) = model.capacity.most.as_ref().filter(|most| bytes > most.value.0) {
         return Some(format!("{} at most, {} asked for", shown_bytes(most.value.0), shown_bytes(bytes)));
@@ -108,8 +108,8 @@ pub(super) fn overload(
         return Some("no rate is known".to_owned());
     }
     let busy = jobs.per_day * seconds;
-    if busy > jobs.at_once * DAY * ROUNDING {
-        let needed = (busy / DAY).ceil();
+    if busy > jobs.at_once * SECONDS_PER_DAY * ROUNDING_TOLERANCE {
+        let needed = (busy / SECONDS_PER_DAY).ceil();
         let shown = shown_seconds(seconds);
         return Some(format!(
             "{} jobs of {shown} need {} at once",
@@ -127,8 +127,8 @@ pub(super) fn overload(
         // The amount of a pool is that of all concurrent jobs, or of one job if the pool limits one
         // client.
         let rounds = jobs.per_day / jobs.at_once;
-        let (day, most) = (pool.amount * rounds, pool.rate * DAY);
-        if day > most * ROUNDING {
+        let (day, most) = (pool.amount * rounds, pool.rate * SECONDS_PER_DAY);
+        if day > most * ROUNDING_TOLERANCE {
             let shown = |amount: f64| match pool.limit {
                 Limit::Requests => format!("{} requests", significant(amount)),
                 _ => shown_bytes(amount),
@@ -145,7 +145,7 @@ pub(super) fn overload(
 }
 
 /// Refuses serverless functions that would run too long, and lists the conditions of an option.
-pub(super) fn account(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
+pub(super) fn check_account_limits(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
     let ComputePlace::Lambda(memory) = workload.compute.place else {
         let ComputePlace::Machine(name) = &workload.compute.place else { return };
         let has_disk = catalogue.machines.get(name).is_some_and(|machine| machine.store.is_some());
@@ -158,7 +158,7 @@ pub(super) fn account(workload: &Workload, catalogue: &ModelCatalogue, row: &mut
     if row.seconds > function.longest.0 && row.refused.is_none() {
         row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
     }
-    if row.name.ends_with("-download") && row.bytes > FREE_LOCAL {
+    if row.name.ends_with("-download") && row.bytes > FREE_DISK_BYTES {
         row.conditions.push(format!("needs /tmp of {}, billed separately", shown_bytes(row.bytes)));
     }
     if workload.jobs.at_once > function.at_once {

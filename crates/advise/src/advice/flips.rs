@@ -108,14 +108,14 @@ fn rounded_bytes(bytes: f64) -> String {
 }
 
 /// Number of values of a variable between which crossings are searched.
-const POINTS: i32 = 49;
+const SEARCH_POINTS: i32 = 49;
 
 /// Relative difference below which costs are within the error of a prediction.
 const COST_ERROR: f64 = 0.1;
 
 /// Factor by which a crossing is divided and multiplied. At both resulting values, the costs must
 /// differ by more than [`COST_ERROR`].
-const ASIDE: f64 = 3.0;
+const SIDE_FACTOR: f64 = 3.0;
 
 /// Returns the value of `variable` in a workload.
 pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
@@ -128,7 +128,7 @@ pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
 }
 
 /// Returns the workload with another value of `variable`.
-pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Workload {
+pub(super) fn with_value(workload: &Workload, variable: Variable, value: f64) -> Workload {
     let mut workload = workload.clone();
     let data = &mut workload.data;
     match variable {
@@ -206,7 +206,7 @@ pub(super) fn flips(
         let high = max_useful_value(workload, variable, high);
         for other in others {
             let both = |value: f64| {
-                let workload = varied(workload, variable, value);
+                let workload = with_value(workload, variable, value);
                 Some((
                     feasible_month_cost(&workload, best, inputs)?,
                     feasible_month_cost(&workload, other, inputs)?,
@@ -229,16 +229,16 @@ fn crossings(both: impl Fn(f64) -> Option<(f64, f64)>, low: f64, high: f64) -> V
     let difference = |value: f64| both(value).map(|(a, b)| a - b);
     let apart =
         |value: f64| both(value.clamp(low, high)).is_some_and(|(a, b)| (a - b).abs() > COST_ERROR * a.max(b));
-    let step = (high / low).ln() / f64::from(POINTS - 1);
+    let step = (high / low).ln() / f64::from(SEARCH_POINTS - 1);
     let mut found = Vec::new();
     let mut last: Option<(f64, f64)> = None;
-    for value in (0..POINTS).map(|index| low * (step * f64::from(index)).exp()) {
+    for value in (0..SEARCH_POINTS).map(|index| low * (step * f64::from(index)).exp()) {
         let Some(after) = difference(value).filter(|after| *after != 0.0) else { continue };
         if let Some((from, before)) = last
             && (before < 0.0) != (after < 0.0)
             && let Some(at) = bisect(&difference, from, value, before < 0.0)
-            && apart(at / ASIDE)
-            && apart(at * ASIDE)
+            && apart(at / SIDE_FACTOR)
+            && apart(at * SIDE_FACTOR)
         {
             found.push((at, before < 0.0));
         }
@@ -272,7 +272,7 @@ pub(super) fn reaches(
     let had = had.filter_map(|row| Some((choices.iter().find(|choice| choice.name() == row.name)?, row)));
     let reach = |(choice, row): (&Choice<'_>, &AdviceRow)| {
         let meets =
-            |read: f64| outcome(&varied(workload, Variable::Read, read), choice, inputs).high <= deadline;
+            |read: f64| outcome(&with_value(workload, Variable::Read, read), choice, inputs).high <= deadline;
         let (mut low, mut high) = (0.0, all);
         if meets(all) {
             low = all;

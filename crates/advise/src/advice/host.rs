@@ -5,7 +5,7 @@ use crate::model::{Flow, ModelCatalogue};
 use crate::workload::{BucketState, ComputePlace, Workload};
 
 /// Bytes per second in 1 Gbit/s.
-const GBIT: f64 = 1.25e8;
+const GBIT_PER_SECOND: f64 = 1.25e8;
 
 /// The machine or serverless function of a job.
 #[derive(Clone, Copy, Default)]
@@ -41,7 +41,7 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
             let payload = rules.payload.value;
             let rate = machine.network.0 * payload;
             let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
-            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
+            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT_PER_SECOND;
             let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
             let bucket = if state == BucketState::Fresh { full } else { 0.0 };
             JobHost {

@@ -9,10 +9,10 @@ use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind
 use crate::workload::{AccessPattern, BucketState, Loading, Workload};
 
 /// Number of bytes in a TiB.
-const TIB: f64 = 1_099_511_627_776.0;
+const TIB_BYTES: f64 = 1_099_511_627_776.0;
 
 /// Round trips that our mount takes, in addition, for the first read of a file.
-const MOUNT_OPEN: f64 = 0.2;
+const MOUNT_OPEN_TRIPS: f64 = 0.2;
 
 /// One job: the input of its prediction, and the amounts that the job moves.
 pub(super) struct AdvisedJob {
@@ -132,7 +132,7 @@ impl JobBuilder<'_> {
             ReadMethod::Download => (program, 0.0, program),
             ReadMethod::Lazy => (callers, 0.0, if one_by_one { callers } else { program }),
             ReadMethod::Mount => {
-                (compute.threads, MOUNT_OPEN * first_byte, if one_by_one { callers } else { program })
+                (compute.threads, MOUNT_OPEN_TRIPS * first_byte, if one_by_one { callers } else { program })
             }
             ReadMethod::InPlace if one_by_one => (callers, open, callers),
             ReadMethod::InPlace => {
@@ -162,7 +162,7 @@ impl JobBuilder<'_> {
         let flow = flow?;
         let capacity =
             if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
-        let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
+        let times = if flow.each == Each::Tib { capacity / TIB_BYTES } else { 1.0 };
         let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
         Some(RatePool { limit, amount, rate, burst, bucket })
     }
@@ -232,7 +232,7 @@ impl JobBuilder<'_> {
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
         let again = moved.bytes * jobs - moved.first;
-        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB) {
+        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB_BYTES) {
             (false, true) => moved.first,
             (false, false) => moved.bytes * jobs,
             (true, true) => moved.whole,

@@ -33,7 +33,7 @@ use crate::workload::{ComputePlace, Workload};
 use choice::{Choice, choices};
 
 /// Number of options with which the recommended option is compared.
-const RIVALS: usize = 4;
+const RIVAL_COUNT: usize = 4;
 
 /// The kinds of names in a workload that may be unknown. They appear in messages.
 const INSTANCE: &str = "instance";
@@ -129,7 +129,8 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
     let (mut found_flips, mut suggestions) = (Vec::new(), Vec::new());
     if let Some(best) = had.first().and_then(|row| named(row)) {
-        let rivals: Vec<&Choice<'_>> = had.iter().skip(1).take(RIVALS).filter_map(|row| named(row)).collect();
+        let rivals: Vec<&Choice<'_>> =
+            had.iter().skip(1).take(RIVAL_COUNT).filter_map(|row| named(row)).collect();
         if found {
             found_flips = flips::flips(workload, best, &rivals, inputs);
             let distance =
@@ -157,7 +158,7 @@ fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Adv
     let (mut row, outcome) = row::row(workload, choice, inputs);
     row.refused = feasible::refusal(workload, choice, inputs.catalogue)
         .or_else(|| feasible::overload(workload, choice, &outcome));
-    feasible::account(workload, inputs.catalogue, &mut row);
+    feasible::check_account_limits(workload, inputs.catalogue, &mut row);
     row
 }
 

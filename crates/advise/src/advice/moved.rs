@@ -10,7 +10,7 @@ use crate::workload::{AccessPattern, Workload};
 pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
 
 /// Maximum number of bytes per request of a kernel client that reads ahead.
-const PIECE: f64 = 1_048_576.0;
+const MAX_AHEAD_BYTES: f64 = 1_048_576.0;
 
 /// Amounts that one job moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,7 +60,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
         ReadMethod::Download => (whole, 0.0, CHUNK),
         ReadMethod::Lazy | ReadMethod::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
-            let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
+            let fetched =
+                if random { distinct_bytes(data.bytes, reads, block).max(data.read) } else { data.read };
             // A mount caches on the local disk. Without a local disk there is only the root volume,
             // which is too small to count.
             let cached = choice.method == ReadMethod::Mount && disk;
@@ -68,7 +69,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
             (fetched, again, if random { block } else { CHUNK.max(data.request) })
         }
         ReadMethod::InPlace if random => (data.read, again, data.request),
-        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
+        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(MAX_AHEAD_BYTES))),
     };
     // Parts of the copy that do not fit into memory are read from the local disk.
     let local = match choice.method {
@@ -98,6 +99,6 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
 
 /// Returns how many different bytes `reads` random reads of `block` bytes each are expected to
 /// touch.
-fn distinct(bytes: f64, reads: f64, block: f64) -> f64 {
+fn distinct_bytes(bytes: f64, reads: f64, block: f64) -> f64 {
     -bytes * (-reads * block / bytes).exp_m1()
 }

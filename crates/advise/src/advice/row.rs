@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Inputs;
 use super::choice::{Choice, ReadMethod};
-use super::cost::{once, usage};
+use super::cost::{loading_cost, usage};
 use super::job::{AdvisedJob, job, loadings};
 use super::moved::Moved;
 use crate::limits::{JobPhase, Limit, PhasePurpose, Predicted};
@@ -146,7 +146,7 @@ pub(super) fn row(
         requests: outcome.moved.requests,
         capacity: choice.capacity,
         month: known.then(|| cost.month(jobs)),
-        once: once(workload, choice, inputs),
+        once: loading_cost(workload, choice, inputs),
         waiting: cost.waiting.map(|waiting| waiting * jobs),
         cost,
         meets: workload.goal.deadline.map(|deadline| outcome.high <= deadline),

@@ -17,13 +17,13 @@ use crate::workload::{ComputePlace, Needs, Workload};
 const MIN_SAVING: f64 = 0.1;
 
 /// Minimum number of files for which packing is considered, and their maximum mean size in bytes.
-const MANY: (f64, f64) = (100_000.0, 1e6);
+const PACKED_FILES: (f64, f64) = (100_000.0, 1e6);
 
 /// Size of the shards into which files are packed, bytes.
-const SHARD: f64 = 1e9;
+const SHARD_BYTES: f64 = 1e9;
 
 /// Maximum number of parts into which a job is split.
-const MOST_PARTS: f64 = 1_000.0;
+const MAX_PARTS: f64 = 1_000.0;
 
 /// A change to the workload or the option, with its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,8 +66,8 @@ pub(super) fn suggestions(
         change(&mut changed);
         changed
     };
-    if data.files >= MANY.0 && data.bytes / data.files <= MANY.1 {
-        let shards = (data.bytes / SHARD).ceil().max(1.0);
+    if data.files >= PACKED_FILES.0 && data.bytes / data.files <= PACKED_FILES.1 {
+        let shards = (data.bytes / SHARD_BYTES).ceil().max(1.0);
         let packed = changed(&|workload| {
             workload.data.files = shards;
             workload.names.list = workload.names.list.min(shards);
@@ -125,10 +125,10 @@ pub(super) fn parts(
     reaches: &[DeadlineReach],
     inputs: &Inputs<'_>,
 ) -> Option<Suggestion> {
-    let reach = verdict::furthest(reaches).filter(|_| before.meets == Some(false))?;
+    let reach = verdict::furthest_reach(reaches).filter(|_| before.meets == Some(false))?;
     let choice = choices.iter().find(|choice| choice.name() == reach.option)?;
     let parts = (workload.data.read / reach.bytes).ceil();
-    if parts > MOST_PARTS {
+    if parts > MAX_PARTS {
         return None;
     }
     let part = split(workload, parts);

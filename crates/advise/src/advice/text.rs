@@ -9,10 +9,10 @@ use crate::prices::{MissingPrice, Reason};
 use crate::units::significant;
 
 /// Number of options that the short answer shows.
-const SHOWN: usize = 5;
+const SHOWN_OPTIONS: usize = 5;
 
 /// Maximum number of characters in a line of several clauses in the short answer.
-const WIDTH: usize = 120;
+const LINE_CHARS: usize = 120;
 
 /// Renders the answer in at most twelve lines.
 #[must_use]
@@ -23,28 +23,29 @@ pub fn text(advice: &Advice) -> String {
     }
     let flips = flips(advice);
     if !flips.is_empty() {
-        lines.push(format!("flips: {}", clauses(flips)));
+        lines.push(format!("flips: {}", join_clauses(flips)));
     }
     let suggestions: Vec<String> = advice.suggestions.iter().map(super::suggest::Suggestion::line).collect();
     if !suggestions.is_empty() {
-        lines.push(format!("consider: {}", clauses(suggestions)));
+        lines.push(format!("consider: {}", join_clauses(suggestions)));
     }
     if !advice.assumed.is_empty() {
         lines.push(format!("assumed: {}", advice.assumed.join(", ")));
     }
     lines.push(left_out(advice));
-    let rows: Vec<&AdviceRow> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
+    let rows: Vec<&AdviceRow> =
+        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN_OPTIONS).collect();
     lines.retain(|line| !line.is_empty());
     format!("{}\n{}", lines.join("\n"), table(&rows))
 }
 
 /// Joins the first clause with as many of the others as fit into one line.
-fn clauses(all: Vec<String>) -> String {
+fn join_clauses(all: Vec<String>) -> String {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();
     all.fold(
         first,
-        |line, next| if line.len() + next.len() < WIDTH { format!("{line}; {next}") } else { line },
+        |line, next| if line.len() + next.len() < LINE_CHARS { format!("{line}; {next}") } else { line },
     )
 }
 
@@ -113,7 +114,7 @@ fn left_out(advice: &Advice) -> String {
         parts.push(format!("billed separately: {}", row.unbilled));
     }
     let shown: Vec<AdviceRow> =
-        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).cloned().collect();
+        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN_OPTIONS).cloned().collect();
     let missing = missing(&shown);
     if !missing.is_empty() {
         parts.push(format!("no price is known for: {missing}"));

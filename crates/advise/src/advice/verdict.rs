@@ -80,22 +80,22 @@ pub(super) fn verdict(
         |sentence: String| Recommendation { sentence, against: String::new(), option: None, next: None };
     let Some(first) = had.first() else {
         let why = rows.iter().filter_map(|row| row.refused.as_deref()).collect::<Vec<_>>();
-        return none(format!("no option can be had: {}", common(&why)));
+        return none(format!("no option can be had: {}", most_frequent(&why)));
     };
     if !found {
-        return none(late(workload, &had, reach));
+        return none(late_sentence(workload, &had, reach));
     }
     let next = had.get(1);
     Recommendation {
         sentence: sentence(workload, first),
-        against: next.map_or_else(String::new, |next| against(workload, first, next)),
+        against: next.map_or_else(String::new, |next| reason_against(workload, first, next)),
         option: Some(first.name.clone()),
         next: next.map(|next| next.name.clone()),
     }
 }
 
 /// Returns the reason that occurs most often.
-fn common<'a>(reasons: &[&'a str]) -> &'a str {
+fn most_frequent<'a>(reasons: &[&'a str]) -> &'a str {
     let count = |why: &str| reasons.iter().filter(|other| **other == why).count();
     reasons.iter().copied().max_by_key(|why| count(why)).unwrap_or("no service is known")
 }
@@ -139,7 +139,7 @@ fn sentence(workload: &Workload, row: &AdviceRow) -> String {
 }
 
 /// Formats the reason against the next option.
-fn against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
+fn reason_against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
     let time = next.seconds / first.seconds.max(1e-12);
     let cost = next.total().zip(first.total()).map(|(next, first)| next / first.max(1e-12));
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
@@ -159,13 +159,13 @@ fn against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
 
 /// Returns the first option in the table that can read about as many bytes within the deadline as
 /// the best option.
-pub(super) fn furthest(reaches: &[DeadlineReach]) -> Option<&DeadlineReach> {
+pub(super) fn furthest_reach(reaches: &[DeadlineReach]) -> Option<&DeadlineReach> {
     let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
     reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
 }
 
 /// Writes the sentence for the case that no option meets the deadline.
-fn late(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> String {
+fn late_sentence(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> String {
     let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
         return "no option can be had".to_owned();
     };
@@ -179,7 +179,7 @@ fn late(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> Str
         fastest.limit,
         money(fastest)
     );
-    match furthest(reach) {
+    match furthest_reach(reach) {
         Some(most) => format!(
             "nothing meets {shown}; a job could read at most {} ({} %) in it, with {}; {best}",
             shown_bytes(most.bytes),

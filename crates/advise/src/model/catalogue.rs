@@ -119,7 +119,7 @@ impl ModelCatalogue {
         let names = if is_service {
             let model = service(text)?;
             let name = model.name.clone();
-            self.claim(file, text, "name", &name)?;
+            self.record_definition(file, text, "name", &name)?;
             self.put(model);
             return Ok(());
         } else {
@@ -128,7 +128,7 @@ impl ModelCatalogue {
         let keys = names.machines.keys().map(|name| ("machines", name));
         let keys = keys.chain(names.functions.keys().map(|name| ("functions", name)));
         for (section, name) in keys.chain(names.clients.keys().map(|name| ("clients", name))) {
-            self.claim(file, text, section, name)?;
+            self.record_definition(file, text, section, name)?;
         }
         self.merge(names);
         Ok(())
@@ -151,7 +151,13 @@ impl ModelCatalogue {
     }
 
     /// Records that `file` defines `name`.
-    fn claim(&mut self, file: &str, text: &str, field: &str, name: &str) -> Result<(), FileError> {
+    fn record_definition(
+        &mut self,
+        file: &str,
+        text: &str,
+        field: &str,
+        name: &str,
+    ) -> Result<(), FileError> {
         match self.added.insert(name.to_owned(), file.to_owned()) {
             Some(other) => {
                 let what = format!("`{name}` is in {other} as well: give one of them another name");

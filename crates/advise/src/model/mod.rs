@@ -27,7 +27,7 @@ pub const FORMAT: u32 = 1;
 pub const HERE: &str = "here";
 
 /// Distance of the 95th percentile of a normal distribution from its mean, in standard deviations.
-const P95: f64 = 1.645;
+const P95_DEVIATIONS: f64 = 1.645;
 
 /// The source of one or more figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -73,7 +73,7 @@ impl Latency {
     /// quantiles.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        let spread = self.p95.map_or(0.0, |p95| (p95.0 / self.p50.0).ln() / P95);
+        let spread = self.p95.map_or(0.0, |p95| (p95.0 / self.p50.0).ln() / P95_DEVIATIONS);
         self.p50.0 * (spread * spread / 2.0).exp()
     }
 }

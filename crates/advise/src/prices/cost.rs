@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::catalogue::{Minimum, PriceCatalogue};
 use super::day::Day;
-use crate::nearest::{nearest, offered};
+use crate::nearest::{nearest, nearest_hint};
 use crate::usage::{OptionUsage, Per, Unit, UsageItem, find_key};
 
 /// The cost of a usage in one region, in US dollars, computed with the prices of one day.
@@ -199,14 +199,14 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key { nearest } => {
-                write!(f, "there is no price of that name{}", offered(nearest))
+                write!(f, "there is no price of that name{}", nearest_hint(nearest))
             }
             Self::Region { elsewhere, nearest } => {
                 f.write_str("no price in this region")?;
                 if !elsewhere.is_empty() {
                     write!(f, " (there is one in {})", elsewhere.join(", "))?;
                 }
-                f.write_str(&offered(nearest))
+                f.write_str(&nearest_hint(nearest))
             }
             Self::Day { first } => write!(f, "the first price is of {first}"),
             Self::Unit { used, billed } => write!(f, "used by the {used}, but billed by the {billed}"),

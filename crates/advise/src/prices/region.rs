@@ -14,7 +14,7 @@ pub const REGIONS: &str = "us-east-1 us-east-2 us-west-1 us-west-2 af-south-1 ap
 
 /// The error for a region that neither AWS nor the catalogue knows.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("there is no region `{name}`{}", crate::nearest::offered(.nearest))]
+#[error("there is no region `{name}`{}", crate::nearest::nearest_hint(.nearest))]
 pub struct UnknownRegion {
     /// The unknown name.
     pub name: String,

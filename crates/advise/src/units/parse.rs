@@ -13,7 +13,7 @@ use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 pub struct QuantityError(String);
 
 /// A kind of quantity: its name, an example, and the factor of each unit.
-struct Kind {
+struct QuantityKind {
     name: &'static str,
     example: &'static str,
     factor: fn(&str) -> Option<f64>,
@@ -24,7 +24,7 @@ struct Kind {
 /// # Errors
 /// [`QuantityError`].
 pub fn bytes(text: &str) -> Result<Bytes, QuantityError> {
-    read(text, &Kind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
+    read(text, &QuantityKind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
 }
 
 /// Parses a rate: a size per second, or `Gbit/s`, `Mbit/s`, `kbit/s`.
@@ -32,7 +32,7 @@ pub fn bytes(text: &str) -> Result<Bytes, QuantityError> {
 /// # Errors
 /// [`QuantityError`].
 pub fn rate(text: &str) -> Result<Rate, QuantityError> {
-    read(text, &Kind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
+    read(text, &QuantityKind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
 }
 
 /// Parses a duration: `us ms s min h d`.
@@ -40,7 +40,7 @@ pub fn rate(text: &str) -> Result<Rate, QuantityError> {
 /// # Errors
 /// [`QuantityError`].
 pub fn seconds(text: &str) -> Result<Seconds, QuantityError> {
-    read(text, &Kind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
+    read(text, &QuantityKind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
 }
 
 /// Parses an amount of money: `5 USD`.
@@ -49,7 +49,7 @@ pub fn seconds(text: &str) -> Result<Seconds, QuantityError> {
 /// [`QuantityError`].
 pub fn money(text: &str) -> Result<Dollars, QuantityError> {
     let factor = |unit: &str| (unit == "usd").then_some(1.0);
-    read(text, &Kind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
+    read(text, &QuantityKind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
 }
 
 /// Parses money per hour: `50 USD/h`.
@@ -58,12 +58,12 @@ pub fn money(text: &str) -> Result<Dollars, QuantityError> {
 /// [`QuantityError`].
 pub fn money_per_hour(text: &str) -> Result<DollarsPerHour, QuantityError> {
     let factor = |unit: &str| (unit == "usd/h").then_some(1.0);
-    read(text, &Kind { name: "price of an hour", example: "50 USD/h", factor }).map(DollarsPerHour)
+    read(text, &QuantityKind { name: "price of an hour", example: "50 USD/h", factor }).map(DollarsPerHour)
 }
 
-fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
+fn read(text: &str, kind: &QuantityKind) -> Result<f64, QuantityError> {
     let text = text.trim();
-    let Kind { name, example, factor } = kind;
+    let QuantityKind { name, example, factor } = kind;
     let unknown = || QuantityError(format!("`{text}` is not a {name}; write for example \"{example}\""));
     if let Some(rest) = text.strip_prefix('-') {
         let negative = rest.starts_with(|first: char| first.is_ascii_digit());
@@ -72,7 +72,7 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     let cut = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_')));
     let (number, unit) = text.split_at(cut.unwrap_or(text.len()));
     // Commas and underscores may group digits by three: "1,200 GiB".
-    let number: f64 = plain(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
+    let number: f64 = without_grouping(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     let unit = unit.trim();
     if unit.is_empty() {
         return Err(QuantityError(format!("`{text}` has no unit; write for example \"{example}\"")));
@@ -87,7 +87,7 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
 
 /// Removes the separators between groups of digits; `None` if a group after the first does not have
 /// three digits.
-fn plain(number: &str) -> Option<String> {
+fn without_grouping(number: &str) -> Option<String> {
     let (whole, rest) = number.split_once('.').unwrap_or((number, ""));
     let mut groups = whole.split([',', '_']);
     groups.next()?;

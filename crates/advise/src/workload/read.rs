@@ -12,13 +12,13 @@ use crate::file_error::FileError;
 use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
 
 /// Default number of bytes of one read call: the usual maximum read-ahead of the kernel.
-const REQUEST: f64 = 131_072.0;
+const DEFAULT_READ_BYTES: f64 = 131_072.0;
 
 /// The default region, whose prices are quoted most often.
-const REGION: &str = "us-east-1";
+const DEFAULT_REGION: &str = "us-east-1";
 
 /// Maximum accepted size of a data set, bytes: 100 PB.
-const MOST_BYTES: f64 = 1e17;
+const MAX_BYTES: f64 = 1e17;
 
 /// Maximum accepted time, in seconds: a year.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
@@ -27,7 +27,7 @@ const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 const MAX_COUNT: f64 = 1e12;
 
 /// Number of seconds in a day.
-const DAY: f64 = 86_400.0;
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,7 +198,7 @@ impl Reader<'_> {
             assumed.push("1 at a time".to_owned());
         }
         if file.region.is_none() {
-            assumed.push(REGION.to_owned());
+            assumed.push(DEFAULT_REGION.to_owned());
         }
         if file.data.needs.is_none() {
             assumed.push("requests or files".to_owned());
@@ -220,10 +220,10 @@ impl Reader<'_> {
             compute,
             jobs,
             goal,
-            region: file.region.unwrap_or_else(|| REGION.to_owned()),
+            region: file.region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
             assumed,
         };
-        self.together(&workload)?;
+        self.check_consistency(&workload)?;
         Ok(workload)
     }
 
@@ -232,7 +232,7 @@ impl Reader<'_> {
         if size < 1.0 {
             return self.error("data.size", "there is no data");
         }
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return self.error("data.size", format!("{} is absurd", shown_bytes(size)));
         }
         let read = raw.read.map_or(size, |read| read.0);
@@ -249,7 +249,7 @@ impl Reader<'_> {
             let (warm, read) = (shown_bytes(warm), shown_bytes(read));
             return self.error("data.warm", format!("{warm} cached of {read} that a job reads"));
         }
-        let request = raw.request.map_or(REQUEST, |request| request.0);
+        let request = raw.request.map_or(DEFAULT_READ_BYTES, |request| request.0);
         if request < 1.0 {
             return self.error("data.request", "a read of less than one byte");
         }
@@ -310,12 +310,12 @@ impl Reader<'_> {
     }
 
     /// Refuses values that contradict each other.
-    fn together(&self, workload: &Workload) -> Result<(), FileError> {
+    fn check_consistency(&self, workload: &Workload) -> Result<(), FileError> {
         let (compute, jobs) = (&workload.compute, &workload.jobs);
         let least = compute.startup + compute.cpu_seconds / compute.threads;
         let busy = jobs.per_day * least;
-        if busy > jobs.at_once * DAY * (1.0 + 1e-9) {
-            let needed = (busy / DAY).ceil();
+        if busy > jobs.at_once * SECONDS_PER_DAY * (1.0 + 1e-9) {
+            let needed = (busy / SECONDS_PER_DAY).ceil();
             let what = format!(
                 "{} jobs of at least {} do not fit into a day, {} at a time: give at_once = {needed}",
                 jobs.per_day,

@@ -2,8 +2,8 @@
 //! standard error.
 //!
 //! A run fails if its results cannot be written, unless the reader has closed the pipe (`| head`).
-//! Standard error never makes a run fail or wait longer than [`PATIENCE`]: a line that cannot be
-//! written within that time is dropped, and the number of dropped lines is printed later. Unlike
+//! Standard error never makes a run fail or wait longer than [`MAX_WRITE_WAIT`]: a line that cannot
+//! be written within that time is dropped, and the number of dropped lines is printed later. Unlike
 //! the macros of the standard library, the functions in this module do not panic.
 
 use std::fmt::Display;
@@ -26,12 +26,12 @@ use crate::render::log_line;
 
 /// Maximum time that a line waits while standard error accepts nothing. After one line has waited
 /// that long, later lines are tried without waiting, until standard error accepts one again.
-const PATIENCE: Duration = Duration::from_millis(200);
+const MAX_WRITE_WAIT: Duration = Duration::from_millis(200);
 /// Maximum number of bytes per write: `PIPE_BUF` on Linux. POSIX guarantees that a pipe which polls
 /// as writable accepts this many bytes without blocking.
-const STEP: usize = 4096;
+const MAX_WRITE_BYTES: usize = 4096;
 /// Pause after the kernel has reported that standard error is writable but has accepted nothing.
-const NAP: Duration = Duration::from_millis(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The lines for standard error that could not be written.
 struct Lines {
@@ -44,7 +44,7 @@ static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 /// Whether standard output was closed when the program started. Rust's start-up code opens
 /// `/dev/null` in place of a closed standard output, so rows would vanish without an error. A
 /// constructor, which runs before the start-up code, sets this.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 /// Whether standard input was closed when the program started. Without this flag, a closed input
 /// would be read as an empty object.
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -54,17 +54,17 @@ static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 // and stores the answers.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CHECK_AT_START: extern "C" fn() = check_standard_streams;
 
-extern "C" fn look() {
+extern "C" fn check_standard_streams() {
     let is_closed = |stream| rustix::io::fcntl_getfd(stream) == Err(rustix::io::Errno::BADF);
-    CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
+    OUTPUT_CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
 /// Returns whether standard output was closed when the program started.
 pub fn output_is_closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
+    OUTPUT_CLOSED.load(Ordering::Relaxed)
 }
 
 /// Returns standard output as a plain file. `std::io::Stdout` would search every byte for line
@@ -96,7 +96,7 @@ pub fn standard_input() -> Result<File> {
 
 /// Prints a line on standard error.
 pub fn say(line: impl Display) {
-    let line = if log_line::is_json() { log_line::said(&line.to_string()) } else { line.to_string() };
+    let line = if log_line::is_json() { log_line::message_line(&line.to_string()) } else { line.to_string() };
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
@@ -207,7 +207,7 @@ impl StandardError {
     fn take(self, bytes: &[u8]) {
         let shown = std::str::from_utf8(bytes).ok().map(redacted);
         let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MAX_WRITE_WAIT;
         // The wait for the lock is limited, because another thread holds the lock while it writes,
         // possibly to a file system that hangs.
         let Some(mut lines) = lock(until) else { return };
@@ -245,11 +245,11 @@ fn write_error(mut bytes: &[u8], until: Instant) -> bool {
             Err(Errno::INTR) => continue,
             Err(_) => return true,
         }
-        match write_some(descriptor, &bytes[..bytes.len().min(STEP)]) {
+        match write_some(descriptor, &bytes[..bytes.len().min(MAX_WRITE_BYTES)]) {
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if Instant::now() >= until => return false,
-            Err(Errno::AGAIN) => std::thread::sleep(NAP),
+            Err(Errno::AGAIN) => std::thread::sleep(RETRY_PAUSE),
             Err(_) => return true,
         }
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_control_a_terminal_is_escaped_and_is_the_same_to_a_program() {
+    fn control_characters_are_escaped_and_parse_back_to_the_same_text() {
         for text in ["plain ü😀", "\x1b[2J\n", "a\u{9b}b\x7f", "\u{202e}gpj.exe", "\"\\\u{2066}", ""] {
             let json = line(text);
             assert!(!json.contains(controls), "{json:?}");

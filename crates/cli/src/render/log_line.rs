@@ -37,7 +37,7 @@ pub fn is_json() -> bool {
 }
 
 /// Formats a message of a verb as a line of the log.
-pub fn said(line: &str) -> String {
+pub fn message_line(line: &str) -> String {
     json::line(&object(Level::INFO, "firstbyte", line, Map::new()))
 }
 

@@ -19,15 +19,15 @@ use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
 
 /// Interval between two printed lines.
-const PAUSE: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between two drawings, each of which costs a system call.
-const TICK: Duration = Duration::from_millis(200);
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Time span over which rates are averaged.
-const WINDOW: Duration = Duration::from_secs(5);
+const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Width of the shortest useful bar, in columns, including the brackets and spaces around the bar.
-const LEAST_BAR: usize = 13;
+const MIN_BAR_COLUMNS: usize = 13;
 /// Number of names shown: those of the largest objects in flight.
-const NAMES: usize = 2;
+const SHOWN_NAMES: usize = 2;
 
 /// Counts of a run at one instant.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ impl Bar {
         // bar starts with a layout that draws nothing.
         let first = Layout { bar: false, names: false };
         let drawn = drawn.then(|| {
-            let target = console::progress_target(DRAWINGS);
+            let target = console::progress_target(MAX_DRAWINGS_PER_SECOND);
             ProgressBar::with_draw_target(Some(0), target).with_style(style(first, &shared))
         });
         let (seen, bar) = (Arc::clone(&shared), drawn.clone());
@@ -180,12 +180,12 @@ impl Shared {
 
 /// Maximum number of drawings per second that indicatif makes. The thread requests fewer, so
 /// indicatif skips none of them.
-const DRAWINGS: u8 = 20;
+const MAX_DRAWINGS_PER_SECOND: u8 = 20;
 
 /// Draws the bar until the run has ended.
 fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
     let mut layout = None;
-    while let Some(state) = shared.after(TICK) {
+    while let Some(state) = shared.after(DRAW_INTERVAL) {
         let (now, bytes, of_bytes) = (state.layout(), state.facts.bytes, state.facts.of_bytes);
         // Released first, because the keys of the style take the same lock while drawing.
         drop(state);
@@ -202,7 +202,7 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
 
 /// Prints a line every ten seconds until the run has ended.
 fn print(shared: &Shared) {
-    while let Some(mut state) = shared.after(PAUSE) {
+    while let Some(mut state) = shared.after(LINE_INTERVAL) {
         let line = state.observed().line(usize::MAX);
         drop(state);
         console::say(format_args!("firstbyte: {line}"));
@@ -215,7 +215,7 @@ fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
-    let taken = if layout.bar { LEAST_BAR } else { 0 };
+    let taken = if layout.bar { MIN_BAR_COLUMNS } else { 0 };
     let (facts, named) = (Arc::clone(shared), Arc::clone(shared));
     // The template is constant except for its colours, and has a syntax that indicatif supports.
     let style = ProgressStyle::with_template(&format!("{bar}{{facts}}{names}"));
@@ -241,16 +241,16 @@ impl RunState {
     /// Returns the counts with the current rates.
     fn observed(&mut self) -> Facts {
         let now = Instant::now();
-        // The oldest sample is kept until the next one is at least [`WINDOW`] old, because a rate
-        // needs a time span.
-        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= WINDOW);
+        // The oldest sample is kept until the next one is at least [`RATE_WINDOW`] old, because a
+        // rate needs a time span.
+        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
         self.passed.drain(..old.unwrap_or(0));
         let rates = self.passed.first().and_then(|(at, bytes, objects)| {
             let seconds = now.duration_since(*at).as_secs_f64();
             let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
             (seconds > 0.2).then(|| (rate(self.facts.bytes, *bytes), rate(self.facts.objects, *objects)))
         });
-        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= WINDOW / 20) {
+        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
             self.passed.push((now, self.facts.bytes, self.facts.objects));
         }
         Facts { rates, ..self.facts.clone() }
@@ -259,7 +259,7 @@ impl RunState {
     /// Returns the names of the largest objects in flight.
     fn names(&mut self) -> String {
         self.started.sort_by_key(|started| std::cmp::Reverse(started.bytes));
-        let largest = self.started.iter().take(NAMES);
+        let largest = self.started.iter().take(SHOWN_NAMES);
         largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ")
     }
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_an_end_that_is_not_known() {
+    fn an_unknown_remaining_time_is_not_shown() {
         let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
         assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
         let stalled = Facts { rates: Some((0.0, 0.0)), ..facts() };

@@ -70,25 +70,25 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// The two locations to compare.
-struct Places {
+struct ComparedLocations {
     source: Location,
     destination: Location,
     depth: OperandKind,
 }
 
 /// Resolves the operands to existing locations.
-fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
+fn places(args: &CheckArgs, store: &Store) -> Result<ComparedLocations> {
     match ParsedSource::parse(&args.source, OperandKind::Tree, Wildcards::Off, store)? {
         ParsedSource::Object(source) => {
             let destination = Destination::of(&args.destination, false)?;
             let destination = ParsedSource::Object(source.clone()).target(&destination)?;
-            Ok(Places { source, destination, depth: OperandKind::Object })
+            Ok(ComparedLocations { source, destination, depth: OperandKind::Object })
         }
         ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(&args.destination)?;
             // The destination must exist. It may be empty.
             store.stat(&destination)?;
-            Ok(Places { source, destination, depth: OperandKind::Tree })
+            Ok(ComparedLocations { source, destination, depth: OperandKind::Tree })
         }
     }
 }
@@ -96,11 +96,11 @@ fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
 fn compare(
     args: &CheckArgs,
     engine: &Engine,
-    places: Places,
+    places: ComparedLocations,
     progress: &ProgressDisplay,
     report: &mut RunReport,
 ) {
-    let Places { source, destination, depth } = places;
+    let ComparedLocations { source, destination, depth } = places;
     let receipt = report.receipt();
     receipt.source = source.to_string();
     receipt.destination = Some(destination.to_string());

@@ -8,7 +8,8 @@ use std::mem::zeroed;
 use std::ptr::null_mut;
 
 /// The text that the handler writes.
-const LINE: &[u8] = b"error: ended by SIGBUS: a file of the cache was truncated by another program, \
+const SIGBUS_MESSAGE: &[u8] =
+    b"error: ended by SIGBUS: a file of the cache was truncated by another program, \
     or its disk failed; start it again\n";
 
 /// Makes SIGBUS write a line to standard error. The signal still ends the process.
@@ -33,5 +34,5 @@ pub(super) fn log_faults() -> io::Result<()> {
 extern "C" fn report(_: libc::c_int) {
     // SAFETY: the written bytes are static. The result is ignored, because a handler cannot report
     // it.
-    let _ = unsafe { libc::write(libc::STDERR_FILENO, LINE.as_ptr().cast(), LINE.len()) };
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, SIGBUS_MESSAGE.as_ptr().cast(), SIGBUS_MESSAGE.len()) };
 }

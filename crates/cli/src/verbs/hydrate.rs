@@ -31,7 +31,7 @@ use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Interval at which the progress of a job is requested.
-const TICK: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Fetch objects into the cache before they are read: by location, or by path under a mount
 #[derive(Args)]
@@ -140,7 +140,7 @@ fn here(
         if stop.is_stopped() {
             job.cancel();
         }
-        Ok(job.wait(TICK).into())
+        Ok(job.wait(PROGRESS_INTERVAL).into())
     };
     follow(globals, report, stop, reached)?;
     if stop.is_stopped() {
@@ -219,13 +219,13 @@ fn by_daemon(
         else {
             return Err(unexpected(path));
         };
-        let reached = Reached::from(now);
+        let reached = ReachedProgress::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
                 ask(&mut control, path, &ControlRequest::Cancel { job })?;
                 return Err(interrupted());
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(PROGRESS_INTERVAL);
         }
         Ok(reached)
     })
@@ -251,7 +251,7 @@ fn unexpected(path: &Path) -> Error {
 // Progress.
 
 /// Progress of a job that runs in this process or in a daemon.
-struct Reached {
+struct ReachedProgress {
     files: u64,
     files_done: u64,
     bytes: u64,
@@ -264,7 +264,7 @@ struct Reached {
     is_over: bool,
 }
 
-impl From<HydrationProgress> for Reached {
+impl From<HydrationProgress> for ReachedProgress {
     fn from(progress: HydrationProgress) -> Self {
         let failed = progress.failed.into_iter().filter(|_| progress.is_over).map(|failure| {
             let location = failure.location.to_string();
@@ -283,7 +283,7 @@ impl From<HydrationProgress> for Reached {
     }
 }
 
-impl From<JobProgress> for Reached {
+impl From<JobProgress> for ReachedProgress {
     fn from(progress: JobProgress) -> Self {
         let failed = progress.failed.into_iter();
         Self {
@@ -306,7 +306,7 @@ fn follow(
     globals: &Globals,
     report: &mut RunReport,
     stop: &Stop,
-    mut reached: impl FnMut() -> Result<Reached>,
+    mut reached: impl FnMut() -> Result<ReachedProgress>,
 ) -> Result<()> {
     let bar = Bar::new(globals, FailureReporting::Printed);
     let (mut files, mut done, mut bytes, mut moved) = (0, 0, 0, 0);

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Polling interval at which a wait for input checks whether the run was stopped.
-const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
 
 /// An input whose reads fail once the run is stopped.
 pub struct Input<'a> {
@@ -31,7 +31,7 @@ impl Read for Input<'_> {
             if self.stop.is_stopped() {
                 return Err(io::Error::other("the run was stopped"));
             }
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&TIMEOUT)) {
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&POLL_TIMEOUT)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match self.file.read(buffer) {
                     // Another process read from the same pipe first, so wait again.

@@ -14,9 +14,9 @@ use crate::render::console;
 use crate::render::error::{Exit, Result};
 
 /// Maximum time that a shell waits.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_WAIT: Duration = Duration::from_secs(3);
 /// Maximum number of names to offer. A shell asks the user before it shows more.
-const OFFERED: usize = 200;
+const MAX_OFFERED_NAMES: usize = 200;
 
 /// Print the locations that a text begins, for the completion scripts
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub struct LocationsArgs {
 
 pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     let mut options = globals.options();
-    options.set_read_timeout(PATIENCE.min(globals.read_timeout.get()));
+    options.set_read_timeout(MAX_WAIT.min(globals.read_timeout.get()));
     let found = globals.store_of(options.store).ok().and_then(|store| begun_by(&args.beginning, &store));
     found.unwrap_or_default().iter().try_for_each(console::print)?;
     Ok(Exit::Done)
@@ -50,7 +50,7 @@ fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
     };
     let options = ListOptions { beginning: beginning.to_owned(), ..ListOptions::default() };
     let page = store.list_page(&directory, &options).ok()?;
-    let names = page.entries.into_iter().take(OFFERED).filter_map(|entry| {
+    let names = page.entries.into_iter().take(MAX_OFFERED_NAMES).filter_map(|entry| {
         let end = if is_service || entry.kind == EntryKind::Directory { "/" } else { "" };
         let name = String::from_utf8(entry.name).ok()?;
         Some(format!("{above}{}{end}", name.trim_end_matches('/')))

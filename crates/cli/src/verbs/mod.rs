@@ -79,7 +79,7 @@ fn if_prefix(
 ) -> Option<Error> {
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
-        let lists = lists(location);
+        let lists = listing_command(location);
         Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
             "cat" => format!("name an object in it; {lists}"),
             verb => format!("add -r to {} it as a directory; {lists}", deed(verb)),
@@ -88,7 +88,7 @@ fn if_prefix(
 }
 
 /// Returns advice: the command that lists a directory or prefix.
-fn lists(location: &Location) -> String {
+fn listing_command(location: &Location) -> String {
     format!("`firstbyte ls {}/` lists it", location.to_string().trim_end_matches('/'))
 }
 

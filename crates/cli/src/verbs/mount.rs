@@ -36,12 +36,12 @@ use share::ShareArgs;
 
 /// How a mount ends after a signal. After SIGTERM, the signal that ends services, open files stay
 /// readable for a while.
-const ENDING: ForcedEnd =
+const FORCED_END: ForcedEnd =
     ForcedEnd { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
 /// Maximum time that an ending process waits while a mount is still being made.
-const ATTACHING: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(10);
+const MAX_ATTACH_WAIT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Mount a location as a read-only file system, and return when it is ready
 #[derive(Args)]
@@ -262,7 +262,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let reported = Arc::new(AtomicBool::new(false));
     end_by_signals(&slot, &reported)?;
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
-        .map_err(|error| explained(error, &store, &location))?;
+        .map_err(|error| explain_error(error, &store, &location))?;
     args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
     // The cache is opened after all checks, so that a refused mount creates no cache.
     let client = args.client(&store, globals)?;
@@ -297,7 +297,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
 }
 
 /// Converts an error. If the missing directory is actually a single object, the error says so.
-fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
+fn explain_error(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
     let is_missing = matches!(error, firstbyte_mount::Error::NoDirectory { .. });
     let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != EntryKind::Directory);
     let error = Error::from(error);
@@ -335,13 +335,13 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             std::process::exit(Exit::Done as i32);
         }
     };
-    signals::on_end(ENDING, first, last)
+    signals::on_end(FORCED_END, first, last)
 }
 
 /// Returns the mount in `slot`. `None` if there is no mount, or if mounting hangs, as it may with a
 /// helper program.
 fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
-    let until = Instant::now() + ATTACHING;
+    let until = Instant::now() + MAX_ATTACH_WAIT;
     loop {
         if let Some(held) = slot.try_lock() {
             return held.clone();
@@ -349,7 +349,7 @@ fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
         if Instant::now() > until {
             return None;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -120,7 +120,7 @@ pub struct TransferArgs {
     #[arg(long, value_name = "CLASS", value_parser = parse_storage_class)]
     storage_class: Option<String>,
     /// Access list of uploads
-    #[arg(long, value_name = "NAME", value_parser = ACLS)]
+    #[arg(long, value_name = "NAME", value_parser = CANNED_ACLS)]
     acl: Option<String>,
     /// Tags of uploads. Repeat the option, or separate pairs with commas
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tags)]
@@ -128,7 +128,7 @@ pub struct TransferArgs {
 }
 
 /// The canned access lists of S3.
-const ACLS: [&str; 7] = [
+const CANNED_ACLS: [&str; 7] = [
     "private",
     "public-read",
     "public-read-write",
@@ -139,7 +139,7 @@ const ACLS: [&str; 7] = [
 ];
 
 /// Maximum number of tags of an object.
-const MOST_TAGS: usize = 10;
+const MAX_TAGS: usize = 10;
 
 /// Keys and values of user metadata or of tags.
 type Pairs = BTreeMap<String, String>;
@@ -270,8 +270,8 @@ impl TransferArgs {
         };
         let tags: Pairs =
             self.tag.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
-        if tags.len() > MOST_TAGS {
-            return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
+        if tags.len() > MAX_TAGS {
+            return Err(Error::usage(format!("--tag: an object can have {MAX_TAGS} tags")));
         }
         let options = globals.options();
         let store = StoreOptions {

@@ -21,13 +21,13 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
 /// Default budget in dollars.
-const USD: f64 = 0.05;
+const DEFAULT_BUDGET_USD: f64 = 0.05;
 
 /// Time after which a request without an answer is reported as such.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Width of the names at the beginning of lines, in columns.
-const WIDTH: usize = 11;
+const NAME_COLUMNS: usize = 11;
 
 /// Measure what limits a location, and write it as a model
 #[derive(Args)]
@@ -69,8 +69,8 @@ pub struct ProbeArgs {
 pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
     let mut options = globals.options().store;
-    options.read_deadline = options.read_deadline.min(PATIENCE);
-    options.connect_deadline = options.connect_deadline.min(PATIENCE);
+    options.read_deadline = options.read_deadline.min(SILENCE_LIMIT);
+    options.connect_deadline = options.connect_deadline.min(SILENCE_LIMIT);
     options.outages = Outages::FailFast;
     let store = globals.store_of(options)?;
     let transfer = args.bill.transfer().unwrap_or(Transfer::Internet);
@@ -78,7 +78,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
     let options = ProbeOptions {
-        budget: Budget { time: args.time.get(), usd: args.budget.unwrap_or(USD), prices },
+        budget: Budget { time: args.time.get(), usd: args.budget.unwrap_or(DEFAULT_BUDGET_USD), prices },
         rights: if args.write { ProbeRights::ReadWrite } else { ProbeRights::ReadOnly },
         disk: args.disk.clone(),
     };
@@ -174,7 +174,7 @@ fn show(report: &ProbeReport, out: Option<&Path>, globals: &Globals) -> Result<(
         }
         return console::print(value);
     }
-    let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {text}\n"));
+    let lines = report.lines().map(|(name, text)| format!("{name:NAME_COLUMNS$}  {text}\n"));
     console::print_bytes(lines.concat().as_bytes())?;
     if let Some(path) = out.filter(|_| !globals.quiet) {
         console::say(format_args!(

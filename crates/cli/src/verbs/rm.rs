@@ -23,7 +23,7 @@ use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Number of names from which `rm` asks the user, if it runs on a terminal.
-const MANY: usize = 100;
+const CONFIRMED_NAMES: usize = 100;
 
 /// Delete objects and files; with -r everything below a location
 #[derive(Args)]
@@ -147,7 +147,7 @@ impl Rm<'_> {
         if is_tree && !self.args.recursive {
             let kind = if matches!(root, Location::Object(_)) { "prefix" } else { "directory" };
             return Err(Error::usage(format!("{root}: is a {kind}; nothing was deleted"))
-                .advise(format!("add -r to delete everything below it; {}", super::lists(&root))));
+                .advise(format!("add -r to delete everything below it; {}", super::listing_command(&root))));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
@@ -243,10 +243,13 @@ impl Rm<'_> {
         };
         let taken = self.store().list(&removal.root, &options)?;
         let taken = taken.filter(|entry| entry.as_ref().is_ok_and(|entry| (removal.select)(&entry.name)));
-        if taken.take(MANY).count() < MANY {
+        if taken.take(CONFIRMED_NAMES).count() < CONFIRMED_NAMES {
             return Ok(true);
         }
-        console::say(format_args!("delete everything below {} ({MANY} names or more)? [y/N]", removal.root));
+        console::say(format_args!(
+            "delete everything below {} ({CONFIRMED_NAMES} names or more)? [y/N]",
+            removal.root
+        ));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| Error::io("standard input", &error))?;

@@ -30,7 +30,7 @@ use crate::signals::{ForcedEnd, GRACE, on_ending};
 
 /// Time from a stop until this process ends: the time that its lines have to end, and some time for
 /// the report.
-const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
+const END_TIME_LIMIT: Duration = GRACE.saturating_add(Duration::from_millis(300));
 
 /// Run the verbs of a list, several at a time
 #[derive(Args)]
@@ -62,7 +62,8 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
     let stop = Stop::default();
     let raised = stop.clone();
-    let ending = ForcedEnd { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
+    let ending =
+        ForcedEnd { interrupted: END_TIME_LIMIT, terminated: END_TIME_LIMIT, exit: Exit::Interrupted };
     on_ending(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
     let report = RunReport::new("run", name.clone(), None);

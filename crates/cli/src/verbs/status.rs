@@ -49,7 +49,7 @@ pub struct StatusArgs {
 }
 
 /// Maximum time to wait for a mount's counts.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_COUNTS_WAIT: Duration = Duration::from_secs(5);
 
 /// Sums over the printed rows.
 #[derive(Default)]
@@ -71,7 +71,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     // The writer is buffered, so that many rows are written together.
     let mut out = std::io::BufWriter::new(Output);
     for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
-        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
+        let Some(counts) =
+            place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, MAX_COUNTS_WAIT))
         else {
             continue;
         };

@@ -14,11 +14,11 @@ use crate::globals::Globals;
 use crate::render::error::Error;
 
 /// Maximum number of names to suggest.
-const SUGGESTED: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 /// Maximum number of entries of a directory that are compared.
-const LISTED: usize = 10_000;
+const MAX_LISTED_ENTRIES: usize = 10_000;
 /// Minimum length, in characters, of a missing name that counts as the beginning of longer names.
-const LEAST_BEGINNING: usize = 3;
+const MIN_BEGINNING_CHARS: usize = 3;
 
 /// Completes the error about a missing location: adds the highest part that is missing, and similar
 /// names.
@@ -58,11 +58,12 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
         _ => None,
     };
     let is_match = |entry: &Entry| entry.kind == EntryKind::Directory && glob.takes(&entry.name, depth);
-    let directories = entries.into_iter().flatten().take(LISTED).filter_map(Result::ok).filter(is_match);
+    let directories =
+        entries.into_iter().flatten().take(MAX_LISTED_ENTRIES).filter_map(Result::ok).filter(is_match);
     let mut names: Vec<Vec<u8>> = directories.map(|entry| entry.name).collect();
     names.sort_unstable();
     let count = names.len();
-    names.truncate(SUGGESTED);
+    names.truncate(MAX_SUGGESTIONS);
     let (kind, plural, object) = match root {
         Location::Local(_) => ("directory", "directories", "file"),
         _ => ("prefix", "prefixes", "object"),
@@ -110,7 +111,7 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
         }
         _ => (directory_of(missing)?, String::from_utf8(missing.last_component()?).ok()?),
     };
-    let is_beginning = name.chars().count() >= LEAST_BEGINNING;
+    let is_beginning = name.chars().count() >= MIN_BEGINNING_CHARS;
     let mut names = names_in(&directory, String::new(), store);
     if is_beginning && directory.parent().is_some() {
         names.extend(names_in(&directory, name.clone(), store));
@@ -125,7 +126,7 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     found.dedup();
     let least = found.first().map(|(slips, _)| *slips);
     found.retain(|(slips, _)| Some(*slips) == least);
-    found.truncate(SUGGESTED);
+    found.truncate(MAX_SUGGESTIONS);
     // `cp -r` treats a prefix with a final slash as its contents, so a suggestion has a final slash
     // exactly if the user wrote one.
     let has_slash = missing.is_directory_like() && !is_bucket(missing);
@@ -167,7 +168,9 @@ fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<Strin
     let options = ListOptions { beginning, ..ListOptions::default() };
     let entries = match directory {
         Location::Object(_) => store.list_page(directory, &options).map(|page| page.entries),
-        _ => store.list(directory, &options).map(|all| all.take(LISTED).filter_map(Result::ok).collect()),
+        _ => store
+            .list(directory, &options)
+            .map(|all| all.take(MAX_LISTED_ENTRIES).filter_map(Result::ok).collect()),
     };
     let is_service = matches!(directory, Location::Object(object) if object.bucket.is_empty());
     let name = |entry: Entry| {

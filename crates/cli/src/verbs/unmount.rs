@@ -15,11 +15,11 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
 /// Maximum time to wait for the daemon to end. The daemon only has to close its cache.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_DAEMON_WAIT: Duration = Duration::from_secs(30);
 
 /// Maximum time to wait for the daemon's counts. A daemon that does not answer is unmounted without
 /// its counts.
-const COUNTS_PATIENCE: Duration = Duration::from_secs(1);
+const MAX_COUNTS_WAIT: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
 #[derive(Args)]
@@ -51,19 +51,19 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let ending = if args.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     let (daemon, counts) = match daemon {
         Some(mut daemon) => {
-            let counts = mount_counts::ask(&mut daemon, COUNTS_PATIENCE);
+            let counts = mount_counts::ask(&mut daemon, MAX_COUNTS_WAIT);
             (Some(daemon), counts)
         }
         None => (None, None),
     };
     let left = firstbyte_mount::unmount(&args.directory, ending)?;
     if let Some(daemon) = daemon.filter(|_| left == RemainingMounts::Nothing)
-        && !daemon.wait_for_end(PATIENCE)
+        && !daemon.wait_for_end(MAX_DAEMON_WAIT)
     {
         return Err(Error::failed(format!(
             "{}: unmounted, but its daemon has not ended within {} s",
             shown(&args.directory),
-            PATIENCE.as_secs()
+            MAX_DAEMON_WAIT.as_secs()
         )));
     }
     let seconds = started.elapsed().as_secs_f64();

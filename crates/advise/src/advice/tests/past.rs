@@ -187,7 +187,7 @@ fn flips_are_all_crossings_beyond_the_error_in_two_digits() {
         for flip in &advice.flips {
             let range = flips::ranges(&workload).into_iter().find(|range| range.0 == flip.variable).unwrap();
             let at = |value: f64, name: &str| {
-                let varied = flips::varied(
+                let varied = flips::with_value(
                     &workload,
                     flip.variable,
                     value.clamp(range.1, flips::max_useful_value(&workload, flip.variable, range.2)),

@@ -41,7 +41,7 @@ fn minimums_and_steps_are_billed() {
 }
 
 #[test]
-fn what_has_no_price_is_missing_and_never_free() {
+fn an_item_without_a_price_is_missing_and_never_free() {
     let reason = |price: &str, unit| {
         let cost = cost(vec![UsageItem::per_job(price, 1.0, unit)]);
         assert!(!cost.is_complete() && cost.per_job == 0.0 && cost.lines.is_empty(), "{cost:?}");

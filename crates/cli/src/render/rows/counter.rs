@@ -10,7 +10,7 @@ use crate::globals::Globals;
 use crate::render::console;
 
 /// Time after which the count appears. Most listings end earlier.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SHOW_AFTER: Duration = Duration::from_millis(500);
 
 /// Counts rows and bytes.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Counter {
     pub fn add(&self, rows: u64, bytes: u64) {
         let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(bar) = self.bar.as_ref().filter(|_| self.began.elapsed() > PATIENCE) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| self.began.elapsed() > SHOW_AFTER) {
             let size = if bytes > 0 { format!(", {}", human(bytes)) } else { String::new() };
             bar.set_message(format!("{} entries{size}", HumanCount(rows)));
             bar.tick();

@@ -20,7 +20,7 @@ use super::record::values;
 use super::{Holds, RowColumn, Schema, Value, utf8_name};
 
 /// Number of rows per row group, about 4 MiB. Readers prefer larger groups, but accept this size.
-const GROUP: usize = 32 << 10;
+const GROUP_ROWS: usize = 32 << 10;
 
 /// A Parquet file that is being written.
 pub(super) struct ParquetTable {
@@ -72,7 +72,7 @@ impl ParquetTable {
             }
         }
         self.rows += 1;
-        if self.rows == GROUP { self.write_group() } else { Ok(()) }
+        if self.rows == GROUP_ROWS { self.write_group() } else { Ok(()) }
     }
 
     /// Writes the waiting rows and the end of the file.

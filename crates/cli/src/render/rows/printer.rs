@@ -46,10 +46,10 @@ pub struct Style {
 
 /// Number of bytes at which a page is written. Larger writes are not faster, and smaller ones cost
 /// more system calls.
-const FULL: usize = 64 << 10;
+const FULL_PAGE_BYTES: usize = 64 << 10;
 /// Requested capacity of an output pipe, bytes. With a larger pipe, writer and reader switch less
 /// often. The kernel may refuse the request.
-const PIPE: usize = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Writes pages of rows to standard output.
 pub struct Printer<'a> {
@@ -100,7 +100,7 @@ impl<'a> Printer<'a> {
     /// Makes a printer that writes to `out`.
     pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
         // The larger pipe is optional, so a refusal is ignored.
-        let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
+        let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE_BYTES);
         let names = NameEscaping::on(&out);
         if style.format == RowFormat::Parquet && out.is_terminal() {
             return Err(
@@ -159,11 +159,11 @@ fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
 }
 
 fn write_sorted(style: Style, names: NameEscaping, sorter: Sorter, out: &mut File) -> Written {
-    let mut buffer = Vec::with_capacity(2 * FULL);
+    let mut buffer = Vec::with_capacity(2 * FULL_PAGE_BYTES);
     sorter.finish(|record| {
         let values: Vec<Value<'_>> = record::values(style.schema, record).collect();
         render(style, names, &values, &mut buffer);
-        if buffer.len() < FULL {
+        if buffer.len() < FULL_PAGE_BYTES {
             return Ok(());
         }
         out.write_all(&buffer)?;
@@ -207,7 +207,7 @@ impl RowPage<'_, '_> {
 
     /// Returns whether the page is large enough to be written.
     pub fn is_full(&self) -> bool {
-        self.buffer.len() >= FULL
+        self.buffer.len() >= FULL_PAGE_BYTES
     }
 
     /// Writes the page's rows. Returns false if no more rows can be written, because the pipe is

@@ -123,7 +123,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn records_are_read_back_as_written() {
         let time = Time { seconds: -5, nanoseconds: 7 };
         let mut bytes = Vec::new();
         for kind in [EntryKind::File, EntryKind::Directory, EntryKind::Symlink, EntryKind::Other] {

@@ -1,7 +1,7 @@
 //! Sorts rows in bounded memory. Rows that do not fit into memory are sorted in runs. The runs are
 //! written to an unnamed temporary file and merged at the end. Called by the printer and by `sums`.
 //!
-//! All runs of one sort are in one file. When there are [`MOST_RUNS`] runs, they are merged into
+//! All runs of one sort are in one file. When there are [`MAX_RUNS`] runs, they are merged into
 //! one, so that the read buffers of a merge always fit into memory.
 
 use std::cmp::Ordering;
@@ -41,7 +41,7 @@ pub enum SortDirection {
 
 /// Maximum number of runs that are merged together. Each run gets an equal share of the memory as
 /// its read buffer: 128 KiB if the memory is 8 MiB.
-const MOST_RUNS: usize = 64;
+const MAX_RUNS: usize = 64;
 
 /// The order of rows: their columns, the sort key and the direction.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +66,12 @@ pub(super) struct Sorter {
     room: usize,
     records: Vec<u8>,
     items: Vec<Item>,
-    spilled: Option<Spilled>,
+    spilled: Option<SpilledRuns>,
 }
 
 /// Sorted runs, stored one after another in one file.
 #[derive(Debug)]
-struct Spilled {
+struct SpilledRuns {
     file: File,
     /// End offset of each run.
     ends: Vec<u64>,
@@ -172,7 +172,7 @@ impl Sorter {
         self.sort();
         let spilled = match &mut self.spilled {
             Some(spilled) => spilled,
-            none => none.insert(Spilled { file: temporary()?, ends: Vec::new() }),
+            none => none.insert(SpilledRuns { file: temporary()?, ends: Vec::new() }),
         };
         let mut out = BufWriter::new(&spilled.file);
         let mut end = spilled.ends.last().copied().unwrap_or(0);
@@ -187,7 +187,7 @@ impl Sorter {
         spilled.ends.push(end);
         self.records.clear();
         self.items.clear();
-        if spilled.ends.len() == MOST_RUNS {
+        if spilled.ends.len() == MAX_RUNS {
             *spilled = spilled.merged(self.order, self.room)?;
         }
         Ok(())
@@ -199,7 +199,7 @@ fn at(bytes: &[u8], start: u32) -> &[u8] {
     records(&bytes[start as usize..]).next().unwrap_or_default()
 }
 
-impl Spilled {
+impl SpilledRuns {
     /// Merges all runs into one.
     fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
         let file = temporary()?;

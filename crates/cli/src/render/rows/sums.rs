@@ -6,7 +6,7 @@ use super::{Broken, Schema, Value, record};
 use crate::render::error::Result;
 
 /// Number of bytes of records that are passed to the sorter at a time.
-const PAGE: usize = 64 << 10;
+const PAGE_BYTES: usize = 64 << 10;
 
 /// Counts by name. The schema consists of the name, followed by `N` numbers.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<const N: usize> NameSums<N> {
         let numbers = counts.into_iter().map(|count| Value::Number(Some(count)));
         let row: Vec<Value<'_>> = std::iter::once(Value::Name(b"", name)).chain(numbers).collect();
         record::push(&row, &mut self.page);
-        if self.page.len() >= PAGE {
+        if self.page.len() >= PAGE_BYTES {
             self.hand_over();
         }
     }

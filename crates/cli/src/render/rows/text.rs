@@ -36,7 +36,7 @@ pub enum SizeFormat {
 }
 
 /// Number of seconds in a day.
-const DAY: i64 = 86_400;
+const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Writes one row, then `end`.
 pub(super) fn row(
@@ -130,7 +130,7 @@ pub(super) enum Fraction {
 
 /// Writes a time as RFC 3339, in UTC.
 pub(super) fn push_time(time: Time, fraction: Fraction, out: &mut Vec<u8>) {
-    let (days, second) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
+    let (days, second) = (time.seconds.div_euclid(SECONDS_PER_DAY), time.seconds.rem_euclid(SECONDS_PER_DAY));
     let (year, month, day) = date(days);
     if (0..=9999).contains(&year) {
         push_padded(year.unsigned_abs(), 4, out);

@@ -19,13 +19,13 @@ use crate::render::{console, json as lines};
 /// Maximum number of spans that wait; further spans are dropped and counted. This and the next two
 /// constants are the defaults of OpenTelemetry's batch processor
 /// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
-const MOST_WAITING: usize = 2048;
+const MAX_WAITING_SPANS: usize = 2048;
 /// Maximum number of spans in one request.
-const BATCH: usize = 512;
+const BATCH_SPANS: usize = 512;
 /// Maximum time that a span waits until a batch is full.
-const DELAY: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// Maximum time that the end of a run waits for its last spans to be sent.
-const FINAL_SEND_TIME: Duration = Duration::from_secs(1);
+const MAX_FINAL_WAIT: Duration = Duration::from_secs(1);
 
 /// Collects spans, and sends them from a separate thread, which the first span starts.
 pub(super) struct Exporter {
@@ -76,12 +76,12 @@ impl Exporter {
     /// Queues a span for sending.
     pub(super) fn push(self: &Arc<Self>, span: Span) {
         let mut queue = self.queue.lock();
-        if queue.spans.len() == MOST_WAITING {
+        if queue.spans.len() == MAX_WAITING_SPANS {
             queue.dropped += 1;
             return;
         }
         queue.spans.push_back(span);
-        if queue.spans.len() >= BATCH {
+        if queue.spans.len() >= BATCH_SPANS {
             self.changed.notify_all();
         }
         if !queue.is_running {
@@ -97,7 +97,7 @@ impl Exporter {
         }
     }
 
-    /// Adds the span of the run. Waits up to [`FINAL_SEND_TIME`] until all spans are sent.
+    /// Adds the span of the run. Waits up to [`MAX_FINAL_WAIT`] until all spans are sent.
     pub(super) fn end(self: &Arc<Self>, name: String, attributes: Map<String, Value>, fault: Option<String>) {
         let mut run = Span {
             name,
@@ -115,7 +115,7 @@ impl Exporter {
             }
             // If the queue is full, the oldest span is dropped, so that the span of the run is
             // always sent.
-            if queue.spans.len() == MOST_WAITING {
+            if queue.spans.len() == MAX_WAITING_SPANS {
                 queue.spans.pop_front();
             }
         }
@@ -125,7 +125,7 @@ impl Exporter {
         self.changed.notify_all();
         // If the collector was already down, the end of the run does not wait.
         let waits = |queue: &mut Queue| !queue.is_over && !queue.is_down;
-        drop(self.changed.wait_timeout_while(queue, FINAL_SEND_TIME, waits));
+        drop(self.changed.wait_timeout_while(queue, MAX_FINAL_WAIT, waits));
     }
 
     fn run(&self) {
@@ -154,14 +154,14 @@ impl Exporter {
         }
     }
 
-    /// Waits until a batch is full, until [`DELAY`] has passed, or until the run ends. Returns true
-    /// together with the last batch.
+    /// Waits until a batch is full, until [`MAX_DELAY`] has passed, or until the run ends. Returns
+    /// true together with the last batch.
     fn next_batch(&self) -> (Vec<Span>, bool) {
         let is_idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.is_ending;
         let queue = self.changed.wait_while(self.queue.lock(), is_idle);
-        let is_small = |queue: &mut Queue| queue.spans.len() < BATCH && !queue.is_ending;
-        let (mut queue, _) = self.changed.wait_timeout_while(queue, DELAY, is_small);
-        let count = queue.spans.len().min(BATCH);
+        let is_small = |queue: &mut Queue| queue.spans.len() < BATCH_SPANS && !queue.is_ending;
+        let (mut queue, _) = self.changed.wait_timeout_while(queue, MAX_DELAY, is_small);
+        let count = queue.spans.len().min(BATCH_SPANS);
         let batch = queue.spans.drain(..count).collect();
         (batch, queue.is_ending && queue.spans.is_empty())
     }

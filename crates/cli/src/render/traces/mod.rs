@@ -77,7 +77,7 @@ pub fn end(verb: &str, exit: Exit, error: Option<&Error>) {
 /// Fields that have a name in OpenTelemetry's conventions for HTTP clients
 /// (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/>). The names of other fields get
 /// the prefix `firstbyte.`.
-const NAMES: [(&str, &str); 5] = [
+const FIELD_NAMES: [(&str, &str); 5] = [
     ("method", "http.request.method"),
     ("status", "http.response.status_code"),
     ("bytes", "http.response.body.size"),
@@ -99,7 +99,7 @@ fn request(mut fields: Map<String, Value>, now: SystemTime) -> Span {
     let mut attributes: Map<String, Value> = fields
         .into_iter()
         .map(|(field, value)| {
-            let known = NAMES.iter().find(|(known, _)| *known == field);
+            let known = FIELD_NAMES.iter().find(|(known, _)| *known == field);
             let name = known.map_or_else(|| format!("firstbyte.{field}"), |(_, name)| (*name).to_owned());
             let value = value.as_str().map_or(value.clone(), |text| json!(redacted(text)));
             (name, value)

@@ -9,7 +9,7 @@ use firstbyte::environment::VariableLookup;
 use firstbyte_location::{HttpUrl, Location, redacted_operand};
 
 /// Default timeout of a request to the collector, from the specification.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The collector, and the attributes and parent of the spans.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl TraceSettings {
             return Err(format!("{name} is {endpoint}; write http(s)://HOST[:PORT]"));
         };
         let timeout = match own("TIMEOUT") {
-            None => TIMEOUT,
+            None => DEFAULT_TIMEOUT,
             Some((name, text)) => {
                 let wrong = || format!("{name} is {text}; write milliseconds, at least 1");
                 Duration::from_millis(text.parse::<NonZeroU64>().map_err(|_| wrong())?.get())

@@ -29,7 +29,7 @@ pub struct GradeArgs {
 pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     let mut all: Vec<(Receipt, Graded)> = Vec::new();
     for path in &args.receipts {
-        all.extend(graded(path)?);
+        all.extend(read_graded(path)?);
     }
     let grades: Vec<Graded> = all.iter().map(|(_, graded)| *graded).collect();
     let Some(grade) = grade(&grades) else {
@@ -43,7 +43,7 @@ pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Reads the receipts of a file, and the prediction in each of them.
-fn graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
+fn read_graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
     let (text, mut found) = (known::text(path)?, Vec::new());
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{}:{}", path.display(), number + 1);
@@ -64,7 +64,7 @@ fn row(receipt: &Receipt, graded: &Graded) -> String {
     json!({
         "verb": receipt.verb, "source": receipt.source, "seconds": graded.seconds,
         "predicted_seconds": graded.predicted, "predicted_range": graded.range,
-        "error": graded.error(), "held": graded.is_held(),
+        "error": graded.error(), "held": graded.is_within_range(),
     })
     .to_string()
 }
@@ -73,7 +73,7 @@ fn text(receipt: &Receipt, graded: &Graded) -> String {
     let range = graded.range.map_or_else(String::new, |[low, high]| {
         format!(" ({} to {})", shown_seconds(low), shown_seconds(high))
     });
-    let held = if graded.is_held() { "within" } else { "OUTSIDE" };
+    let held = if graded.is_within_range() { "within" } else { "OUTSIDE" };
     format!(
         "{:+4.0} %  {held}  {} took {}, predicted {}{range}",
         graded.error() * 100.0,
@@ -111,7 +111,7 @@ impl Graded {
     }
 
     /// Returns whether the measurement is within the range.
-    fn is_held(&self) -> bool {
+    fn is_within_range(&self) -> bool {
         self.range.is_some_and(|[low, high]| (low..=high).contains(&self.seconds))
     }
 }
@@ -134,7 +134,7 @@ fn grade(all: &[Graded]) -> Option<Grade> {
     Some(Grade {
         count: all.len(),
         median_error: median(all.iter().map(|one| one.error().abs()).collect())?,
-        held: all.iter().filter(|one| one.is_held()).count(),
+        held: all.iter().filter(|one| one.is_within_range()).count(),
         width: median(all.iter().filter_map(|one| one.range).map(|[low, high]| high / low).collect()),
     })
 }

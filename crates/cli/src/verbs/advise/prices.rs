@@ -25,7 +25,7 @@ use crate::render::error::{Error, Exit, Result};
 const BUFFER: usize = 256 << 10;
 
 /// First lines of the user's catalogue.
-const HEAD: &str = "\
+const CATALOGUE_HEAD: &str = "\
 # Prices of `firstbyte advise`, in US dollars. They override those that come with it, by key and region.
 # Written by `firstbyte advise prices import`, which keeps the prices that are here and drops comments.
 ";
@@ -166,7 +166,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let Imported { catalogue, offer, day, products, .. } = imported;
     let mut own = read_prices(&out)?.unwrap_or_default();
     own.override_with(catalogue);
-    write(&out, &format!("{HEAD}{}", own.to_toml()))?;
+    write(&out, &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
     if globals.json {
         console::print(json!({"verb": "advise prices import", "offer": offer, "day": day,
             "products": products, "prices": count, "destination": shown(&out).to_string(),

@@ -136,8 +136,8 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
     let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
     let day = args.day.map_or_else(today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
-    let advice =
-        advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
+    let advice = advice::advise(&workload, &inputs)
+        .map_err(|error| error_at_field(&error, args, text.as_deref(), globals))?;
     if let Some(path) = &args.page {
         let text = page(&advice, &workload, &inputs);
         std::fs::write(path, text).map_err(|error| Error::writing(path.display(), &error))?;
@@ -152,7 +152,12 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Makes an error that states where the wrong value is: in the file or on the command line.
-fn placed(error: &advice::Error, args: &AdviseRunArgs, text: Option<&str>, globals: &Globals) -> Error {
+fn error_at_field(
+    error: &advice::Error,
+    args: &AdviseRunArgs,
+    text: Option<&str>,
+    globals: &Globals,
+) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
     match (text.filter(|_| !of_option), &args.file) {

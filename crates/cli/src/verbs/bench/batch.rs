@@ -31,7 +31,7 @@ const LOCAL_OPTIONS: [&str; 8] =
 const JOB_OVERHEAD: Duration = Duration::from_secs(300);
 /// Maximum time for ending the job after Ctrl-C. The job must be ended, because a running job costs
 /// money.
-const ENDING: Duration = Duration::from_secs(15);
+const MAX_END_TIME: Duration = Duration::from_secs(15);
 
 /// Queue, job definition and endpoint of AWS Batch.
 pub struct BatchQueue<'a> {
@@ -47,8 +47,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     let endpoint = place.endpoint.or(of_environment.as_deref());
     let batch = Batch::new(globals.options().store, place.queue, place.definition, endpoint)?;
     let mut words = words_of_job(std::env::args().skip(1));
-    if let Some(rest) = bounded(args, globals, &batch, place)? {
-        give(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
+    if let Some(rest) = read_budget(args, globals, &batch, place)? {
+        insert_options(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("firstbyte-bench-{:x}", now.as_nanos());
@@ -106,7 +106,7 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Returns the budget for the job's reads: what is left after paying for the instance for the job's
 /// maximum time. `None` without a budget.
-fn bounded(
+fn read_budget(
     args: &BenchRunArgs,
     globals: &Globals,
     batch: &Batch,
@@ -150,7 +150,7 @@ fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Re
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
     let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    give(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
+    insert_options(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
     format!(
         "{setup}d=$(mktemp -d); trap 'kill -TERM $p || :' TERM\n\
          firstbyte {} 2>$d/said & p=$!\n\
@@ -164,7 +164,7 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
 }
 
 /// Inserts options before the `--` that separates the command of the workload `command`.
-fn give(words: &mut Vec<String>, options: &[String]) {
+fn insert_options(words: &mut Vec<String>, options: &[String]) {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(at..at, options.iter().cloned());
 }
@@ -173,7 +173,7 @@ fn give(words: &mut Vec<String>, options: &[String]) {
 fn measured(batch: &Batch, job: &Job, there: &str, args: &BenchRunArgs, globals: &Globals) -> Result<Ended> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
-    let ending = ForcedEnd { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
+    let ending = ForcedEnd { interrupted: MAX_END_TIME, terminated: MAX_END_TIME, exit: Exit::Interrupted };
     signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
     let id = batch.submit(job)?;
     let say = |text: String| {

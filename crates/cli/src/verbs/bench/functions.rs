@@ -19,9 +19,10 @@ use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, ForcedEnd};
 
 /// Maximum time that the function's environments have to end.
-const GRACE: Duration = Duration::from_secs(10);
+const MAX_END_WAIT: Duration = Duration::from_secs(10);
 /// Environment variables of the caller that become the role (the credentials) of the function.
-const ROLE: [&str; 4] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
+const ROLE_VARIABLES: [&str; 4] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
 
 /// Run a function on this machine as AWS Lambda would, until stopped
 #[derive(Args)]
@@ -82,10 +83,11 @@ pub struct FunctionsArgs {
 }
 
 pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
-    let ending = ForcedEnd { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
+    let ending = ForcedEnd { interrupted: MAX_END_WAIT, terminated: MAX_END_WAIT, exit: Exit::Done };
     // Set up first, so that from the start a signal ends everything that has been started.
     let stop = signals::interruption(ending)?;
-    let role = ROLE.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
+    let role =
+        ROLE_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
     let server = Server::start(Settings {
         name: args.name.clone(),
         source: Source {

@@ -13,7 +13,7 @@ use crate::render::error::{Error, Result};
 
 /// Variables of suites that name resources which a user may have in Lambda: a mounted directory,
 /// and Python functions.
-const USERS_OWN: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
+const USER_VARIABLES: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
 /// Changes a plan so that its jobs run where `on` says.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
@@ -40,7 +40,7 @@ pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
 }
 
 /// Returns the serverless function that reads the targets; `None` if processes read them.
-pub fn called(on: Option<&On>) -> Result<Option<Called>> {
+pub fn called_function(on: Option<&On>) -> Result<Option<Called>> {
     match on {
         Some(On::Lambda { name, endpoint }) => {
             let endpoint = endpoint.clone().unwrap_or_default();
@@ -79,7 +79,7 @@ pub fn in_functions(
     endpoint: Option<String>,
     mut vars: BTreeMap<String, String>,
 ) -> Result<Plan> {
-    let unknown: Vec<&str> = USERS_OWN.into_iter().filter(|name| !vars.contains_key(*name)).collect();
+    let unknown: Vec<&str> = USER_VARIABLES.into_iter().filter(|name| !vars.contains_key(*name)).collect();
     if let Some(python) = vars.get_mut("python").filter(|python| python.contains('/')) {
         *python = std::path::absolute(&*python).map_or(python.clone(), |path| path.display().to_string());
     }

@@ -251,7 +251,7 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
         memory_limit: args.memory_limit.clone(),
         cpus: args.cpus,
         function: args.function.clone(),
-        called: on::called(args.on.as_ref())?,
+        called: on::called_function(args.on.as_ref())?,
         waves: args.waves,
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         path: environment::variable("PATH").unwrap_or_default(),
@@ -385,7 +385,7 @@ fn show(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<()> {
 }
 
 /// Remaining seconds below which no remaining time is displayed.
-const SHOWN: f64 = 2.0;
+const MIN_SHOWN_SECONDS: f64 = 2.0;
 
 /// Prints the progress of the measurement on standard error.
 fn watch(event: &Event<'_>, globals: &Globals) {
@@ -396,7 +396,7 @@ fn watch(event: &Event<'_>, globals: &Globals) {
         Event::Case(case) => console::say(format_args!("== {}: {}", case.name, case.title)),
         Event::Run(run) => console::say(line_of(run)),
         Event::Note(note) => console::say(format_args!("   {note}")),
-        Event::Left(seconds) if *seconds >= SHOWN && std::io::stderr().is_terminal() => {
+        Event::Left(seconds) if *seconds >= MIN_SHOWN_SECONDS && std::io::stderr().is_terminal() => {
             console::say(format_args!("   about {} left", shown_seconds(seconds.round())));
         }
         Event::Complete(..) | Event::Kept(_) | Event::Left(_) => {}

@@ -18,7 +18,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
 /// Polling interval for the link's count. At 0.6 Gbit/s, 75 kB pass in one interval.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Kill a copy at a random point, repeat it, and print its figures as JSON
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     let crossed = || link.counters().bytes_to_client;
     let point = args.bytes / 100 * percent();
     while crossed() < point && !has_ended(&mut first) {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     first.kill().and_then(|()| first.wait()).map_err(failed)?;
     let at_kill = crossed();

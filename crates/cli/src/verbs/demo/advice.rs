@@ -17,13 +17,13 @@ use super::figures::LAZY;
 use crate::render::error::{Error, Result};
 
 /// Size of the object that the advice is about.
-const DATA: &str = "5 GB";
+const OBJECT_SIZE: &str = "5 GB";
 /// Time limit of a request to an API gateway.
-const LIMIT: &str = "29 s";
+const GATEWAY_LIMIT: &str = "29 s";
 /// Name of the machine in the model.
 const MACHINE: &str = "this machine";
 /// Bytes per second of the loopback interface: 100 Gbit/s, much faster than the link.
-const LOOPBACK: f64 = 12.5e9;
+const LOOPBACK_RATE: f64 = 12.5e9;
 
 /// The model of the service before calibration. The service has the contender's name, because
 /// results are found by that name.
@@ -61,7 +61,7 @@ impl DemoAdvice {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let failed = |error: String| Error::failed(format!("advice: {error}"));
         let catalogue = calibrated(results)?;
-        let options = [("data", DATA), ("deadline", LIMIT), ("at", MACHINE)];
+        let options = [("data", OBJECT_SIZE), ("deadline", GATEWAY_LIMIT), ("at", MACHINE)];
         let options = options.map(|(name, text)| (name, text.to_owned()));
         let workload = workload::of_options(&options).map_err(|error| failed(error.to_string()))?;
         let day = results.header.started.get(..10).unwrap_or_default();
@@ -72,9 +72,13 @@ impl DemoAdvice {
         let reach = advice.reaches.into_iter().find(|reach| reach.option == lazily);
         let row = advice.rows.into_iter().find(|row| row.name == lazily);
         match (reach, row.and_then(|row| row.measured)) {
-            (Some(reach), Some(measured)) => {
-                Ok(Self { data: DATA, limit: LIMIT, bytes: reach.bytes, part: reach.part, measured })
-            }
+            (Some(reach), Some(measured)) => Ok(Self {
+                data: OBJECT_SIZE,
+                limit: GATEWAY_LIMIT,
+                bytes: reach.bytes,
+                part: reach.part,
+                measured,
+            }),
             _ => Err(failed("no lazy open was measured".into())),
         }
     }
@@ -105,7 +109,7 @@ fn calibrated(results: &Results) -> Result<ModelCatalogue> {
     let machine = MachineModel {
         vcpus: results.header.machine.processors.max(1) as f64,
         memory: Bytes(results.header.machine.memory_bytes as f64),
-        network: Rate(LOOPBACK),
+        network: Rate(LOOPBACK_RATE),
         burst: None,
         bucket: None,
         volumes: None,

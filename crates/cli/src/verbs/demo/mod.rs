@@ -76,16 +76,16 @@ pub struct DemoArgs {
 }
 
 /// Minimum size of the large object, bytes. The object must be large enough to be read in parts.
-const SMALLEST: u64 = 1 << 20;
+const MIN_OBJECT_BYTES: u64 = 1 << 20;
 
 fn parse_object_size(text: &str) -> std::result::Result<u64, String> {
     parse_size(text)
         .map_err(|error| error.to_string())
-        .and_then(|size| if size < SMALLEST { Err("1 MiB is the least".into()) } else { Ok(size) })
+        .and_then(|size| if size < MIN_OBJECT_BYTES { Err("1 MiB is the least".into()) } else { Ok(size) })
 }
 
 /// Size of the largest small file, bytes.
-const LARGEST_SMALL: u64 = 100_000;
+const MAX_SMALL_FILE_BYTES: u64 = 100_000;
 
 /// The figures of one run of the demo, for the receipt.
 #[derive(Debug, Serialize)]
@@ -199,7 +199,7 @@ fn writer(args: &DemoArgs, header: result::Header) -> Result<Writer> {
 /// copied and perhaps kept) and two copies of the small files.
 fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
     let objects = if args.keep { 4 } else { 3 };
-    let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * LARGEST_SMALL;
+    let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * MAX_SMALL_FILE_BYTES;
     match disk::free_space(temporary) {
         Ok(free) if free < needed => {
             let message =

@@ -22,12 +22,12 @@ pub(crate) const PEERS: [&str; 3] = ["s5cmd", "aws", "curl"];
 /// Number of names to list per small file. So `--files` scales both cases, `small` and `list`.
 const NAMES_PER_FILE: u32 = 200;
 /// Maximum number of names to list. Creating more would take too long for a demo.
-const MOST_NAMES: u32 = 1_000_000;
+const MAX_NAMES: u32 = 1_000_000;
 
 /// The peer that every reader knows, and the only case that measures this peer in addition to the
 /// strongest one. In the other cases, a second copy of the large object in each round would make
 /// the demo exceed its 90 seconds.
-const KNOWN: (&str, &str) = ("curl", "small");
+const KNOWN_PEER: (&str, &str) = ("curl", "small");
 
 /// Makes the demo's plan from its options. Of the peers, keeps the strongest installed one, and
 /// curl for small files.
@@ -38,7 +38,7 @@ pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
         if case.name != "survive" {
             case.rounds = u32::from(args.runs);
         }
-        let count = if case.name == KNOWN.1 { installed.len() } else { installed.len().min(1) };
+        let count = if case.name == KNOWN_PEER.1 { installed.len() } else { installed.len().min(1) };
         let peers: BTreeMap<&str, &PathBuf> =
             installed[..count].iter().map(|(name, path)| (*name, path)).collect();
         case.contenders.retain(|contender| {
@@ -58,7 +58,7 @@ pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
 
 /// Returns the number of names to list.
 pub(crate) fn names(args: &DemoArgs) -> u64 {
-    u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MOST_NAMES))
+    u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MAX_NAMES))
 }
 
 fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
@@ -81,8 +81,8 @@ fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
 /// Returns the strongest installed peer, then the well-known peer, each with its path.
 fn installed() -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::from_iter(PEERS.into_iter().find_map(|name| Some((name, find(name)?))));
-    if found.iter().all(|(name, _)| *name != KNOWN.0) {
-        found.extend(find(KNOWN.0).map(|path| (KNOWN.0, path)));
+    if found.iter().all(|(name, _)| *name != KNOWN_PEER.0) {
+        found.extend(find(KNOWN_PEER.0).map(|path| (KNOWN_PEER.0, path)));
     }
     found
 }

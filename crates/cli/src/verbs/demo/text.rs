@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_share_and_never_nothing() {
+    fn a_bar_is_proportional_and_has_at_least_one_stroke() {
         assert_eq!(bar(2.0, 2.0, 16), "#".repeat(16));
         assert_eq!(bar(1.0, 2.0, 16), "#".repeat(8));
         assert_eq!(bar(0.001, 2.0, 16), "|");

@@ -12,7 +12,7 @@ use super::DoctorFinding;
 const LOW_SPACE: u64 = 5 << 30;
 
 /// File systems by the magic number that `statfs` returns (linux/magic.h).
-const NAMES: [(u64, &str); 13] = [
+const FILE_SYSTEM_NAMES: [(u64, &str); 13] = [
     (0xEF53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683E, "btrfs"),
@@ -85,7 +85,7 @@ pub(crate) fn file_system(path: &Path) -> String {
     // Some magic numbers have their top bit set. The kernel's field is signed, so their sign has
     // been extended.
     let magic = fs.f_type.cast_unsigned() & 0xFFFF_FFFF;
-    NAMES
+    FILE_SYSTEM_NAMES
         .iter()
         .find(|(number, _)| *number == magic)
         .map_or_else(|| format!("file system {magic:#x}"), |(_, name)| (*name).into())

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::DoctorFinding;
 
 /// First Linux version that can pass reads of a FUSE file through to a local file.
-const PASSTHROUGH: (u32, u32) = (6, 9);
+const PASSTHROUGH_SINCE: (u32, u32) = (6, 9);
 
 /// Number of the bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status`
 /// (linux/capability.h).
@@ -55,7 +55,7 @@ fn device() -> DoctorFinding {
 fn passthrough(admin: bool) -> DoctorFinding {
     const WHAT: &str = "FUSE passthrough";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if version(&release).is_none_or(|version| version < PASSTHROUGH) {
+    if version(&release).is_none_or(|version| version < PASSTHROUGH_SINCE) {
         return DoctorFinding::warn(
             WHAT,
             format!("not in kernel {release}"),
@@ -92,13 +92,13 @@ mod tests {
     #[test]
     fn kernel_versions_compare_by_number() {
         assert_eq!(version("6.10.3-arch1"), Some((6, 10)));
-        assert!(version("6.10.3").unwrap() > PASSTHROUGH);
-        assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH);
+        assert!(version("6.10.3").unwrap() > PASSTHROUGH_SINCE);
+        assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH_SINCE);
         assert_eq!(version("unknown"), None);
     }
 
     #[test]
-    fn who_may_not_mount_needs_the_helper() {
+    fn an_unprivileged_user_needs_the_mount_helper() {
         assert_eq!(mounting(true, None).status, CheckStatus::Ok);
         let helped = mounting(false, Some("/usr/bin/fusermount3".into()));
         assert!(helped.status == CheckStatus::Ok && helped.found.contains("/usr/bin/fusermount3"));

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_stands_below_what_it_is_about() {
+    fn advice_is_printed_below_its_finding() {
         let findings =
             [DoctorFinding::ok("cpus", "2"), DoctorFinding::warn("open files", "256", "ulimit -n 4096")];
         assert_eq!(

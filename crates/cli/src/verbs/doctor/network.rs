@@ -21,7 +21,7 @@ use crate::globals::Globals;
 /// Time after which an endpoint that has not answered counts as unreachable.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// Time limit for all checks of the endpoint, including waits in the credential chain.
-const ALL_PATIENCE: Duration = Duration::from_secs(8);
+const ENDPOINT_CHECK_LIMIT: Duration = Duration::from_secs(8);
 /// Minimum clock skew that is reported, in seconds. S3 refuses signatures only from 15 minutes, but
 /// a smaller skew already shows that the clock is wrong.
 pub(super) const SKEW: i64 = 60;
@@ -189,7 +189,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
     let url = format!("{} ({chosen})", redacted(url));
     let warn =
         |why: &str, advice: &str| DoctorFinding::warn(ENDPOINT, format!("{url}: {why}"), advice.to_owned());
-    match receive.recv_timeout(ALL_PATIENCE) {
+    match receive.recv_timeout(ENDPOINT_CHECK_LIMIT) {
         Ok(Ok(_)) => DoctorFinding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")

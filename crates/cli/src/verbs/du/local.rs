@@ -19,7 +19,7 @@ use crate::render::error::Result;
 use crate::verbs::listed::from_listing;
 
 /// Size of a block in the kernel's counts, bytes.
-const BLOCK: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 /// Files with several hard links that were counted, by device and inode. Such a file counts once,
 /// under the name that is found first.
@@ -55,7 +55,7 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<
     let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {}", shown(path), scan.tuning());
     let visitor =
-        || Summer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
+        || EntrySummer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
     // Dropping the visitors merges the sums that threads have not merged yet.
     drop(scan.run(visitor));
     if view.operand.glob.is_some() {
@@ -77,13 +77,13 @@ fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
 
 fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
     match view.args.measure() {
-        Measure::Blocks => root.st_blocks.cast_unsigned() * BLOCK,
+        Measure::Blocks => root.st_blocks.cast_unsigned() * BLOCK_BYTES,
         Measure::Length => root.st_size.cast_unsigned(),
     }
 }
 
 /// Adds up batches of entries. Each listing thread has one.
-struct Summer<'a> {
+struct EntrySummer<'a> {
     view: &'a View<'a>,
     links: &'a CountedLinks,
     root: &'a RootStat,
@@ -91,7 +91,7 @@ struct Summer<'a> {
     tree: ThreadSums<'a>,
 }
 
-impl Visitor for Summer<'_> {
+impl Visitor for EntrySummer<'_> {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         for error in batch.take_errors() {
             self.view.failures.add_local(&error);
@@ -110,7 +110,7 @@ impl Visitor for Summer<'_> {
     }
 }
 
-impl Summer<'_> {
+impl EntrySummer<'_> {
     /// Adds a directory's entries. Returns their total bytes.
     fn add(&mut self, directory: &BatchDirectory<'_>) -> u64 {
         match &self.view.operand.glob {
@@ -165,7 +165,7 @@ impl Summer<'_> {
             return None;
         }
         let bytes = match self.view.args.measure() {
-            Measure::Blocks => stat.blocks * BLOCK,
+            Measure::Blocks => stat.blocks * BLOCK_BYTES,
             Measure::Length => stat.size,
         };
         Some(DirectoryTotals { bytes, files: u64::from(!is_directory), directories: u64::from(is_directory) })

@@ -10,7 +10,7 @@ use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
 
 /// Number of objects after which the counter is updated.
-const STEP: u64 = 1_000;
+const COUNTER_STEP: u64 = 1_000;
 
 /// Sums up one operand.
 ///
@@ -48,7 +48,7 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<D
             None => tree.add(shortened(&entry.name[..directory], view.args.depth), totals),
         }
         (objects, bytes) = (objects + 1, bytes + totals.bytes);
-        if objects == STEP {
+        if objects == COUNTER_STEP {
             view.counter.add(std::mem::take(&mut objects), std::mem::take(&mut bytes));
         }
     }

@@ -15,9 +15,9 @@ use crate::render::rows;
 /// Bytes of names that a thread collects before it merges its sums. That is enough for the
 /// directories that a thread works in at the same time, and little enough for some dozens of
 /// threads.
-const THREAD: usize = 128 << 10;
+const MAX_THREAD_BYTES: usize = 128 << 10;
 /// Memory that a map takes for each name, besides the name itself, bytes.
-const NODE: usize = 128;
+const NODE_BYTES: usize = 128;
 
 /// Number of bytes, files and directories in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,9 +122,9 @@ impl<'a> ThreadSums<'a> {
         if let Some(own) = self.own.get_mut(directory) {
             return own.add(totals);
         }
-        self.bytes += directory.len() + NODE;
+        self.bytes += directory.len() + NODE_BYTES;
         self.own.insert(directory.to_vec(), totals);
-        if self.bytes >= THREAD {
+        if self.bytes >= MAX_THREAD_BYTES {
             self.hand_over();
         }
     }

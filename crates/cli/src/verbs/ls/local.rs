@@ -15,7 +15,7 @@ use crate::render::rows::{Printer, RowPage, time_of};
 use crate::verbs::listed::from_listing;
 
 /// Number of entries from which a directory on a network file system is slow for all of its users.
-const MANY: u64 = 10_000;
+const CROWDED_ENTRIES: u64 = 10_000;
 
 /// Lists one operand.
 ///
@@ -32,7 +32,7 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
         page: printer.page(),
         view,
         bare: is_bare(view, printer),
-        crowded: (!globals.quiet).then(Crowded::default),
+        crowded: (!globals.quiet).then(CrowdedWarning::default),
         prefix: Vec::new(),
     };
     scan.run(visitor);
@@ -86,7 +86,7 @@ struct Lister<'l, 'p> {
     page: RowPage<'l, 'p>,
     view: &'l View<'l>,
     bare: bool,
-    crowded: Option<Crowded>,
+    crowded: Option<CrowdedWarning>,
     prefix: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl Visitor for Lister<'_, '_> {
             self.view.failures.add_local(&error);
         }
         for directory in batch.directories() {
-            if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > MANY) {
+            if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > CROWDED_ENTRIES) {
                 crowded.look(&directory, self.view);
             }
             self.prefix.clear();
@@ -143,12 +143,12 @@ fn facts(kind: EntryKind, size: Option<u64>, modified: Option<Time>) -> Facts<'s
 
 /// Warns, once per run, about a directory that is slow on a network file system.
 #[derive(Default)]
-struct Crowded {
+struct CrowdedWarning {
     /// The large directory that was examined last.
     seen: Option<Vec<u8>>,
 }
 
-impl Crowded {
+impl CrowdedWarning {
     /// Checks a large directory, whose file system may differ from that of the root.
     fn look(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
         if self.seen.as_deref() == Some(directory.path()) {

@@ -14,7 +14,7 @@ use crate::verbs::listed::{is_whole, requests};
 
 /// Number of rows that are printed together: one page of S3, so that received rows appear before
 /// the next page arrives.
-const PAGE: usize = 1_000;
+const PAGE_ROWS: usize = 1_000;
 
 /// Lists one operand.
 ///
@@ -100,7 +100,7 @@ impl Lister<'_, '_> {
         }
         self.view.push(&mut self.page, &self.view.label, name, &facts(entry));
         self.waiting += 1;
-        if self.waiting < PAGE && !self.page.is_full() {
+        if self.waiting < PAGE_ROWS && !self.page.is_full() {
             return true;
         }
         self.waiting = 0;

@@ -106,7 +106,7 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
     let ended = serve(args, globals, &mut |receipt| {
         told = true;
         set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
-        tell(receipt)?;
+        report_outcome(receipt)?;
         // After this, the directory in which the mount was started can be unmounted or removed.
         std::env::set_current_dir("/").map_err(|error| Error::io("/", &error))
     });
@@ -114,13 +114,13 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
         log.iter().for_each(|log| remove_if_empty(log));
     }
     if let (Err(error), false) = (&ended, told) {
-        tell(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;
+        report_outcome(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;
     }
     ended
 }
 
 /// Writes the outcome, and closes the pipe so that nothing else can be written to it.
-fn tell(outcome: &Value) -> Result<()> {
+fn report_outcome(outcome: &Value) -> Result<()> {
     let failed = |error: io::Error| Error::io("who started the daemon", &error);
     console::write_output(format!("{outcome}\n").as_bytes()).map_err(failed)?;
     // Standard output becomes a copy of standard input, which is /dev/null. Opening /dev/null could

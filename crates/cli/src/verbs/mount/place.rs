@@ -75,10 +75,10 @@ fn runtime_directory(lookup: VariableLookup<'_>) -> Result<PrivateDirectory> {
 fn file_name_of(path: &Path) -> String {
     /// Maximum length of the readable part, in characters. The path of a socket has at most 107
     /// bytes.
-    const LONGEST: usize = 32;
+    const MAX_READABLE_CHARS: usize = 32;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
     let name: Vec<char> = path.to_string_lossy().chars().skip(1).map(plain).collect();
-    let end: String = name[name.len().saturating_sub(LONGEST)..].iter().collect();
+    let end: String = name[name.len().saturating_sub(MAX_READABLE_CHARS)..].iter().collect();
     format!("{end}-{:016x}", xxhash_rust::xxh3::xxh3_64(path.as_os_str().as_bytes()))
 }
 

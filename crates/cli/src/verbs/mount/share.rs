@@ -26,7 +26,7 @@ use crate::verbs::address;
 
 /// Time for which the gateway caches look-ups. Clients pin versions, and look an object up again
 /// when the version no longer matches.
-const FRESH: Duration = Duration::from_secs(60);
+const LOOKUP_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Options by which a mount is a gateway too.
 #[derive(Args, Clone, Debug)]
@@ -90,7 +90,7 @@ impl ShareArgs {
         let source = ServeSource::Gateway(GatewayConfig {
             location,
             hydrator: client.hydrator().clone(),
-            fresh: FRESH,
+            fresh: LOOKUP_LIFETIME,
             stale: Duration::ZERO,
             memory: memory / 2,
             deadline,

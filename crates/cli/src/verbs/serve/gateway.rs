@@ -23,10 +23,10 @@ use crate::verbs::cached::CacheArgs;
 use crate::verbs::start;
 
 /// Interval at which the progress of a job is requested.
-const TICK: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Region whose prices are used if no region is given, or if the given region has no prices.
-const REGION: &str = "us-east-1";
+const PRICE_REGION: &str = "us-east-1";
 
 /// The options of a gateway.
 #[derive(Args, Clone, Debug)]
@@ -174,13 +174,13 @@ fn usd_per_request(store: &Store, location: &Location, globals: &Globals) -> Opt
     let today = Day::from_unix(i64::try_from(now.as_secs()).ok()?)?;
     let prices = PriceCatalogue::current();
     let of = |region: &str| prices.price("s3-standard/get", region, today).map(|price| price.usd);
-    globals.region.as_deref().and_then(of).or_else(|| of(REGION))
+    globals.region.as_deref().and_then(of).or_else(|| of(PRICE_REGION))
 }
 
 /// Waits until a job is over, and logs its outcome.
 pub fn report(job: &HydrationJob) {
     loop {
-        let progress = job.wait(TICK);
+        let progress = job.wait(PROGRESS_INTERVAL);
         if progress.is_over {
             for failure in &progress.failed {
                 tracing::warn!("{}: {}", failure.location, failure.error);

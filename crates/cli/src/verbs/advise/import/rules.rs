@@ -10,17 +10,17 @@ use firstbyte_advise::usage::{PriceKey, Unit, find_key};
 use serde::Deserialize;
 
 /// The attribute by which a product is recognized.
-enum Named {
+enum ProductSelector {
     /// The attribute `usagetype`, without the region's code.
     Usage(&'static str),
     /// The attribute `group`.
     Group(&'static str),
 }
 
-use Named::{Group, Usage};
+use ProductSelector::{Group, Usage};
 
 /// The supported products: offer, identifying attribute and price key of each.
-const RULES: [(&str, Named, &str); 21] = [
+const RULES: [(&str, ProductSelector, &str); 21] = [
     ("AmazonS3", Usage("TimedStorage-ByteHrs"), "s3-standard/storage"),
     ("AmazonS3", Usage("Requests-Tier1"), "s3-standard/put"),
     ("AmazonS3", Usage("Requests-Tier2"), "s3-standard/get"),
@@ -71,7 +71,7 @@ impl ProductAttributes {
         if offer == "AmazonEC2" && self.is_plain_instance() {
             return Some(format!("ec2/{}", self.instance_type));
         }
-        let named = |name: &Named| match name {
+        let named = |name: &ProductSelector| match name {
             Usage(usage) => is_usage(&self.usagetype, usage),
             Group(group) => self.group == *group,
         };

@@ -93,13 +93,13 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
 }
 
 /// Parser of an object that passes each entry to a function as soon as the entry is parsed.
-struct Each<T, F>(F, PhantomData<T>);
+struct EntryVisitor<T, F>(F, PhantomData<T>);
 
-fn each<T, F: FnMut(String, T)>(take: F) -> Each<T, F> {
-    Each(take, PhantomData)
+fn each<T, F: FnMut(String, T)>(take: F) -> EntryVisitor<T, F> {
+    EntryVisitor(take, PhantomData)
 }
 
-impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for Each<T, F> {
+impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for EntryVisitor<T, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -107,7 +107,7 @@ impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for Eac
     }
 }
 
-impl<'de, T: DeserializeOwned, F: FnMut(String, T)> Visitor<'de> for Each<T, F> {
+impl<'de, T: DeserializeOwned, F: FnMut(String, T)> Visitor<'de> for EntryVisitor<T, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -147,7 +147,7 @@ fn foreign_files_are_refused_by_what_they_are() {
 }
 
 #[test]
-fn what_was_imported_is_written_as_a_catalogue_and_read_again() {
+fn imported_prices_are_written_as_a_catalogue_and_read_again() {
     let imported = read(&ec2(2), None).unwrap();
     let text = imported.catalogue.to_toml();
     let again = PriceCatalogue::parse("prices.toml", &text).unwrap();
