@@ -9,7 +9,7 @@ use support::World;
 use support::servers::S3;
 
 /// Length in bytes of an object that is so large that a run reads only a part of it.
-const LARGE: u64 = 257 << 20;
+const LARGE_OBJECT_BYTES: u64 = 257 << 20;
 
 fn results(world: &World, name: &str) -> Results {
     let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
@@ -60,7 +60,7 @@ fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
     }
     let server = S3::ours();
     let file = std::fs::File::create(server.root.join(BUCKET).join("object")).unwrap();
-    file.set_len(LARGE).unwrap();
+    file.set_len(LARGE_OBJECT_BYTES).unwrap();
     let world = World::with_s3(&server);
     let target = format!("s3://{BUCKET}/object");
     let line = ["bench", "run", &target, "--rounds", "1", "--workload", "open", "--out", "results.jsonl"];

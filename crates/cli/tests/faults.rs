@@ -25,11 +25,11 @@ use support::place::Place;
 const LENGTH: usize = 100_000;
 const SEED: u64 = 3;
 /// Bytes after which the body of a reply is cut off.
-const CUT: usize = 20_000;
+const CUT_BYTES: usize = 20_000;
 /// Bytes after which a body is cut off in the fault `often`. The object then takes twenty requests.
-const OFTEN: usize = LENGTH / 20;
+const OFTEN_CUT_BYTES: usize = LENGTH / 20;
 /// Pause between the pieces of a slow body. It is too short to count as a stall.
-const PAUSE: Duration = Duration::from_millis(100);
+const PIECE_PAUSE: Duration = Duration::from_millis(100);
 /// Body of a reply that reports an error.
 const ERROR: &[u8] = b"<Error><Code>InternalError</Code><Message>try again</Message></Error>";
 /// Body of the reply that begins an upload.
@@ -37,7 +37,7 @@ const CREATED: &[u8] =
     b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
 /// Number of requests for a read or write if every attempt fails: the first attempt and nine
 /// retries.
-const ALL: usize = 10;
+const ALL_ATTEMPTS: usize = 10;
 
 /// The reply to a read. Arguments: the number of the read, from 0; the offset; and the bytes of the
 /// object from that offset.
@@ -54,15 +54,22 @@ struct Fault {
 }
 
 const FAULTS: [Fault; 9] = [
-    Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
+    Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT_BYTES).then_close(), reads: 5, says: "" },
     // More cuts than retries are allowed in a row. Each reply makes progress, after which retries
     // are counted anew.
-    Fault { name: "often", answer: |_, at, rest| sent(at, rest, OFTEN).then_close(), reads: 20, says: "" },
+    Fault {
+        name: "often",
+        answer: |_, at, rest| sent(at, rest, OFTEN_CUT_BYTES).then_close(),
+        reads: 20,
+        says: "",
+    },
     // All bytes arrive slowly. The client must not send another request.
     Fault {
         name: "slow",
         answer: |_, at, rest| match sent(at, rest, LENGTH) {
-            ScriptedReply::Send(bytes) => ScriptedReply::Trickle { bytes, step: LENGTH / 20, pause: PAUSE },
+            ScriptedReply::Send(bytes) => {
+                ScriptedReply::Trickle { bytes, step: LENGTH / 20, pause: PIECE_PAUSE }
+            }
             other => other,
         },
         reads: 1,
@@ -72,7 +79,7 @@ const FAULTS: [Fault; 9] = [
     Fault {
         name: "error in 200",
         answer: |number, at, rest| match number {
-            0 => sent(at, rest, CUT).then_close(),
+            0 => sent(at, rest, CUT_BYTES).then_close(),
             _ => ScriptedReply::answer("200 OK", &["content-type: application/xml"], ERROR),
         },
         reads: 2,
@@ -81,7 +88,12 @@ const FAULTS: [Fault; 9] = [
     // Each reply ends properly, but has fewer bytes than requested.
     Fault { name: "short", answer: |_, at, rest| short(at, rest), reads: 5, says: "" },
     // The server closes the connection without a reply.
-    Fault { name: "dead", answer: |_, _, _| ScriptedReply::Hang, reads: ALL, says: "connection lost" },
+    Fault {
+        name: "dead",
+        answer: |_, _, _| ScriptedReply::Hang,
+        reads: ALL_ATTEMPTS,
+        says: "connection lost",
+    },
     // The server stops sending. The client must notice, and repeat the request.
     Fault {
         name: "stall",
@@ -93,13 +105,13 @@ const FAULTS: [Fault; 9] = [
     Fault {
         name: "broken",
         answer: |_, at, rest| sent(at, rest, (LENGTH / 2).saturating_sub(at)).then_close(),
-        reads: ALL,
+        reads: ALL_ATTEMPTS,
         says: "ended 50000 bytes early",
     },
     Fault {
         name: "storm",
         answer: |_, _, _| ScriptedReply::answer("503 Slow Down", &[], b""),
-        reads: ALL,
+        reads: ALL_ATTEMPTS,
         says: "asks to slow down",
     },
 ];
@@ -119,9 +131,9 @@ fn sent(at: usize, rest: &[u8], most: usize) -> ScriptedReply {
 /// Returns a 206 with the beginning of the range. The first request has no range, so its reply is
 /// cut off instead.
 fn short(at: usize, rest: &[u8]) -> ScriptedReply {
-    let body = &rest[..CUT.min(rest.len())];
+    let body = &rest[..CUT_BYTES.min(rest.len())];
     if at == 0 {
-        return sent(at, rest, CUT).then_close();
+        return sent(at, rest, CUT_BYTES).then_close();
     }
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", at + body.len() - 1);
     ScriptedReply::answer("206 Partial Content", &["etag: \"v\"", &range], body)
@@ -158,9 +170,9 @@ impl Faulty {
 
 /// A method of reading the object: its name, and a function that returns the content or an error
 /// message.
-type Way = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
+type ReadMethod = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
 
-const WAYS: [Way; 6] = [
+const READ_METHODS: [ReadMethod; 6] = [
     ("cp", |url| {
         let world = World::new();
         let ran = world.run(&["cp", url, "copy"]);
@@ -204,7 +216,7 @@ const WAYS: [Way; 6] = [
 ];
 
 /// Returns how one method deviates from the outcome that is expected for a fault.
-fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
+fn differences(fault: &Fault, (way, read): &ReadMethod) -> Vec<String> {
     let faulty = Faulty::start(fault);
     let got = read(&faulty.url());
     let reads = faulty.reads.load(Ordering::SeqCst);
@@ -230,7 +242,7 @@ fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
     let suspects = &differing;
     thread::scope(|scope| {
         for fault in &FAULTS {
-            for way in &WAYS {
+            for way in &READ_METHODS {
                 scope.spawn(move || {
                     if !differences(fault, way).is_empty() {
                         suspects.lock().unwrap().push((fault, way));
@@ -257,7 +269,7 @@ fn a_write_is_sent_as_often_as_a_read() {
     let ran = world.run(&["cp", "object", &format!("{}/object", server.url())]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("asks to slow down"), "{ran:?}");
-    assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL);
+    assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL_ATTEMPTS);
 }
 
 /// Sends the same error codes inside a reply with status 200 and with an error status, because S3
@@ -270,7 +282,7 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         let server = Scripted::start(move |_, head| {
             let is_completion = head.starts_with("POST") && head.contains("uploadId=");
             match head.split(' ').next() {
-                Some("POST") if is_completion && counted.fetch_add(1, Ordering::SeqCst) < ALL => {
+                Some("POST") if is_completion && counted.fetch_add(1, Ordering::SeqCst) < ALL_ATTEMPTS => {
                     ScriptedReply::answer(status, &["content-type: application/xml"], ERROR)
                 }
                 Some("POST") => ScriptedReply::answer("200 OK", &[], CREATED),
@@ -289,7 +301,7 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         let ran = world.run(&["cp", "object", "s3://bucket/object"]);
         assert_eq!(ran.code, Some(1), "{status}: {ran:?}");
         assert!(ran.stderr.contains("InternalError"), "{status}: {ran:?}");
-        assert_eq!(completions.load(Ordering::SeqCst), ALL, "{status}: {ran:?}");
+        assert_eq!(completions.load(Ordering::SeqCst), ALL_ATTEMPTS, "{status}: {ran:?}");
     }
 }
 

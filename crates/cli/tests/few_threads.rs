@@ -122,14 +122,15 @@ fn ends_cleanly(mut command: Command, what: &str) -> Ran {
 }
 
 /// The files that limit the number of processes of a control group, in version 1 and version 2.
-const PROCESSES: [&str; 2] = ["/sys/fs/cgroup/pids/$/pids.max", "/sys/fs/cgroup/$/pids.max"];
+const PROCESS_LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/pids/$/pids.max", "/sys/fs/cgroup/$/pids.max"];
 /// The files that limit the memory of a control group, in version 1 and version 2.
-const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory/$/memory.limit_in_bytes", "/sys/fs/cgroup/$/memory.max"];
+const MEMORY_LIMIT_FILES: [&str; 2] =
+    ["/sys/fs/cgroup/memory/$/memory.limit_in_bytes", "/sys/fs/cgroup/$/memory.max"];
 
 /// A control group with a limit. Dropping it removes the group.
-struct Group(PathBuf);
+struct ControlGroup(PathBuf);
 
-impl Group {
+impl ControlGroup {
     /// Makes a group; `None` if this user or container is not allowed to.
     fn new(files: [&str; 2], limit: u64) -> Option<Self> {
         let name = format!("firstbyte-test-{}-{limit}", std::process::id());
@@ -150,7 +151,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // A process that has just ended may still count as a member for a moment.
         until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
@@ -162,7 +163,7 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
     let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
     for most in [1, 2, 3, 5] {
-        let Some(group) = Group::new(PROCESSES, most) else { return };
+        let Some(group) = ControlGroup::new(PROCESS_LIMIT_FILES, most) else { return };
         for line in LINES {
             let line = line.replace("$N", &format!("group-{most}")).replace("$URL", files.url());
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
@@ -177,7 +178,7 @@ fn a_mount_that_is_ready_answers_reads_however_few_processes_there_may_be() {
     let store = QuirkStore::start(&[]);
     let world = world(&store);
     for most in 1..12 {
-        let Some(group) = Group::new(PROCESSES, most) else { return };
+        let Some(group) = ControlGroup::new(PROCESS_LIMIT_FILES, most) else { return };
         let read = mounts_cleanly(&world, &format!("mnt-{most}"), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);
@@ -247,8 +248,8 @@ fn ten_thousand_requests_are_as_many_as_descriptors_and_address_space_allow() {
 fn ten_thousand_requests_are_as_many_as_a_control_group_allows() {
     let store = QuirkStore::start(&[]);
     let world = world(&store);
-    for (files, limit) in [(PROCESSES, 50), (MEMORY, 64 << 20)] {
-        let Some(group) = Group::new(files, limit) else { return };
+    for (files, limit) in [(PROCESS_LIMIT_FILES, 50), (MEMORY_LIMIT_FILES, 64 << 20)] {
+        let Some(group) = ControlGroup::new(files, limit) else { return };
         copies_all(&world, &limit.to_string(), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);

@@ -15,7 +15,7 @@ const LENGTH: u64 = 96 << 20;
 /// Maximum number of bytes that a killed download leaves unread in its sockets, in addition to the
 /// chunk in flight. A request spans several chunks, and a client that gets no processor time does
 /// not read them. Uploads need no such margin, because each part is one request.
-const IN_SOCKETS: u64 = 4 << 20;
+const MAX_SOCKET_BYTES: u64 = 4 << 20;
 
 fn kills() -> u64 {
     count("FIRSTBYTE_KILLS", 3)
@@ -50,7 +50,7 @@ fn a_killed_download_over_http_resumes() {
 
 #[track_caller]
 fn download_survives(world: &World, survival: Survival) {
-    survival.assert_bounded(survival.carried.bytes_to_client, &ChunkPlan::download(LENGTH), IN_SOCKETS);
+    survival.assert_bounded(survival.carried.bytes_to_client, &ChunkPlan::download(LENGTH), MAX_SOCKET_BYTES);
     assert!(world.read("out") == world.read("source"));
     assert_eq!(world.names(), ["out", "source"]);
     std::fs::remove_file(world.path("out")).unwrap();

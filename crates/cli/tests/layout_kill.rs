@@ -23,7 +23,7 @@ const WRITERS: u64 = 4;
 const READERS: u64 = 4;
 /// Number of files per group. In each group, each of the four writers owns one file, and no process
 /// changes the other four files.
-const STRIDE: u64 = 8;
+const FILES_PER_GROUP: u64 = 8;
 
 fn name(number: u64) -> String {
     format!("sample-{number:07}")
@@ -82,7 +82,7 @@ impl Field {
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
         while !self.over.load(Ordering::Relaxed) {
-            let number = writer + STRIDE * draws.below(self.files / STRIDE);
+            let number = writer + FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP);
             let name = name(number);
             let present: &mut Option<String> = mine.entry(number).or_insert_with(|| Some(String::new()));
             if draws.below(3) == 0 {
@@ -104,7 +104,9 @@ impl Field {
     fn read(&self, reader: u64) {
         let (layout, mut draws) = (self.open(), Draws::new(100 + reader));
         while !self.over.load(Ordering::Relaxed) {
-            let number = STRIDE * draws.below(self.files / STRIDE) + WRITERS + draws.below(STRIDE - WRITERS);
+            let number = FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP)
+                + WRITERS
+                + draws.below(FILES_PER_GROUP - WRITERS);
             let file = layout.open_file(name(number).as_bytes()).unwrap();
             assert_eq!(file.metadata().unwrap().ino(), self.inodes[usize::try_from(number).unwrap()]);
             self.read.fetch_add(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// each time after twice the time. Ten calls that share a deadline together need no more requests,
 /// except after the whole machine has paused for a second: then one of the calls repeats its
 /// request.
-const REQUESTS_OF_ONE: u64 = 10;
+const MAX_REQUESTS_OF_CALL: u64 = 10;
 
 /// A stopped server. Dropping the value makes the server continue.
 struct Stopped(Pid);
@@ -84,10 +84,10 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
         use std::os::unix::fs::FileExt;
         file.read_exact_at(&mut [0; 4096], 40 << 30)
     });
-    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
+    assert!(requests <= 2 * MAX_REQUESTS_OF_CALL, "{requests}");
     // The outage is known now, so these calls must not each wait for a deadline of their own.
     let requests = requests_of_ten(&link, || read_page(&place.directory.join("big"), 50 << 30));
-    assert!(requests <= REQUESTS_OF_ONE, "{requests}");
+    assert!(requests <= MAX_REQUESTS_OF_CALL, "{requests}");
     drop(stopped);
     until("reads", || read_page(&place.directory.join("big"), 40 << 30).is_ok());
     drop(file);
@@ -101,7 +101,7 @@ fn ten_lookups_of_one_name_fail_within_one_deadline() {
     // The mount trusts its listing for 100 ms. Nothing but time ends this trust, so sleep.
     std::thread::sleep(Duration::from_millis(200));
     let requests = requests_of_ten(&link, || fs::metadata(place.directory.join("other")).map(drop));
-    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
+    assert!(requests <= 2 * MAX_REQUESTS_OF_CALL, "{requests}");
     drop(stopped);
     until("lookups", || fs::metadata(place.directory.join("other")).is_ok());
     place.unmount().ok();

@@ -20,8 +20,8 @@ use support::place::Place;
 use support::{Ran, World, names_below};
 
 /// The table in the document is between these markers.
-const BEGIN: &str = "<!-- results: begin -->";
-const END: &str = "<!-- results: end -->";
+const TABLE_BEGIN: &str = "<!-- results: begin -->";
+const TABLE_END: &str = "<!-- results: end -->";
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/quirks.md");
 
 /// Keys whose order, encoding or length some stores get wrong, with the lengths of the objects. The
@@ -40,7 +40,7 @@ const KEYS: [(&str, usize); 10] = [
     ("z", 17),
 ];
 /// Length of an object that is uploaded in more than two parts.
-const LARGE: usize = 17 << 20;
+const LARGE_OBJECT_BYTES: usize = 17 << 20;
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -65,7 +65,7 @@ const VERBS: [Verb; 11] = [
 /// twice, or is gone the second time. With `cut-bodies`, reading the large object takes up to
 /// thirty requests, which may exceed the deadline. With `wrong-ranges`, the outcome depends on
 /// whether the object is read by one request from its beginning or by several.
-const RACES: [(&str, &str); 3] =
+const RACY_CELLS: [(&str, &str); 3] =
     [("repeats-keys", "mv -r from"), ("cut-bodies", "mount"), ("wrong-ranges", "mount")];
 
 /// The outcome of a verb.
@@ -196,7 +196,7 @@ fn copy_to(case: &Case) -> Outcome {
 }
 
 fn copy_large(case: &Case) -> Outcome {
-    let content = bytes(5, LARGE);
+    let content = bytes(5, LARGE_OBJECT_BYTES);
     case.world.write("large", &content);
     let ran = case.run(&["cp", "large", "s3://bucket/t/large"]);
     let right = case.objects().get("large") == Some(&content);
@@ -408,7 +408,9 @@ fn table(results: &BTreeMap<(Quirk, usize), Outcome>) -> String {
         let mut given = BTreeSet::new();
         for verb in 0..VERBS.len() {
             text.push_str(match &results[&(quirk, verb)] {
-                Outcome::Right | Outcome::Refused(_) if RACES.contains(&(quirk.name(), VERBS[verb].0)) => {
+                Outcome::Right | Outcome::Refused(_)
+                    if RACY_CELLS.contains(&(quirk.name(), VERBS[verb].0)) =>
+                {
                     " ok or refused |"
                 }
                 Outcome::Right => " ok |",
@@ -437,12 +439,12 @@ fn no_verb_succeeds_with_a_wrong_result_whatever_the_store() {
     }
     let found = table(&results);
     let document = fs::read_to_string(DOCUMENT).unwrap();
-    let (before, rest) = document.split_once(BEGIN).unwrap();
-    let (listed, after) = rest.split_once(END).unwrap();
+    let (before, rest) = document.split_once(TABLE_BEGIN).unwrap();
+    let (listed, after) = rest.split_once(TABLE_END).unwrap();
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quirks.md");
     fs::write(&written, &found).unwrap();
     if std::env::var_os("FIRSTBYTE_WRITE_QUIRKS").is_some() {
-        return fs::write(DOCUMENT, format!("{before}{BEGIN}\n{found}{END}{after}")).unwrap();
+        return fs::write(DOCUMENT, format!("{before}{TABLE_BEGIN}\n{found}{TABLE_END}{after}")).unwrap();
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let cells = |text: &str| text.trim().split("\n\n").next().unwrap_or_default().trim().to_owned();

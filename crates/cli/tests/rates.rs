@@ -17,7 +17,7 @@ use support::servers::S3;
 
 const RATE: u64 = 3_000_000;
 /// Bytes of HTTP heads and listings, which the rate does not limit.
-const TALK: u64 = 128 << 10;
+const OVERHEAD_BYTES: u64 = 128 << 10;
 
 /// Starts a link without limits, which counts bytes.
 fn counting(server: &S3) -> RunningLink {
@@ -33,11 +33,11 @@ fn world_behind(link: &RunningLink, server: &S3) -> World {
 /// Checks that the rate is not exceeded at any time, until four seconds' worth of bytes has passed.
 #[track_caller]
 fn assert_held(passed: impl Fn() -> u64) {
-    until("bytes pass", || passed() >= TALK);
+    until("bytes pass", || passed() >= OVERHEAD_BYTES);
     let began = Instant::now();
     until("four seconds' worth passes", || {
         let bytes = passed();
-        let allowed = RATE as f64 * (began.elapsed().as_secs_f64() + 1.0) + (2 * TALK) as f64;
+        let allowed = RATE as f64 * (began.elapsed().as_secs_f64() + 1.0) + (2 * OVERHEAD_BYTES) as f64;
         assert!(bytes as f64 <= allowed, "{bytes} bytes after {:?}", began.elapsed());
         bytes > 4 * RATE
     });

@@ -10,7 +10,7 @@ use firstbyte_testkit::{Quirk, QuirkStore, bytes, until};
 use support::World;
 
 /// Length of the upload in bytes. It has several parts, some of which a killed run has sent.
-const LEN: usize = 24 << 20;
+const UPLOAD_BYTES: usize = 24 << 20;
 /// Rate limit that leaves time for a kill in the middle.
 const RATE: &str = "16MB";
 
@@ -40,7 +40,7 @@ fn begun_uploads(store: &QuirkStore) -> usize {
 fn killed_upload() -> (QuirkStore, World, Vec<u8>) {
     let store = QuirkStore::start(&[]);
     let world = world_of(&store);
-    let content = bytes(1, LEN);
+    let content = bytes(1, UPLOAD_BYTES);
     world.write("source", &content);
     let args = ["cp", "source", "s3://bucket/key", "--limit-rate", RATE, "--concurrency", "1"];
     kill_after(&world, &store, &args, "partNumber", 2);
@@ -96,7 +96,7 @@ fn a_download_from_another_service_starts_anew() {
     let stores = [QuirkStore::start(&[Quirk::NoTags]), QuirkStore::start(&[Quirk::NoTags])];
     // The objects differ only in their service and their content.
     let modified = SystemTime::UNIX_EPOCH;
-    let contents = [bytes(2, LEN), bytes(3, LEN)];
+    let contents = [bytes(2, UPLOAD_BYTES), bytes(3, UPLOAD_BYTES)];
     for (store, content) in stores.iter().zip(&contents) {
         store.insert_at("key", content, modified);
     }

@@ -21,13 +21,13 @@ use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
 /// Time in which every run promises to end after a signal or its deadline, on an idle machine.
-const PROMISE: Duration = Duration::from_secs(2);
+const PROMISED_TIME: Duration = Duration::from_secs(2);
 /// Pause before a run is signalled. The last steps before that, such as reading a response, are not
 /// observable, so the pause gives the run time for them. (A signal that comes earlier must work
 /// too.)
-const MEANWHILE: Duration = Duration::from_millis(100);
+const PAUSE_BEFORE_SIGNAL: Duration = Duration::from_millis(100);
 /// Number of cases that run concurrently. It is large, because cases mostly wait.
-const AT_ONCE: usize = 12;
+const CONCURRENT_CASES: usize = 12;
 
 /// What ends a run: a signal or the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,14 +165,14 @@ fn run(case: &Case<'_>) -> Result<(), String> {
         .map(|mut pipe| std::thread::spawn(move || std::io::copy(&mut pipe, &mut std::io::sink())));
     let said = child.stderr.take().map(|pipe| std::thread::spawn(move || std::io::read_to_string(pipe)));
     let status = match case.ending {
-        Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISE, &mut child),
+        Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISED_TIME, &mut child),
         ending => {
             // The server cannot report a verb that sends no request, or whose connection it does
             // not accept. Such a verb gets a fixed time.
-            holds_within(MEANWHILE, || server.requests() > 0);
-            std::thread::sleep(MEANWHILE);
+            holds_within(PAUSE_BEFORE_SIGNAL, || server.requests() > 0);
+            std::thread::sleep(PAUSE_BEFORE_SIGNAL);
             signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });
-            ends_within(PROMISE, &mut child)
+            ends_within(PROMISED_TIME, &mut child)
         }
     };
     drop(server);
@@ -226,7 +226,7 @@ fn cases() -> Vec<Case<'static>> {
 fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does() {
     let (cases, wrong) = (Mutex::new(cases().into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENT_CASES {
             scope.spawn(|| {
                 loop {
                     let Some(case) = cases.lock().unwrap().next() else { return };
@@ -246,10 +246,10 @@ fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does(
 fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     let mut child = world.spawn(args);
     support::wait_for_handlers(&child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
     signal(&child, with);
-    ends_within(PROMISE, &mut child).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
+    ends_within(PROMISED_TIME, &mut child).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
 }
 
 #[test]
@@ -267,9 +267,11 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
             scope.spawn(move || {
                 let mut child = world.spawn(args);
                 support::wait_for_handlers(&child);
-                std::thread::sleep(MEANWHILE);
+                std::thread::sleep(PAUSE_BEFORE_SIGNAL);
                 signal(&child, with);
-                ends_within(PROMISE, &mut child).is_none().then(|| format!("{}: {with:?}", args.join(" ")))
+                ends_within(PROMISED_TIME, &mut child)
+                    .is_none()
+                    .then(|| format!("{}: {with:?}", args.join(" ")))
             })
         };
         let both = [Signal::INT, Signal::TERM];
@@ -293,7 +295,7 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
             let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = child.spawn().unwrap();
             until("the server is asked", || server.requests() > 0);
-            std::thread::sleep(MEANWHILE);
+            std::thread::sleep(PAUSE_BEFORE_SIGNAL);
             signal(&child, Signal::INT);
             let ran = Ran::from(child.wait_with_output().unwrap());
             assert_eq!(ran.code, Some(130), "{trouble:?}, {args:?}: {ran:?}");
@@ -319,7 +321,7 @@ fn processes_of(place: &Path) -> Vec<u32> {
 
 /// Waits until no command line contains `place`, because a killed process takes a moment to end.
 fn wait_until_alone(place: &Path) {
-    let alone = holds_within(PROMISE, || processes_of(place).is_empty());
+    let alone = holds_within(PROMISED_TIME, || processes_of(place).is_empty());
     assert!(alone, "alive: {:?}", processes_of(place));
 }
 
@@ -333,14 +335,14 @@ fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount()
                     let place = Place::new(world(&server));
                     let directory = place.directory.to_str().unwrap();
                     let mut child = place.world.spawn(&["mount", "s3://b/p", directory]);
-                    holds_within(MEANWHILE, || server.requests() > 0);
-                    std::thread::sleep(MEANWHILE);
+                    holds_within(PAUSE_BEFORE_SIGNAL, || server.requests() > 0);
+                    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
                     signal(&child, with);
-                    let status = ends_within(PROMISE, &mut child);
+                    let status = ends_within(PROMISED_TIME, &mut child);
                     let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
                     // Some servers answer so much that mounting succeeds before the signal arrives.
                     let is_alone = || processes_of(&place.directory).is_empty();
-                    if status.success() || !holds_within(PROMISE, is_alone) {
+                    if status.success() || !holds_within(PROMISED_TIME, is_alone) {
                         // If mounting succeeded just when the signal arrived, the daemon must
                         // answer.
                         place.world.run(&["status", "mnt"]).ok();
@@ -366,7 +368,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
         // Sleeps, because the test needs a signal at each of these instants.
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
-        assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");
+        assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "after {after} ms: still alive");
         assert!(!place.is_mounted(), "after {after} ms");
     }
 }
@@ -389,7 +391,7 @@ fn a_demo_ends_soon_after_a_signal_in_each_of_its_sections_and_leaves_nothing() 
             assert_ne!(read, 0, "it ended before {after}");
         }
         signal(&child, with);
-        let status = ends_within(PROMISE, &mut child);
+        let status = ends_within(PROMISED_TIME, &mut child);
         assert_eq!(status.and_then(|status| status.code()), Some(130), "{after}, {with:?}");
         wait_until_alone(&scratch);
         assert_eq!(world.names(), ["scratch/keep"], "{after}, {with:?}");
@@ -418,7 +420,7 @@ fn a_copy_into_a_pipe_without_a_reader_waits_for_one_and_can_be_ended() {
     ran.fails(1, &["deadline"]);
     let mut child = world.spawn(&["cp", "file", "pipe"]);
     support::wait_for_handlers(&child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert_eq!(world.read("pipe"), b"content");
     assert!(child.wait().unwrap().success());
 }
@@ -475,7 +477,7 @@ fn the_deadline_is_for_the_whole_line_and_not_for_each_of_its_sources() {
     let sources = ["s3://b/p/", "s3://b/q/", "s3://b/r/", "s3://b/s/", "s3://b/t/", "s3://b/u/", "s3://b/v/"];
     let args = [&["cp", "-r", "--deadline", "1s"], &sources[..], &["out/"]].concat();
     world.run(&args).fails(1, &["deadline"]);
-    assert!(began.elapsed() < patience(Duration::from_secs(1) + PROMISE));
+    assert!(began.elapsed() < patience(Duration::from_secs(1) + PROMISED_TIME));
 }
 
 #[test]
@@ -499,18 +501,18 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     };
     let mut child = start();
     let _client = ask(&mut child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::INT);
-    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
+    assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "serve is still alive");
     // After SIGTERM a running request may take half a minute, but a second SIGTERM ends it at once.
     let mut child = start();
     let _client = ask(&mut child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::TERM);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert!(child.try_wait().unwrap().is_none(), "the request was not left its time");
     signal(&child, Signal::TERM);
-    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
+    assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "serve is still alive");
 }
 
 #[test]
@@ -524,9 +526,9 @@ fn a_link_ends_with_connections_that_stall() {
         .unwrap();
     let mut client = std::net::TcpStream::connect(address.trim()).unwrap();
     std::io::Write::write_all(&mut client, b"GET /file HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::TERM);
-    assert_eq!(ends_within(PROMISE, &mut child).and_then(|status| status.code()), Some(0));
+    assert_eq!(ends_within(PROMISED_TIME, &mut child).and_then(|status| status.code()), Some(0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use support::World;
 use support::servers::S3;
 
 /// Time within which a failure counts as noticed at once. The rest of the upload would take longer.
-const AT_ONCE: Duration = Duration::from_secs(4);
+const MAX_FAILURE_TIME: Duration = Duration::from_secs(4);
 
 /// Makes a server behind a link with `rate` bytes per second, and a world that uses the server.
 fn behind(rate: u64) -> (S3, RunningLink, World) {
@@ -33,7 +33,7 @@ fn wait_for_bytes(link: &RunningLink, bytes: u64) {
 
 /// Waits until a run ends, which must be soon. Returns its standard error.
 fn fails_at_once(mut child: Child) -> String {
-    let status = ends_within(AT_ONCE, &mut child).expect("an end at once");
+    let status = ends_within(MAX_FAILURE_TIME, &mut child).expect("an end at once");
     let mut message = String::new();
     child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
     assert_eq!(status.code(), Some(1), "{message}");

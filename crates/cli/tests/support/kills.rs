@@ -14,7 +14,7 @@ use super::servers::S3;
 /// The `--concurrency` of these runs: the number of chunks in flight.
 const CONCURRENCY: u64 = 4;
 /// Generous upper limit for the heads, listings and signatures of a run, bytes.
-const TALK: u64 = 256 << 10;
+const OVERHEAD_BYTES: u64 = 256 << 10;
 
 /// The outcome of a copy that was killed until it completed.
 pub struct Survival {
@@ -31,7 +31,7 @@ impl Survival {
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &ChunkPlan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
         let under_way = CONCURRENCY * (chunk + in_sockets);
-        let bound = length + self.kills * under_way + (self.kills + 1) * TALK;
+        let bound = length + self.kills * under_way + (self.kills + 1) * OVERHEAD_BYTES;
         assert!(
             bytes_carried <= bound,
             "{bytes_carried} bytes carried for {length}, {} kills, chunks of {chunk}",
