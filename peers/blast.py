@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 SEED = 21
-# Bases of one sequence, as long as a bacterial genome's contig.
+# Number of bases in one sequence, about as many as in a contig of a bacterial genome.
 LENGTH = 100_000
-# Maps each random byte to a base.
+# Translates each random byte to a base.
 BASES = bytes(b"ACGT"[value & 3] for value in range(256))
 QUERIES = 20
-# Maximum size of a volume; a large database gets several, as core_nt has.
+# Maximum size of a volume. A large database gets several volumes, as core_nt has.
 VOLUME = "500MB"
 
 

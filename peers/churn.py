@@ -16,7 +16,9 @@ FILES = 10_000
 
 
 def leaves(root: str) -> list[str]:
-    """Returns the directories below `root` that hold only files; `root` itself if none does."""
+    """Returns the directories below `root` that contain only files; `root` itself if there are
+    none.
+    """
     found = [path for path, below, _ in os.walk(root) if not below]
     return found or [root]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 KEY = "big"
 PIECE = 1 << 20
-# Seconds that a job waits for the others before it fails.
+# Number of seconds that a job waits for the others before it fails.
 PATIENCE = 60
 
 
 class Watch:
-    """Records how long after the start each step was reached."""
+    """Records the time from the start to each step."""
 
     def __init__(self) -> None:
         self.began, self.reached = time.perf_counter(), {}
@@ -32,7 +32,9 @@ class Watch:
 
 
 def read(file, size: int, watch: Watch) -> None:
-    """Reads the first byte, then a hundredth spread over the object, then all of it."""
+    """Reads the first byte, then a hundredth of the object in pieces spread over it, then all of
+    it.
+    """
     watch.note("opened")
     file.read(1)
     watch.note("first_byte")
@@ -78,7 +80,7 @@ def mount(chosen: argparse.Namespace, at: Path, watch: Watch) -> None:
 
 
 def link(chosen: argparse.Namespace) -> subprocess.Popen:
-    """Starts this job's own link and turns `chosen.url` to it."""
+    """Starts the link of this job, and changes `chosen.url` to the address of the link."""
     to = chosen.url.removeprefix("http://")
     words = ["--json", "link", "--listen", "127.0.0.1:0", "--to", to, "--preset", chosen.link]
     process = subprocess.Popen([chosen.program, *words], stdout=subprocess.PIPE, text=True)

@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 
 from mounted import peak_memory
 
-# Several times what a fair server needs; a stuck client must not stop the measurement.
+# Timeout in seconds: several times what a fair server needs, so that a stuck client does not stop
+# the measurement.
 TIMEOUT = 120
 BUFFER = 1 << 18
 
 
 class Client:
-    """A download and its progress."""
+    """A download, and how far it has come."""
 
     def __init__(self, port: int, request: bytes):
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
@@ -50,8 +51,9 @@ class Client:
 
 
 def drive(clients: list[Client], want: memoryview) -> tuple[list[float], int]:
-    """Runs all downloads to their end. Returns the sorted times of their ends, and the number that
-    failed."""
+    """Runs all downloads until each has ended. Returns the sorted times of the ends, and the number
+    of failed downloads.
+    """
     buffer = memoryview(bytearray(BUFFER))
     ends, errors = [], 0
     with selectors.DefaultSelector() as selector:

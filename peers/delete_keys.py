@@ -23,7 +23,7 @@ URL = f"{ENDPOINT}/bench?delete="
 
 
 def signed(keys: list[str]) -> tuple[dict[str, str], bytes]:
-    """Returns the headers and the body of one request, signed."""
+    """Returns the headers and the body of one signed request."""
     named = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
     body = f"<Delete><Quiet>true</Quiet>{named}</Delete>".encode()
     digest = base64.b64encode(hashlib.md5(body).digest()).decode()

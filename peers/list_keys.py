@@ -7,7 +7,8 @@ from urllib.parse import quote, urlsplit
 
 endpoint, expected = urlsplit(sys.argv[1]), int(sys.argv[2])
 connection = http.client.HTTPConnection(endpoint.hostname, endpoint.port)
-# Unsigned is enough for a server that accepts signatures unread; the header says that this is S3.
+# The servers accept signatures without checking them, so the request is not signed. The header only
+# says that this is S3.
 headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=bench/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"}
 token, keys = None, 0
 while True:

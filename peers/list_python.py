@@ -41,7 +41,7 @@ def os_scandir(path: str) -> int:
 
 
 def names_and_kinds(entries) -> int:
-    """Counts the files: the least that a program does with entries."""
+    """Counts the files, which is the least that a program does with entries."""
     count = 0
     for entry in entries:
         if entry.name and not entry.is_dir():

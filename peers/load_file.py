@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 
 @contextmanager
 def near(chosen: argparse.Namespace) -> Iterator[Path]:
-    """Yields the object's path as a file, mounted or copied."""
+    """Yields the path at which the object is a file: in a mount, or copied."""
     if chosen.by == "mount":
         with Mount(chosen, None) as root:
             yield root / "object"
@@ -44,7 +44,7 @@ def main() -> int:
     chosen = parser.parse_args(namespace=argparse.Namespace(tool="firstbyte"))
     began = time.perf_counter()
     with near(chosen) as path:
-        # Copied, because `load_file` only maps the file.
+        # Copied into memory, because `load_file` only maps the file.
         found = {name: tensor.clone() for name, tensor in load_file(path).items()}
         seconds = time.perf_counter() - began
     check_tensors(found, chosen.file)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 BLOCK = 4096
-# Seconds until a mount must be ready.
+# Number of seconds within which a mount must be ready.
 READY = 20
 
 
@@ -43,7 +43,8 @@ class Mount:
         if self.tool == "native":
             return self.cache
         command, env = getattr(self, self.tool)()
-        # Daemons of other tools keep standard output open, so a pipe would never end.
+        # The daemons of other tools keep standard output open, so reading from a pipe would never
+        # end.
         output = subprocess.PIPE if self.tool == "firstbyte" else subprocess.DEVNULL
         mounted = subprocess.run(command, env=os.environ | env, check=True, stdout=output)
         if self.tool == "firstbyte":
@@ -109,7 +110,9 @@ def whole(root: Path, key: str) -> None:
 
 
 def scattered(root: Path, key: str, reads: int, threads: int) -> None:
-    """Reads 4 KiB at random places, the same for every tool, divided among some threads."""
+    """Reads 4 KiB at each of several random offsets, with several threads. The offsets are the same
+    for every tool.
+    """
     descriptor = os.open(root / key, os.O_RDONLY)
     blocks = os.fstat(descriptor).st_size // BLOCK
     source = random.Random(7)
@@ -136,13 +139,13 @@ def names(root: Path, prefix: str) -> None:
 
 
 def command(root: Path, words: list[str], output: str) -> None:
-    """Runs a program in the directory."""
+    """Runs a program in the mounted directory."""
     with open(output, "wb") as file:
         subprocess.run(words, cwd=root, check=True, stdout=file, stderr=subprocess.DEVNULL)
 
 
 def ready(mount: Mount) -> float:
-    """Returns the seconds from the mount command to the mount point."""
+    """Returns the seconds from the mount command until the mount point exists."""
     began = time.perf_counter()
     with mount:
         return time.perf_counter() - began
@@ -169,8 +172,8 @@ def main() -> int:
     if chosen.work == "ready":
         figures["seconds"] = ready(mount)
         if chosen.cache:
-            # Once more right away with an empty cache, so that the difference is of two
-            # neighbouring runs.
+            # Measured again at once, with an empty cache, so that the difference is between two
+            # runs at about the same time.
             figures["more_seconds"] = figures["seconds"] - ready(Mount(chosen, None))
         print(json.dumps(figures))
         return 0

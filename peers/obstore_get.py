@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from obstore.store import S3Store
 
-# 16 requests of 8 MiB, as s5cmd and rclone make in the same plans.
+# The same as s5cmd and rclone use in these plans: 16 concurrent requests of 8 MiB.
 RANGE = 8 << 20
 REQUESTS = 16
 
 endpoint, key, path = sys.argv[1:]
-# obstore trusts only the system's authorities, so with another authority it must not verify.
+# obstore trusts only the certificate authorities of the system, so with another authority it cannot
+# verify.
 options = {"allow_http": True, "allow_invalid_certificates": "SSL_CERT_FILE" in os.environ}
 store = S3Store("bench", endpoint=endpoint, virtual_hosted_style_request=False, client_options=options)
 size = store.head(key)["size"]

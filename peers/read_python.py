@@ -47,7 +47,9 @@ def make(kind: str, path: str, size: int) -> None:
 
 
 class Firstbyte:
-    """`firstbyte.open`; by fsspec, pandas and `arrow_filesystem` as the name says."""
+    """`firstbyte.open`, or fsspec, pandas or `arrow_filesystem` on top of it, as the contender's
+    name says.
+    """
 
     def __init__(self, name: str, url: str, cache: str | None) -> None:
         import firstbyte
@@ -188,7 +190,8 @@ class Runai:
     def tensors(self, key: str):
         with self.streamer() as streamer:
             streamer.stream_file(f"s3://bench/{key}")
-            # Copied, because the streamer's tensors are views of a buffer that it reuses.
+            # Copied, because the tensors of the streamer are views of a buffer that the streamer
+            # reuses.
             return {name: tensor.clone() for name, tensor in streamer.get_tensors()}
 
 
@@ -231,7 +234,7 @@ class Measured:
     """Measures the time that a block takes, and how far the process grows meanwhile."""
 
     def __enter__(self) -> "Measured":
-        # Resets the peak of the process's memory to its present size.
+        # Resets the peak of the process's memory to the memory that it has now.
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")
         self.memory_before = peak_memory(os.getpid())

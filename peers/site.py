@@ -37,7 +37,7 @@ from servers import AWS, CLEAN, Server, Servers, free_port  # noqa: E402
 
 GIB = 1 << 30
 CLIENTS, NODES = 16, 4
-# The site's only link to its origin.
+# Options of the only link between the site and its origin.
 SITE = ("--rtt", "30ms", "--rate", "100MB")
 
 
@@ -50,7 +50,8 @@ class Site:
     servers: Servers
     rounds: int
     origin: Server
-    # A directory of packages, and the names that a job imports; `None` packs this Python's own.
+    # A directory of packages, and the names that a job imports from it. If `None`, packages of this
+    # Python are packed.
     environment: Path | None
     imports: str
 
@@ -82,7 +83,7 @@ class Site:
         self.servers.ours[server.pid].wait()
 
     def rounds_of(self, once: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Runs `once` for each round and returns the median of each figure."""
+        """Calls `once` for each round, and returns the median of each figure."""
         taken = [once() for _ in range(self.rounds)]
         return {name: statistics.median(each[name] for each in taken) for name in taken[0]}
 
@@ -92,7 +93,7 @@ def say(what: str, value: float, goal: str) -> None:
 
 
 def get(server: Server, path: str) -> tuple[float, float, int]:
-    """Returns the seconds to the first byte and to the last, and the number of bytes."""
+    """Returns the seconds to the first byte and to the last byte, and the number of bytes."""
     began = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", path)
@@ -107,7 +108,7 @@ def get(server: Server, path: str) -> tuple[float, float, int]:
 
 
 def cold(site: Site) -> None:
-    """Measures a cold object, read by one client and by many."""
+    """Measures the read of an object that the gateway does not have, by one client and by many."""
     data.big(site.fresh("cold") / "big", GIB)
     site.put(site.stage / "cold", "cold")
 
@@ -119,7 +120,8 @@ def cold(site: Site) -> None:
         carried = site.servers.end_link(link)["bytes_to_client"]
         seconds = [end for _, end, _ in ends]
         middle = statistics.median(seconds)
-        # The median client's time over each client's: its share of the rate.
+        # Share of the rate that each client got: the time of the median client divided by the
+        # client's own.
         shares = [middle / end for end in seconds]
         return {
             "seconds": max(seconds), "carried": carried / GIB, "first": min(first for first, _, _ in ends),
@@ -148,7 +150,8 @@ def cold(site: Site) -> None:
 
 
 def hot(site: Site) -> None:
-    """Measures one object that the gateway has, in turns with a directory."""
+    """Measures the read of an object that the gateway has, alternating with one from a directory.
+    """
     data.big(site.fresh("hot") / "big", GIB)
     site.put(site.stage / "hot", "hot")
     plain = site.servers.serve(site.stage)
@@ -164,7 +167,7 @@ def hot(site: Site) -> None:
 
 
 class Node:
-    """A mount with its own cache."""
+    """A mount with a cache of its own."""
 
     def __init__(self, site: Site, number: int, link: Server, bucket: str, sharing: list[str]):
         self.site, self.at = site, site.fresh(f"node-{number}")
@@ -181,7 +184,7 @@ class Node:
 
 @contextlib.contextmanager
 def nodes(site: Site, link: Server, bucket: str, count: int) -> Iterator[list[Node]]:
-    """Mounts `count` nodes that share, or one alone."""
+    """Mounts `count` nodes, which share their caches if there are several."""
     ports = [free_port() for _ in range(count)]
     via = ",".join(f"http://127.0.0.1:{port}" for port in ports)
     sharing = [["--share", f"127.0.0.1:{port}", "--via", via] if count > 1 else [] for port in ports]
@@ -194,12 +197,12 @@ def nodes(site: Site, link: Server, bucket: str, count: int) -> Iterator[list[No
 
 
 def digests(directory: Path) -> list[str]:
-    """Reads all files of a directory in order and returns their digests."""
+    """Reads all files of a directory in order, and returns their digests."""
     return [data.digest(path) for path in sorted(directory.iterdir())]
 
 
 def read_on(site: Site, bucket: str, size: int, want: list[str], count: int, kill: bool = False) -> dict[str, float]:
-    """Reads all of a bucket on each node at once."""
+    """Reads all objects of a bucket on every node, on all nodes at the same time."""
     link = site.servers.link(site.origin, *SITE)
     with nodes(site, link, bucket, count) as started, concurrent.futures.ProcessPoolExecutor(count) as pool:
         began = time.monotonic()
@@ -215,7 +218,7 @@ def read_on(site: Site, bucket: str, size: int, want: list[str], count: int, kil
 
 
 def shared(site: Site) -> None:
-    """Measures four nodes that read the same prefix."""
+    """Measures four nodes that all read the same prefix."""
     tree, size = site.fresh("tree"), 10 * (96 << 20)
     for number in range(10):
         data.big(tree / f"part-{number}", size // 10, seed=number)
@@ -230,7 +233,7 @@ def shared(site: Site) -> None:
 
 
 def database(site: Site) -> Path:
-    """Makes and uploads a database of 200 MB for blastn, once."""
+    """Makes a database of 200 MB for blastn and uploads it, on the first call only."""
     made = site.stage / "blast"
     if not made.exists():
         subprocess.run([sys.executable, ROOT / "peers/blast.py", made, "200"], check=True)
@@ -244,7 +247,7 @@ def blastn(directory: Path) -> str:
 
 
 def blast(site: Site) -> None:
-    """Measures blastn on four nodes that share."""
+    """Measures blastn on four nodes that share their caches."""
     made = database(site)
     want = blastn(made)
     size = sum(path.stat().st_size for path in made.iterdir())
@@ -257,7 +260,8 @@ def blast(site: Site) -> None:
 
 
 def put_packages(site: Site) -> None:
-    """Uploads the environment of a job: the given one, else packages of this Python."""
+    """Uploads the packages that a job needs: the given environment, else packages of this Python.
+    """
     if site.environment:
         site.put(site.environment, "packages")
         return
@@ -307,7 +311,7 @@ def start(site: Site) -> None:
         site.servers.end_link(link)
 
 
-# Top-level names of the packages and of their dependencies.
+# Names of the packages, and of their dependencies, as directories of site-packages.
 PACKAGES = {
     "pandas", "pyarrow", "h5py", "xarray", "numpy", "dateutil", "six", "pytz", "tzdata", "packaging", "typing_extensions",
 }  # fmt: skip

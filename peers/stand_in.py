@@ -39,8 +39,9 @@ def ask_url(where: str) -> Callable[[], None]:
 
 
 def ask_path(where: str) -> Callable[[], None]:
-    """Returns a function that requests a file's attributes, which the slow file system keeps out of
-    the kernel's cache."""
+    """Returns a function that requests the attributes of a file. The slow file system does not let
+    the kernel cache them.
+    """
     file = os.open(where, os.O_RDONLY)
     return lambda: os.fstat(file)
 
@@ -52,7 +53,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def request_seconds(where: str) -> float:
-    """Returns the seconds of one request."""
+    """Returns how many seconds one request takes."""
     ask = ask_url(where) if where.startswith("http:") else ask_path(where)
     ask()
     return seconds(lambda: [ask() for _ in range(REQUESTS)]) / REQUESTS

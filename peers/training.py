@@ -49,7 +49,7 @@ def archives(files: list[Path], directory: Path) -> None:
 
 
 class Samples:
-    """A map-style dataset of objects: one sample is one object."""
+    """A map-style dataset in which each sample is one object."""
 
     def __init__(self, keys: list[str], url: str) -> None:
         self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
@@ -64,7 +64,7 @@ class Samples:
 
 
 class Shard:
-    """A map-style dataset of archives: one sample is one archive, read member by member."""
+    """A map-style dataset in which each sample is one archive, which is read member by member."""
 
     def __init__(self, keys: list[str], url: str) -> None:
         self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
@@ -81,7 +81,7 @@ class Shard:
 
 
 def load(dataset, batch: int) -> list:
-    """Reads a whole dataset with the workers of a loader."""
+    """Reads a whole dataset with the worker processes of a loader."""
     import torch
 
     order = torch.Generator()
@@ -98,8 +98,9 @@ def check(found: dict, expected: dict) -> None:
 
 
 def in_batches(dataset, files: dict) -> float:
-    """Reads a dataset whose samples are files. `files` maps the dataset's names to the local
-    files."""
+    """Reads a dataset in which each sample is a file. `files` maps each name in the dataset to the
+    local file.
+    """
     began = time.perf_counter()
     found = dict(load(dataset, BATCH))
     seconds = time.perf_counter() - began

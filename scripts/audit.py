@@ -18,19 +18,20 @@ ALLOWED = {
     "Apache-2.0 WITH LLVM-exception",
 }  # fmt: skip
 
-# One TLS stack (rustls) and one S3 client (ours): these would bring a second.
+# This project uses one TLS stack (rustls) and one S3 client (its own). These crates would add a
+# second one.
 BANNED = {"openssl-sys", "native-tls", "aws-sdk-s3", "object_store", "reqwest"}
 
-# Maximum of crates present in more than one version. Lower it when the number falls; raise it only
-# with a reason.
+# Maximum number of crates that are present in more than one version. Lower it when the number
+# falls; raise it only with a reason.
 MOST_DOUBLED = 9
 
 
 def permitted(expression: str) -> bool:
-    """Returns true if an SPDX expression can be met with allowed licences only."""
+    """Returns true if an SPDX expression can be satisfied with allowed licences only."""
     expression = expression.replace("/", " OR ")
-    # AND binds tighter than OR. Brackets are evaluated first, from the innermost, and replaced by
-    # an allowed licence (MIT) or by a refused one.
+    # AND binds tighter than OR. Brackets are evaluated first, the innermost ones before the others.
+    # Each is replaced with an allowed licence (MIT) or with a refused one.
     while inner := re.search(r"\(([^()]*)\)", expression):
         expression = expression.replace(inner[0], "MIT" if permitted(inner[1]) else "refused")
     return any(

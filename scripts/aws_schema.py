@@ -29,7 +29,7 @@ META = {"connection", "count", "depends_on", "for_each", "lifecycle", "provider"
 
 
 def used() -> set[str]:
-    """Returns the types in the files, data sources as `data_aws_...`."""
+    """Returns the types that the files use. Data sources are named `data_aws_...`."""
     found = set()
     for path in TERRAFORM.rglob("*.tf"):
         found |= {("data_" if kind == "data" else "") + name for kind, name in USED.findall(path.read_text())}
@@ -49,7 +49,7 @@ def modules(wheel: zipfile.ZipFile, types: set[str]) -> dict[str, str]:
 
 
 class Module:
-    """Classes of one type: the resource, its configuration, its blocks."""
+    """The classes for one type: its resource, its configuration and its blocks."""
 
     def __init__(self, source: str):
         tree = ast.parse(source)
@@ -58,15 +58,16 @@ class Module:
         self.resource = self.config.removesuffix("Config")
 
     def arguments(self, name: str) -> dict:
-        """Returns the arguments of a configuration or block: if each is required, and a block's
-        own."""
+        """Returns the arguments of a configuration or block. For each: whether it is required, and,
+        if it is a block, the block's own arguments.
+        """
         init = next(node for node in self.classes[name].body if getattr(node, "name", "") == "__init__")
         text = ast.get_docstring(init) or ""
         found = {}
         for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
             if name == self.config and argument.arg in META:
                 continue
-            # Names that are keywords of Python have an underscore appended.
+            # A name that is a keyword of Python has an underscore appended.
             key = argument.arg.rstrip("_")
             found[key] = {"required": True} if default is None else {}
             if f":param {argument.arg}: {key} block" in text:
@@ -108,7 +109,7 @@ def extract(path: str) -> dict:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: aws_schema.py WHEEL of cdktn-provider-aws")
-    # A line for each type, so that a difference shows one type.
+    # One line per type, so that a change of a type changes one line.
     schema = extract(sys.argv[1])
     lines = ",\n".join(
         f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in schema["types"].items()

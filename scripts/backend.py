@@ -26,7 +26,7 @@ from maturin import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-# Maturin looks for this name, the module's, beside pyproject.toml.
+# Maturin looks for a directory of this name, which is that of the module, next to pyproject.toml.
 DATA = ROOT / "firstbyte._native.data"
 
 # Hooks of PEP 517 and 660. Only `build_wheel` and `build_editable` differ from maturin's.
@@ -51,8 +51,9 @@ def cargo(*words: str) -> bytes:
 
 
 def compile_into(data: Path, *packages: str) -> Path:
-    """Compiles the program, and other packages beside it. Puts the program and its pages into
-    `data`, in a wheel's layout of scripts and data. Returns cargo's directory of results.
+    """Compiles the program and the other packages. Puts the program and its pages into `data`, in
+    the directories that a wheel has for scripts and data. Returns the directory in which cargo puts
+    its results.
     """
     options = [word for package in ("firstbyte-cli", *packages) for word in ("--package", package)]
     cargo("build", "--release", "--locked", "--bin", "firstbyte", *(["--lib"] if packages else []), *options)
@@ -66,7 +67,7 @@ def compile_into(data: Path, *packages: str) -> Path:
 
 @contextmanager
 def program() -> Iterator[None]:
-    """Keeps the program and its pages in DATA while the block runs."""
+    """Keeps the program and its pages in DATA during the block."""
     shutil.rmtree(DATA, ignore_errors=True)
     try:
         compile_into(DATA)

@@ -16,7 +16,7 @@ BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
 @dataclass(frozen=True)
 class Row:
     """A row of the table: its heading in the raw rows, its title on the page, our contender, and
-    the peers shown, the strongest first. The ratio is to the first peer.
+    the peers that are shown, the strongest first. The ratio is relative to the first peer.
     """
 
     heading: str
@@ -91,7 +91,7 @@ ROWS = [
 
 
 def figures(raw: str, heading: str) -> dict[str, tuple[float, int]]:
-    """Returns the median seconds and the peak megabytes of each contender of a row."""
+    """Returns the median seconds and the peak megabytes of each contender in a row."""
     section = raw.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     return {row[0]: (float(row[1].split()[0]), int(row[5])) for row in cells[2:] if len(row) == 8}
@@ -111,7 +111,7 @@ def line(row: Row, found: dict[str, tuple[float, int]]) -> tuple[float, str]:
 
 
 def table(raw: str) -> str:
-    """Returns the table: all rows, the greatest loss first."""
+    """Returns the table with all rows. The row with the greatest loss is first."""
     lines = sorted((line(row, figures(raw, row.heading)) for row in ROWS), reverse=True)
     head = "| | firstbyte | others | ours / theirs | MB | theirs, MB | theirs |"
     return "\n".join([head, "| --- | --- | --- | --- | --- | --- | --- |", *(text for _, text in lines)])

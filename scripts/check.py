@@ -28,19 +28,20 @@ from runners import Slow, counts, reports, slow_test
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
 
-# Describes the built test programs, so that running them needs neither cargo nor its lock.
+# Name of the file that describes the built test programs, so that running them needs neither cargo
+# nor its lock.
 PROGRAMS = "test-programs.json"
-# Bytes of a build from nothing with its tests.
+# Disk space of a build from nothing, including the tests, in bytes.
 BUILT = 13 << 30
-# Bytes that a run still takes when all is built: logs, caches and files of tests.
+# Disk space that a run needs when everything is built, in bytes: logs, caches and files of tests.
 SPARE = 3 << 30
-# Lines of a failed step that the report repeats.
+# Number of lines of a failed step that the report repeats.
 REPEATED = 200
-# Number of tests in the list of the slowest.
+# Number of tests in the report's list of the slowest.
 SLOWEST = 10
-# Exit code of pytest if every test needs a right that this user lacks.
+# Exit code of pytest if every test needs a right that the user does not have.
 NO_TESTS = 5
-# Runs three modules of Python tests at once: each has its own server.
+# Runs three modules of Python tests at the same time. Each module starts its own server.
 PYTHON_TESTS = ["-q", "-n", "3", "--dist", "loadfile", "--durations=10"]
 
 
@@ -51,7 +52,7 @@ class Step:
     name: str
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
-    # Priority of steps that compute, so that tests, which wait, are not late.
+    # Nice value: raised for steps that compute, so that they do not delay tests, which mostly wait.
     nice: int = 0
 
 
@@ -60,7 +61,7 @@ def pytest(name: str, *folders: str) -> Step:
     return Step(name, [PYTHON, "-m", "pytest", *PYTHON_TESTS, *folders])
 
 
-# Denies warnings here and nowhere else: an editor in mid-change should still compile.
+# Warnings are errors only here, because an editor should be able to compile unfinished changes.
 LINTS = [
     Step("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], nice=10),
     Step("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], {"RUSTDOCFLAGS": "-D warnings"}, nice=10),
@@ -115,7 +116,8 @@ CORE = [
     ),
 ]
 
-# Groups of each mode, run one after the other; the lists of steps of a group run at once.
+# The groups of each mode, which run one after the other. In a group, the lists of steps run at the
+# same time.
 MODES: dict[str, list[list[list[Step]]]] = {
     "fast": [[FAST]],
     "core": [[CORE]],
@@ -136,7 +138,7 @@ class Result:
 
 
 def run(step: Step, prefix: str) -> Result:
-    """Runs one step and passes its output through."""
+    """Runs one step, and prints its output."""
     result = Result(step.name)
 
     def say(line: str) -> None:
@@ -166,7 +168,8 @@ def run(step: Step, prefix: str) -> Result:
     if result.passed + result.failed == 0:
         result.passed = int(process.returncode == 0)
     left_out = process.returncode == NO_TESTS and "pytest" in step.command
-    # A runner may fail without a failed test: it did not compile, or it crashed.
+    # A runner may fail without a failed test, for example if the tests do not compile or the runner
+    # crashes.
     if process.returncode != 0 and not left_out:
         result.failed = max(result.failed, 1)
     say(f"== {step.name}: {'FAILED' if result.failed else 'ok'} in {result.seconds:.0f} s")
@@ -174,10 +177,10 @@ def run(step: Step, prefix: str) -> Result:
 
 
 def run_groups(groups: list[list[list[Step]]]) -> list[Result]:
-    """Runs the groups one after the other, the lists of a group at once."""
+    """Runs the groups one after the other. The lists of a group run at the same time."""
     results: list[Result] = []
     for group in groups:
-        # Shows which of the steps running at once printed a line.
+        # The prefix shows which of the steps that run at the same time has printed a line.
         prefixes = [""] if len(group) == 1 else [f"{number} | " for number in range(1, len(group) + 1)]
         with ThreadPoolExecutor(len(group)) as pool:
             for lane in pool.map(lambda steps, prefix: [run(step, prefix) for step in steps], group, prefixes):
@@ -186,7 +189,7 @@ def run_groups(groups: list[list[list[Step]]]) -> list[Result]:
 
 
 def only(name: str) -> list[list[list[Step]]]:
-    """Returns the tests of a crate (`hydrate`), or of one file of tests (`sync`, `test_open`)."""
+    """Returns the tests of one crate (`hydrate`), or of one file of tests (`sync`, `test_open`)."""
     if (ROOT / "crates" / name).is_dir():
         package = "firstbyte" if name == "firstbyte" else f"firstbyte-{name}"
         return [[[Step("tests", ["scripts/nextest.sh", "--package", package])]]]
@@ -221,8 +224,8 @@ def report(results: list[Result], not_run: list[str]) -> None:
 
 
 def short_of_space(target: Path) -> str | None:
-    """Returns a line if the disk has too little space. Full disks fail steps with errors that name
-    no disk: a compiler panics, and files are empty.
+    """Returns a line if the disk has too little free space. Without this check, steps on a full
+    disk fail with errors that do not mention the disk: the compiler panics, or files are empty.
     """
     home = next(path for path in (target, *target.parents) if path.exists())
     needed = SPARE if any(target.glob("debug/deps/*")) else BUILT + SPARE
@@ -233,8 +236,9 @@ def short_of_space(target: Path) -> str | None:
 
 
 def spread_process_ids() -> None:
-    """Raises the limit of process ids to that of systemd: tests end processes by id, and with
-    32,768 ids one is used again within minutes. Only root may, and a container may not.
+    """Raises the limit of process ids to the value that systemd uses. Tests end processes by their
+    ids, and with only 32,768 ids an id is reused within minutes. Only root may raise it, and a
+    container may not.
     """
     try:
         Path("/proc/sys/kernel/pid_max").write_text("4194304")
@@ -243,14 +247,17 @@ def spread_process_ids() -> None:
 
 
 def main() -> int:
-    # A shell makes its background jobs ignore SIGINT, which the tests send to programs.
+    # A shell makes its background jobs ignore SIGINT, and programs would inherit that. Tests send
+    # SIGINT to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spread_process_ids()
-    # Servers from PyPI, but not its clients: tests find installed ones themselves.
+    # Adds servers from PyPI. Clients from PyPI are not added, because tests find installed clients
+    # themselves.
     os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "servers")
     groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]
     with tempfile.NamedTemporaryFile(mode="r") as not_run:
-        # Writable by any user: each test that lacks a right adds a line, also as another user.
+        # Writable for every user: a test that lacks a right adds a line, and a test may run as
+        # another user.
         os.chmod(not_run.name, 0o666)
         os.environ["FIRSTBYTE_NOT_RUN"] = not_run.name
         short = short_of_space(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")))

@@ -24,7 +24,7 @@ CRATES = ("pacing", "fetch", "transfer", "hydrate", "store")
 NUMBER = re.compile(r"(0[xob][0-9a-f_]+|\d[\d_]*(e\d+)?)(_?([iu](8|16|32|64|128|size)|f32|f64))?$", re.IGNORECASE)
 OPEN, CLOSE = "([{", ")]}"
 
-# Facts: a pattern of the file's path, and one of the line or of the constant's name.
+# Facts. Each has a pattern of the file's path, and a pattern of the line or of the constant's name.
 FACTS = [
     ("", r"\b0o\d+"),  # Modes of files.
     ("", r"status|\b(301|401|404|405|412|416|429|503|200\.\.)\b.*=>|\b(443|80)\b"),  # HTTP.
@@ -37,7 +37,7 @@ FACTS = [
     # S3.
     ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MOST_PARTS|LEAST_PART)$|LONGEST_NAME / 2"),
     ("transfer/(relay|stream)", r"^(RELAY|FIRST)_PART_SIZE$"),  # S3's shortest part.
-    # Limits of a server's answer, which counts as malformed beyond them.
+    # Limits of a server's answer. An answer that exceeds them counts as malformed.
     ("store", r"^MAX_((HEAD|LINE|XML|PAGE|DRAINED|WAITING)_BYTES|HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY_PAGES)$"),
     ("store/s3/list/plan", r"^WHOLE$"),
     ("processors", r"take\(8\)|get\([34]\)"),  # Fields of /proc/stat.
@@ -54,7 +54,7 @@ FACTS = [
 
 @dataclass(frozen=True)
 class Constant:
-    """A number, or a `const` with one, and its place."""
+    """A number in the code, or a `const` that contains one, and where it is."""
 
     place: str
     line: int
@@ -66,7 +66,7 @@ class Constant:
 
 
 def outside_tests(tokens: list[Token]) -> list[Token]:
-    """Removes comments, attributes, and items that only tests compile."""
+    """Removes comments and attributes, and items that are only compiled for tests."""
     kept, at = [], 0
     while at < len(tokens):
         if tokens[at].text != "#" or at + 1 == len(tokens) or tokens[at + 1].text not in ("[", "!"):
@@ -83,7 +83,9 @@ def outside_tests(tokens: list[Token]) -> list[Token]:
 
 
 def end_of(tokens: list[Token], at: int) -> int:
-    """Returns the end of the token at `at`, or of the group that it opens."""
+    """Returns the end of the token at `at`. If the token opens a group, returns the end of the
+    group.
+    """
     depth = 0
     while True:
         depth += (tokens[at].text in OPEN) - (tokens[at].text in CLOSE)
@@ -93,7 +95,7 @@ def end_of(tokens: list[Token], at: int) -> int:
 
 
 def constants_of(place: str, source: str) -> Iterator[Constant]:
-    """Yields every number of a file that may be a tuning constant."""
+    """Yields every number in a file that may be a tuning constant."""
     lines = source.split("\n")
     tokens = outside_tests([token for token in lex(source) if token.kind != "comment"])
     at = 0

@@ -22,7 +22,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass
 class Image:
-    """A stage: its copies, its user and directory, and its entry point."""
+    """One stage of a Dockerfile: the files to copy, the user, the directory and the entry point."""
 
     copies: list[tuple[str, str]] = field(default_factory=list)
     user: tuple[int, int] = (0, 0)
@@ -31,7 +31,7 @@ class Image:
 
 
 def parse(text: str, arch: str) -> Image:
-    """Returns the last stage, for one architecture."""
+    """Returns the last stage of the Dockerfile, for one architecture."""
     variables, stages, image = {}, {}, None
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
@@ -72,8 +72,9 @@ def make(image: Image, dist: Path, root: Path) -> None:
 
 
 def run(image: Image, root: Path, arguments: list[str]) -> int:
-    """Runs the program in `root`, as the image's user, with no variable but PATH. Returns its exit
-    code."""
+    """Runs the program in `root`, as the user of the image, with PATH as the only variable. Returns
+    its exit code.
+    """
     child = os.fork()
     if child == 0:
         os.chroot(root)

@@ -32,7 +32,8 @@ from rust import Token, lex
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Crates of ours that each may import, beside itself. ARCHITECTURE.md has the map and its reasons.
+# For each of our crates, the other crates of ours that it may import. ARCHITECTURE.md has this map
+# and its reasons.
 MAY_IMPORT = {
     "location": set(),
     "listing": {"location"},
@@ -61,12 +62,12 @@ MAY_IMPORT = {
     },
 }
 
-# Types that the edges make through `firstbyte::Client` only, so that outages, scopes and sharing
-# are decided in one place for every store, transfer, reader and cache.
+# Types that the crates at the edge make only through `firstbyte::Client`. So outages, scopes and
+# sharing are decided in one place, for every store, transfer, reader and cache.
 EDGES = {"bench", "cli", "lambda", "python"}
 MADE_BY_CLIENT = {("Store", "new"), ("Engine", "new"), ("Hydrator", "new"), ("Cache", "open"), ("Cache", "existing")}
 
-# Crates that any crate's tests may import as well: servers, faults and networks to test against.
+# Crates that the tests of any crate may import, too: servers, faults and networks for tests.
 TESTS_MAY_IMPORT = {"testkit", "link", "serve"}
 
 WORD = re.compile(r"[A-Za-z_]\w*$")
@@ -75,8 +76,9 @@ CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 def code(source: str) -> Iterator[Token]:
-    """Yields the tokens that imports are read from: words without `r#`, marks, and strings for the
-    paths in attributes."""
+    """Yields the tokens from which imports are read: words without `r#`, marks, and strings, which
+    may be paths in attributes.
+    """
     for token in lex(source):
         if token.kind in ("word", "mark", "string"):
             yield Token(token.kind, token.text.removeprefix("r#"), token.line)
@@ -84,7 +86,9 @@ def code(source: str) -> Iterator[Token]:
 
 @dataclass(frozen=True)
 class Mention:
-    """A path as written: its segments, its line, and `is_use` if it is in a `use` declaration."""
+    """A path as it is written: its segments, its line, and `is_use` if the path is in a `use`
+    declaration.
+    """
 
     segments: list[str]
     line: int
@@ -93,7 +97,7 @@ class Mention:
 
 @dataclass
 class Module:
-    """A module: its place in the tree, its names, and the paths in its code."""
+    """A module: its place in the module tree, its names, and the paths in its code."""
 
     path: tuple[str, ...]
     file: Path
@@ -114,7 +118,7 @@ class Crate:
         self.roots = [self.load(root, (), source) for root in roots]
 
     def load(self, file: Path, path: tuple[str, ...], folder: Path) -> Module:
-        """Reads a file, and the files of the modules that it declares in `folder`."""
+        """Reads a file, and the files of the modules that the file declares in `folder`."""
         module = Module(path, file)
         Reader(self, module, folder, list(code(file.read_text(encoding="utf-8")))).body()
         return module
@@ -122,7 +126,7 @@ class Crate:
 
 @functools.cache
 def crate_in(folder: Path) -> Crate:
-    """Returns the crate in `folder`, read once for all checks."""
+    """Returns the crate in `folder`. It is read only once for all checks."""
     return Crate(folder)
 
 
@@ -138,7 +142,7 @@ class Reader:
         return self.stream[at].text if 0 <= at < len(self.stream) else ""
 
     def body(self) -> None:
-        """Reads up to the brace that closes this module, or the end of the file."""
+        """Reads up to the brace that closes this module, or to the end of the file."""
         while self.at < len(self.stream):
             text = self.text()
             if text == "}" and self.depth == 0:
@@ -155,7 +159,7 @@ class Reader:
                 self.plain()
 
     def attribute(self) -> None:
-        """Reads an attribute, and skips the item after it if only tests compile it."""
+        """Reads an attribute. If only tests compile the item after it, skips that item."""
         inner = self.text(1) == "!"
         self.at += 2 if inner else 1
         start = self.at
@@ -171,13 +175,13 @@ class Reader:
         for token in inside:
             if token.text.startswith('"') and re.fullmatch(r'"(crate|super|self)(::\w+)+"', token.text):
                 self.module.mentions.append(Mention(token.text.strip('"').split("::"), token.line))
-        # Reads paths in an attribute (`value_parser = crate::sizes::parse`) like any others.
+        # Paths in an attribute (`value_parser = crate::sizes::parse`) are read like any others.
         end, self.at = self.at, start
         while self.at < end:
             self.plain()
 
     def skip_group(self) -> None:
-        """Skips a bracket, its content and the bracket that closes it."""
+        """Skips a bracket, everything in it, and the bracket that closes it."""
         depth = 0
         while self.at < len(self.stream):
             text = self.text()
@@ -187,7 +191,7 @@ class Reader:
                 return
 
     def skip_item(self) -> None:
-        """Skips the item, statement, field or arm at this place."""
+        """Skips the item, statement, field or arm that begins here."""
         while self.text() == "#":
             self.at += 1
             self.skip_group()
@@ -205,7 +209,8 @@ class Reader:
                 self.at += 1
 
     def use(self, before: list[str], line: int) -> None:
-        """Reads one tree of a `use` declaration, which starts with the segments `before`."""
+        """Reads one tree of a `use` declaration. The tree's paths start with the segments `before`.
+        """
         segments = list(before)
         while self.at < len(self.stream):
             text, line = self.text(), self.stream[self.at].line
@@ -236,7 +241,7 @@ class Reader:
                 return
 
     def submodule(self) -> None:
-        """Reads `mod name;` from its file, or `mod name { ... }`."""
+        """Reads the module of `mod name;` from its file, or that of `mod name { ... }`."""
         name, opens = self.text(1), self.text(2) == "{"
         self.at += 3
         path = (*self.module.path, name)
@@ -277,7 +282,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Edge:
-    """An import of one file by another: the name, and the line of the import."""
+    """One file imports another: the imported name, and the line of the import."""
 
     source: Path
     target: Path
@@ -286,7 +291,7 @@ class Edge:
 
 
 class Resolver:
-    """Finds the modules that define the names at the ends of paths."""
+    """Finds the modules that define the names at which paths end."""
 
     def __init__(self, root: Module):
         self.root = root
@@ -299,16 +304,18 @@ class Resolver:
             self.add(child)
 
     def edges(self) -> Iterator[Edge]:
-        """Yields every import of one file by another, parents and children included."""
+        """Yields every import of one file by another, including imports between parents and
+        children.
+        """
         for module in self.modules.values():
             for path in module.mentions:
-                # A bare name that this module imports is an edge at its import, except one from a
-                # glob.
+                # If the module imports a bare name, the edge is at that import, except for a name
+                # from a glob.
                 if len(path.segments) == 1 and not self.only_by_glob(module, path.segments[0]):
                     continue
                 found = self.resolve(module, path.segments, frozenset())
-                # The import of a module is no edge: the names used of it may come from another
-                # file.
+                # Importing a module is not an edge: the names that are used from it may be defined
+                # in another file.
                 if found and found[0].file != module.file and not (path.is_use and found[1]):
                     yield Edge(module.file, found[0].file, path.line, "::".join(path.segments))
 
@@ -317,8 +324,9 @@ class Resolver:
         return bool(module.globs) and not known
 
     def resolve(self, module: Module, segments: list[str], seen: frozenset) -> tuple[Module, bool] | None:
-        """Returns the module that defines the last of `segments` that a module of this crate has,
-        and true if that name is itself a module. `None` if the path leads out of the crate."""
+        """Returns the module that defines the last of `segments` which a module of this crate has,
+        and true if that name is itself a module. `None` if the path leads out of the crate.
+        """
         first, rest = segments[0], segments[1:]
         if first in ("crate", "self", "super"):
             at = self.root if first == "crate" else module
@@ -332,8 +340,9 @@ class Resolver:
     def below(
         self, module: Module, segments: list[str], seen: frozenset, local: bool = False
     ) -> tuple[Module, bool] | None:
-        """Resolves `segments` as names in `module`. With `local`, the first may be a name from
-        outside."""
+        """Resolves `segments` as names in `module`. With `local`, the first name may come from
+        outside the crate.
+        """
         if not segments:
             return module, True
         if (module.path, tuple(segments)) in seen:
@@ -366,8 +375,9 @@ def related(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def graph(crate: Crate) -> dict[Path, dict[Path, Edge]]:
-    """Returns the imports between files of which neither is the other's ancestor; the first one of
-    several between two files."""
+    """Returns the imports between files neither of which is an ancestor of the other. Of several
+    imports between two files, only the first is returned.
+    """
     found: dict[Path, dict[Path, Edge]] = defaultdict(dict)
     for root in crate.roots:
         resolver = Resolver(root)
@@ -417,7 +427,7 @@ def components(edges: dict[Path, dict[Path, Edge]]) -> list[set[Path]]:
 
 
 def shortest_cycle(edges: dict[Path, dict[Path, Edge]], files: set[Path]) -> list[Edge]:
-    """Returns a shortest cycle among `files`, which form one component."""
+    """Returns a shortest cycle among `files`, which are one component."""
     best: list[Edge] = []
     for start in sorted(files):
         came: dict[Path, Edge] = {}
@@ -437,8 +447,9 @@ def shortest_cycle(edges: dict[Path, dict[Path, Edge]], files: set[Path]) -> lis
 
 
 def circles(folder: Path) -> list[tuple[set[Path], list[Edge]]]:
-    """Returns the circles of the crate in `folder`: each one's files, and a shortest cycle of
-    them."""
+    """Returns the circles of the crate in `folder`. Each consists of its files and a shortest cycle
+    of them.
+    """
     edges = graph(crate_in(folder))
     return [(files, shortest_cycle(edges, files)) for files in components(edges)]
 
@@ -469,7 +480,7 @@ def against_the_map() -> list[str]:
                 continue
             target = Path(dependency["path"]).name
             in_tests = dependency["kind"] == "dev"
-            # The tests of a crate may depend on it again, to choose its features.
+            # The tests of a crate may depend on the crate itself, to choose its features.
             if in_tests and target == crate:
                 continue
             if target not in MAY_IMPORT[crate] | (TESTS_MAY_IMPORT if in_tests else set()):
@@ -479,7 +490,9 @@ def against_the_map() -> list[str]:
 
 
 def past_the_client(folder: Path) -> list[str]:
-    """Returns the places where an edge makes a type that `firstbyte::Client` should make."""
+    """Returns the places where a crate at the edge makes a type that only `firstbyte::Client`
+    should make.
+    """
     if folder.name not in EDGES:
         return []
     found = []

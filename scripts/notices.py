@@ -12,9 +12,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# File names of licences and notices in crates.
+# Names of files in crates that are licences or notices.
 LICENCE = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
-# Maximum bytes of a licence: some crates keep sources in a directory of this name.
+# Maximum size of a licence in bytes. Some crates keep sources in a directory whose name matches.
 LONGEST = 200_000
 
 
@@ -25,7 +25,9 @@ def metadata() -> dict:
 
 
 def linked(described: dict, roots: list[str]) -> list[dict]:
-    """Returns the external packages linked into these ones, without build and test dependencies."""
+    """Returns the external packages that are linked into these packages. Build and test
+    dependencies are left out.
+    """
     packages = {package["id"]: package for package in described["packages"]}
     nodes = {node["id"]: node for node in described["resolve"]["nodes"]}
     waiting = [package["id"] for package in packages.values() if package["name"] in roots and not package["source"]]

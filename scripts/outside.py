@@ -17,10 +17,11 @@ from pathlib import Path
 import release
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", release.ROOT / "target"))
-# Maximum of crates in a build without features, the library and this project's others included.
+# Maximum number of crates in a build of the library without features, including those of this
+# project.
 MOST_CRATES = 90
-# Source of a program that opens an object in Azure, whose feature may be left out, and copies a
-# file.
+# Source of a program that copies a file, and opens an object in Azure, whose feature may be left
+# out.
 PROGRAM = """
 use std::io::Read;
 
@@ -65,13 +66,13 @@ def build(archives: list[Path], top: Path) -> None:
             f'[dependencies]\nfirstbyte = {{ version = "{version}", features = {json.dumps(features)} }}\n\n'
             f"[patch.crates-io]\n{patches}"
         )
-        # Locks the workspace's versions, which are fetched already.
+        # Uses the versions that the workspace has locked, because these have been fetched already.
         (program / "Cargo.lock").write_text((release.ROOT / "Cargo.lock").read_text())
         env = os.environ | {"CARGO_TARGET_DIR": str(TARGET / "outside")}
         said = subprocess.check_output(["cargo", "run", "--offline", "--quiet"], cwd=program, text=True, env=env)
         tree = ["cargo", "tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
         lines = subprocess.check_output(tree, cwd=program, text=True).splitlines()
-        # Excludes the program itself.
+        # The program itself does not count.
         crates = len({line.split(" (")[0] for line in lines if line}) - 1
         print(f"outside.py: built with {', '.join(features) or 'no features'}; {crates} crates")
         if not said.endswith("true bytes\n") or (not features and LEFT_OUT not in said):

@@ -21,12 +21,12 @@ text { fill: #f0f6fc } .back { fill: #151b23; stroke: #3d444d } .faint { fill: #
 .ours { fill: #4493f8 } .peer { fill: #656c76 } }
 </style>"""
 
-# Width of a letter and height of a line of a monospaced font of 13 pixels, and the margin, in
+# Width of a letter and height of a line in a monospaced font of 13 pixels, and the margin, all in
 # pixels.
 LETTER, LINE, MARGIN = 7.83, 18, 16
 
-# Rows of the chart: the heading in docs/reference/benchmarks.md, the chart's own title, the column,
-# and the format of the figures.
+# Rows of the chart. For each: the heading in docs/reference/benchmarks.md, the title in the chart,
+# the column, and the format of its figures.
 ROWS = [
     ("1 GiB from MinIO", "1 GiB down", 1, "{:.2f} s"),
     ("1 GiB to MinIO", "1 GiB up", 1, "{:.2f} s"),
@@ -59,8 +59,9 @@ def terminal(command: str, output: str) -> str:
 
 
 def figures(page: str, heading: str, column: int) -> dict[str, float]:
-    """Returns one column of the table below a heading of docs/reference/benchmarks.md, by
-    contender."""
+    """Returns, by contender, one column of the table below a heading of
+    docs/reference/benchmarks.md.
+    """
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     number = re.compile(r"[\d.]+")
@@ -68,7 +69,7 @@ def figures(page: str, heading: str, column: int) -> dict[str, float]:
 
 
 def chart(page: str) -> str:
-    """Returns the chart: bars of each row, relative to the row's longest."""
+    """Returns the chart. The bars of a row are relative to the longest bar in that row."""
     body, y = [], MARGIN + 12
     names, bars, width = MARGIN + 16, MARGIN + 110, 620
     for heading, title, column, form in ROWS:

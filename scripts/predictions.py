@@ -61,7 +61,7 @@ class Run:
         self.address = self.service("serve", str(stage / "root"), "--listen", "127.0.0.1:0").removeprefix("http://").strip("/")
 
     def service(self, *words: str) -> str:
-        """Starts a verb that prints its address, and returns that address."""
+        """Starts a verb that prints its address. Returns the address."""
         process = subprocess.Popen([self.program, *words], stdout=subprocess.PIPE, text=True, env=self.env)
         self.stack.callback(process.wait)
         self.stack.callback(process.terminate)
@@ -90,7 +90,7 @@ class Run:
             ["hydrate", "s3://bucket/large-64", *cache],
             ["hydrate", "s3://bucket/large-128", *cache],
             ["hydrate", "-r", "s3://bucket/many/", *cache],
-            # Part of the tree is in the cache already.
+            # Puts part of the tree into the cache before the measurement.
             ["hydrate", "-r", "s3://bucket/", *cache],
         ]
         found = []

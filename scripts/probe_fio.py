@@ -20,7 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE, FILES, SMALL = 1 << 30, 20_000, 4096
-# Names of the directory that is listed alone: many, since starting a process takes milliseconds.
+# Number of names in the directory that is listed alone. It is large, because starting a process
+# takes milliseconds.
 NAMES = 300_000
 
 
@@ -86,11 +87,13 @@ def drop_caches() -> None:
 
 
 def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
-    """Returns fio's figures of reading the large file by `jobs` jobs, each from its own offset."""
+    """Returns fio's figures for reading the large file with `jobs` jobs, each from an offset of its
+    own.
+    """
     drop_caches()
     words = ["fio", "--name=it", f"--filename={tree / 'large'}", f"--rw={pattern}", f"--bs={block}", f"--numjobs={jobs}"]
     part = LARGE // jobs >> 20 << 20
-    # Each byte is read once: a second read would come from the page cache.
+    # Each byte is read only once, because a second read would come from the page cache.
     words += [f"--offset_increment={part}", f"--size={part}", "--runtime=10", "--readonly"]
     words += ["--invalidate=1", "--group_reporting", "--output-format=json"]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
@@ -98,8 +101,9 @@ def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
 
 
 def listed(program: Path, directory: Path) -> float:
-    """Returns the names per second of `ls -R`, without the start of its process; by medians of
-    five."""
+    """Returns how many names per second `ls -R` lists, without the time to start its process. Uses
+    the median of five runs.
+    """
     empty = directory.parent / "empty"
     empty.mkdir()
 
@@ -113,12 +117,14 @@ def listed(program: Path, directory: Path) -> float:
 
 
 def opened(tree: Path, at_once: int) -> float:
-    """Returns the files per second that fio opens. The first of two runs creates the files."""
+    """Returns how many files per second fio opens. It runs twice; the first run creates the files.
+    """
     words = ["fio", "--name=it", f"--directory={tree / 'small'}", "--ioengine=filecreate", "--fallocate=none", "--filesize=4k"]
     words += [f"--nrfiles={FILES // at_once}", "--openfiles=1", f"--numjobs={at_once}", "--group_reporting"]
     for _ in range(2):
         done = subprocess.run([*words, "--output-format=json"], stdout=subprocess.PIPE, check=True)
-    # From the latency, because fio's rate includes its own work between two opens.
+    # Computed from the latency, because the rate that fio reports includes fio's own work between
+    # two opens.
     return at_once * 1e9 / json.loads(done.stdout)["jobs"][0]["read"]["clat_ns"]["mean"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rust import lex
 
-# Maximum columns of a line with a comment.
+# Maximum width of a line with a comment, in columns.
 WIDTH = 100
 
 # Phrases to avoid, and their replacements. A space also matches a line break.
@@ -41,7 +41,7 @@ PHRASES = [
 
 
 def prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
-    """Yields the parts of a file that people read, each with its first line."""
+    """Yields the parts of a file that people read, each with the number of its first line."""
     if path.suffix == ".rs":
         yield from rust_prose(text)
     elif path.suffix == ".py":
@@ -63,7 +63,7 @@ def rust_prose(text: str) -> Iterator[tuple[int, str]]:
             start, comment = token.line, token.text.lstrip("/!")
             continue
         if token.kind == "string":
-            # `\` at the end of a line continues the text on the next.
+            # A `\` at the end of a line continues the string on the next line.
             yield token.line, re.sub(r"\\?\n *", "\n", token.text.replace("\\n", " "))
         elif previous == "fn":
             yield token.line, token.text.replace("_", " ")
@@ -90,7 +90,7 @@ def phrases(path: Path, text: str) -> list[tuple[int, str]]:
         ends: set[int] = set()
         for pattern, advice in PHRASES:
             for match in pattern.finditer(part):
-                # Rules are sorted by precision: the first match is the most precise.
+                # The rules are sorted by precision, so the first match is the most precise.
                 if match.end() not in ends:
                     ends.add(match.end())
                     number = start + part.count("\n", 0, match.start())

@@ -23,8 +23,8 @@ from pathlib import Path
 import imports
 from imports import ROOT, Edge, Mention, Module, Resolver, crate_in, related
 
-# Rooms of a crate from the top to the bottom, each with its modules. A module may import from its
-# own room and from those below. A module in no room may be imported by all.
+# Rooms of a crate, from top to bottom, each with its modules. A module may import from its own room
+# and from rooms below. A module that is in no room may be imported by all.
 ROOMS = {
     "transfer": [
         ["engine"],
@@ -59,7 +59,7 @@ ROOMS = {
 
 @dataclass(frozen=True)
 class Read:
-    """An import as written: `by` a module, a name in the module `of`."""
+    """An import as it is written in module `by`: a name in module `of`."""
 
     edge: Edge
     by: Module
@@ -69,7 +69,7 @@ class Read:
 
 
 class Reading(Resolver):
-    """Follows paths to the module that they name, and no further."""
+    """Follows a path to the module that it names, but not through `pub use`."""
 
     def reads(self) -> Iterator[Read]:
         for module in self.modules.values():
@@ -85,8 +85,9 @@ class Reading(Resolver):
                 yield Read(edge, module, target, name, passed_on)
 
     def named(self, module: Module, path: Mention) -> tuple[Module, str] | None:
-        """Returns the module in which a path ends, and the last name in it; no name if the path
-        ends at a module."""
+        """Returns the module in which a path ends, and the last name in it. The name is empty if
+        the path ends at a module.
+        """
         at, rest = module, list(path.segments)
         if rest[0] == "crate":
             at, rest = self.root, rest[1:]
@@ -96,7 +97,8 @@ class Reading(Resolver):
             while rest and rest[0] == "super" and at:
                 at, rest = self.modules.get(at.path[:-1]), rest[1:]
         elif rest[0] not in module.children:
-            # A name that the module imported is an edge at its import; a module is followed.
+            # If the module has imported the name, the edge is at that import; if the name is a
+            # module, it is followed.
             if path.is_use or len(rest) == 1:
                 return None
             aliased = self.alias(module, rest[0])
@@ -108,7 +110,7 @@ class Reading(Resolver):
         return (at, rest[0] if rest else "") if at else None
 
     def alias(self, module: Module, name: str) -> Module | None:
-        """Returns the module that a `use` of `module` gives this name."""
+        """Returns the module to which a `use` in `module` gives this name."""
         for use in module.uses.get(name, []):
             if use.segments and use.segments[0] in ("crate", "self", "super", *module.children):
                 found = self.named(module, use)
@@ -125,7 +127,7 @@ def room_of(crate: str, module: Module) -> int | None:
 
 
 def violations(folder: Path) -> list[str]:
-    """Returns the violations in the crate in `folder`, one line each."""
+    """Returns the violations in the crate in `folder`, one line for each."""
     source, crate = folder / "src", folder.name
     upward: dict[Path, set[str]] = defaultdict(set)
     rooms: set[tuple[Path, Path]] = set()
@@ -137,8 +139,8 @@ def violations(folder: Path) -> list[str]:
                 if len(of) < len(by) and read.is_passed_on:
                     upward[read.edge.source].add(read.name)
                     continue
-                # A parent depends on the child whose name it passes on; other edges between the two
-                # are allowed.
+                # A parent depends on the child whose name it re-exports. Other edges between the
+                # two are allowed.
                 if len(of) < len(by) or read.name not in read.by.uses:
                     continue
             edges[read.edge.source].setdefault(read.edge.target, read.edge)

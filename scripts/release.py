@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICES = "THIRD-PARTY-NOTICES.txt"
-# Fields that the package's page shows, and that cargo requires to publish.
+# Fields that are shown on the package's page, and without which cargo does not publish.
 METADATA = ["description", "license", "repository", "rust_version"]
 ARCHITECTURES = ["x86_64", "aarch64"]
 
@@ -33,13 +33,14 @@ def packages(root: Path) -> list[dict]:
 
 
 def published(crates: list[dict]) -> list[dict]:
-    """Returns the published crates: all but tools of the tests."""
+    """Returns the crates that are published: all except the tools for tests."""
     return [crate for crate in crates if crate["publish"] != []]
 
 
 def order(crates: list[dict]) -> list[str]:
-    """Returns the names in order of publication, each after its dependencies. A test dependency
-    with a version counts too."""
+    """Returns the names of the crates in the order of publication, each after its dependencies. A
+    test dependency that states a version counts as a dependency.
+    """
     known = {crate["name"]: crate for crate in crates}
     needs = {
         name: {
@@ -59,7 +60,7 @@ def order(crates: list[dict]) -> list[str]:
 
 
 def faults_of_crates(crates: list[dict]) -> list[str]:
-    """Returns the faults that keep the crates from being published."""
+    """Returns the faults for which the crates cannot be published."""
     faults = []
     names = {crate["name"] for crate in published(crates)}
     for crate in published(crates):
@@ -80,13 +81,13 @@ def faults_of_crates(crates: list[dict]) -> list[str]:
 
 
 def section(changelog: str, version: str) -> str | None:
-    """Returns the text of a version in the changelog; `None` without one."""
+    """Returns the text about a version in the changelog; `None` if there is none."""
     found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     return found[1].strip() if found else None
 
 
 def faults_of_version(root: Path, version: str, crates: list[dict]) -> list[str]:
-    """Returns the faults against the version of the tag."""
+    """Returns the faults in files that must agree with the version of the tag."""
     faults = []
     cargo = tomllib.loads((root / "Cargo.toml").read_text())
     stated = cargo["workspace"]["package"]["version"]
@@ -108,8 +109,9 @@ def faults_of_version(root: Path, version: str, crates: list[dict]) -> list[str]
 
 
 def expected(version: str) -> set[str]:
-    """Returns the names of a release's files, without the wheels, which are matched by a
-    pattern."""
+    """Returns the names of the files in a release, except the wheels, which are matched by a
+    pattern.
+    """
     names = {f"firstbyte-{version}-source.tar.gz", "handlers.zip", NOTICES, "SHA256SUMS"}
     for arch in ARCHITECTURES:
         lambda_name = "arm64" if arch == "aarch64" else arch

@@ -18,10 +18,11 @@ NEXTEST = re.compile(r"^\s*Summary \[.*\] .*tests? run: ")
 # `1.02s call     tests/x.py::test_y` (pytest).
 NEXTEST_TEST = re.compile(r"^\s+(?:PASS|FAIL|TIMEOUT|LEAK) \[\s*([\d.]+)s\] (?:\([\s\d/]+\) )?(\S.*)$")
 PYTEST_TEST = re.compile(r"^([\d.]+)s (?:call|setup|teardown)\s+(\S.*)$")
-# Seconds from which a test counts as slow.
+# Number of seconds from which a test counts as slow.
 SLOW_SECONDS = 1.0
 
-# Lines between which a runner reports its failures. Cargo prints such a block for each program.
+# Matches the lines between which a runner reports its failures. Cargo prints such a block for each
+# program.
 FIRST_OF_REPORT = re.compile(r"^failures:$|^=+ (?:FAILURES|ERRORS) =+$|^\s*Summary \[")
 LAST_OF_REPORT = re.compile(r"^test result: ")
 
@@ -34,8 +35,9 @@ class Slow(NamedTuple):
 
 
 def counts(line: str) -> tuple[int, int]:
-    """Returns the numbers of passed and failed tests if `line` is a runner's summary, else
-    `None`."""
+    """Returns the numbers of passed and failed tests if `line` is the summary of a runner, else
+    `None`.
+    """
     if found := CARGO.match(line):
         return int(found[1]), int(found[2])
     if PYTEST.match(line) or NEXTEST.match(line):
@@ -45,7 +47,7 @@ def counts(line: str) -> tuple[int, int]:
 
 
 def slow_test(line: str) -> Slow | None:
-    """Returns the slow test that `line` reports, else `None`."""
+    """Returns the slow test that `line` reports; `None` if the line reports none."""
     found = NEXTEST_TEST.match(line) or PYTEST_TEST.match(line)
     if found and float(found[1]) >= SLOW_SECONDS:
         return Slow(float(found[1]), found[2])
@@ -53,7 +55,7 @@ def slow_test(line: str) -> Slow | None:
 
 
 def reports(lines: list[str]) -> Iterator[str]:
-    """Yields the lines of a step's output in which its runners report failures."""
+    """Yields those lines of a step's output in which its runners report failures."""
     inside = False
     for line in lines:
         inside = (inside or bool(FIRST_OF_REPORT.match(line))) and not LAST_OF_REPORT.match(line)

@@ -19,14 +19,14 @@ LEXER = re.compile(
 
 
 class Token(NamedTuple):
-    """A token: a group of `LEXER` as its kind, its text, and its first line."""
+    """A token: its kind, which is the name of a group in `LEXER`, its text, and its first line."""
 
     kind: str
     text: str
     line: int
 
 
-# Cached, because several checks read the same file in turn.
+# Cached, because several checks read the same file one after another.
 @lru_cache(maxsize=8)
 def lex(source: str) -> tuple[Token, ...]:
     """Returns the tokens of `source` in order, without white space."""

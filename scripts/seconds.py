@@ -12,18 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("step_seconds.json")
-# Ratio to the table's time above which a step is named.
+# Ratio to the time in the table from which a step is named.
 TOLERANCE = 1.15
-# Minimum seconds of a step that is compared: shorter ones vary by more than the tolerance.
+# Minimum duration of a step that is compared, in seconds. Shorter steps vary by more than the
+# tolerance.
 LEAST_SECONDS = 10.0
 
-# Additions of a spin, and its seconds on an idle AMD EPYC at 3 GHz with CPython 3.11.
+# Number of additions in a spin, and the seconds that they take on an idle AMD EPYC at 3 GHz with
+# CPython 3.11.
 ADDITIONS = 1_000_000
 AT_REST = 0.06
 
 
 def spin_factor() -> float:
-    """Returns how many times slower this machine is than an idle one: the best of three spins."""
+    """Returns how many times slower this machine is than that idle one. Uses the best of three
+    spins.
+    """
 
     def spin() -> float:
         began, total = time.perf_counter(), 0
@@ -35,8 +39,9 @@ def spin_factor() -> float:
 
 
 def slower(taken: dict[str, float]) -> Iterator[str]:
-    """Yields a line for each step that took longer than the table's time, and one for the
-    machine."""
+    """Yields a line for each step that took longer than the table states, and if there is one, a
+    line about the machine.
+    """
     factor = spin_factor()
     table: dict[str, float] = json.loads(TABLE.read_text())
     for name, seconds in taken.items():

@@ -13,7 +13,7 @@ class Notices(unittest.TestCase):
         packages = notices.linked(described, ["firstbyte-cli"])
         names = {package["name"] for package in packages}
         self.assertLessEqual({"rustls", "clap", "serde_json"}, names)
-        # A dependency of the tests only.
+        # proptest is a dependency of the tests only.
         self.assertNotIn("proptest", names)
         self.assertFalse([package["name"] for package in packages if not package["license"]])
         text = notices.notices(packages)

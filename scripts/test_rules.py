@@ -13,7 +13,7 @@ import ways
 
 
 def write(folder: str, files: dict[str, str]) -> None:
-    """Makes the sources of a crate in `folder`."""
+    """Writes the sources of a crate into `folder`."""
     for name, text in files.items():
         path = Path(folder, "src", name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def write(folder: str, files: dict[str, str]) -> None:
 
 
 def crate(files: dict[str, str]) -> list[list[str]]:
-    """Returns the circles of a crate of these files, as sorted names."""
+    """Returns the circles in a crate that consists of these files, each as sorted names."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, files)
         source = Path(folder, "src")
@@ -49,7 +49,7 @@ class Circles(unittest.TestCase):
             "b.rs": "use crate::c;\npub fn g() -> c::C { c::C }",
             "c.rs": "pub struct C(crate::a::inner::Never);",
         })
-        # `Never` is not defined, so the path ends at the module that would define it.
+        # `Never` is not defined anywhere, so the path ends at the module that would define it.
         self.assertEqual(found, [["a/inner.rs", "b.rs", "c.rs"]])
 
     def test_parent_and_child_may_import_each_other(self):
@@ -70,7 +70,8 @@ class Circles(unittest.TestCase):
             "wire/other.rs": "",
         }
         self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
-        # The re-exporting file is not in the circle, whatever else is imported from its folder.
+        # The re-exporting file is not part of the circle, even if other names are imported from its
+        # folder.
         files["a.rs"] = "use crate::wire; pub struct A; fn f(_: wire::Method) {}"
         self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
         files["wire/method.rs"] = "pub struct Method;"
@@ -113,7 +114,8 @@ class Circles(unittest.TestCase):
             """,
         }
         self.assertEqual(crate(files), [])
-        # Code after such an item counts again, and so does code compiled only outside tests.
+        # Code after an item for tests counts again, and so does code that is only compiled outside
+        # tests.
         files["b.rs"] += "#[cfg(not(test))] use crate::a::A;"
         self.assertEqual(crate(files), [["a.rs", "b.rs"]])
 
@@ -129,7 +131,7 @@ class Circles(unittest.TestCase):
 
 
 def read(files: dict[str, str], name: str = "a") -> list[str]:
-    """Returns the violations of `reading.py` in a crate of this name."""
+    """Returns the violations that `reading.py` finds in a crate of this name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent, name)
         write(str(folder), files)
@@ -154,7 +156,7 @@ class Reading(unittest.TestCase):
             "wire/method.rs": "use crate::a::A; pub struct Method;",
         }
         self.assertEqual(read(files), ["circle a: a.rs wire/method.rs wire/mod.rs"])
-        # A name that the parent defines itself makes no circle of it and its child.
+        # A name that the parent itself defines makes no circle between the parent and its child.
         files["wire/mod.rs"] = "mod method; pub struct Method;"
         self.assertEqual(read(files), [])
 

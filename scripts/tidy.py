@@ -18,23 +18,24 @@ import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Maximum lines of a source file. A file is one idea: rarely over 500 lines, and not split only to
-# satisfy a number.
+# Maximum number of lines in a source file. A file is about one idea. It rarely has over 500 lines,
+# and is not split only to satisfy a number.
 LIMIT = 600
 
-# Maximum lines of each longer file. An entry must stay close to its file, so that each shortening
-# is kept; a comment beside it gives the reason.
+# Maximum number of lines for each file that may be longer. An entry must stay close to the length
+# of its file, so that each shortening is kept. A comment next to the entry gives the reason.
 LONG: dict[str, int] = {}
 SLACK = 50
 
-# Temporary exceptions, by crate, or by folder for files in none. Remove an entry with its last
-# finding: an entry without findings is an error, so that clean code stays clean.
+# Temporary exceptions: names of crates, or of folders for files outside crates. Remove an entry
+# together with its last finding. An entry without findings is an error, so that clean code stays
+# clean.
 WITH_CIRCLES: set[str] = set()
 WITH_WIDE_COMMENTS: set[str] = set()
 WITH_PHRASES: set[str] = set()
 
-# Type names that several definitions share, each with the crates of these definitions. The list may
-# only shrink: the names of new types are unique.
+# Type names that several types have, each with the crates of these types. The list may only become
+# shorter: the names of new types must be unique.
 SHARED_TYPE_NAMES = {
     "Answer": "bench lambda",
     "Batch": "bench listing",
@@ -64,7 +65,7 @@ SHARED_TYPE_NAMES = {
     "Version": "bench location",
     "Words": "bench bench",
     "Workload": "advise bench",
-    # Alternative files, of which a build compiles one.
+    # Alternative files, only one of which is compiled in a build.
     "ChainFailure": "store store",
     "CredentialChain": "store store",
     "CredentialService": "store store",
@@ -73,19 +74,19 @@ SHARED_TYPE_NAMES = {
 # Type names that every crate has.
 OF_EACH_CRATE = {"Error", "Result"}
 
-# Files that contain the phrases in order to forbid them.
+# Files that contain the forbidden phrases because they forbid them.
 QUOTES_PHRASES = {"scripts/prose.py", "scripts/test_rules.py"}
 
-# Code of others, kept unchanged with its licence and digest.
+# Code of other projects, kept unchanged, with its licence and digest.
 FOREIGN = ("crates/bench/src/report/uplot/",)
 
 # Marks of unfinished work, and tests that cannot fail.
 LITTER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#\[ignore|\bdbg!\(")
 EMPTY_TEST = re.compile(r"#\[test\]\s*(?:#\[[^\n]*\]\s*)*fn (\w+)\(\) \{\s*\}")
-# Paths of one machine, which do not belong in a project.
+# Paths that exist on one machine only, and do not belong in a project.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/(root/\.|home/\w+/)")
 MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
-# Names that are sentences, as those of tests are, and such a name cited by a record.
+# Names that are sentences, as names of tests are; below, such a name cited in a decision record.
 LONG_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){3,}\b")
 CITED = re.compile(f"`({LONG_NAME.pattern})`")
 PUBLIC_TYPE = re.compile(r"^ *pub(?:\([^)]*\))? (?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
@@ -93,7 +94,7 @@ HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 
 def tracked() -> list[Path]:
-    """Returns the project's files: known to git, or new and not ignored."""
+    """Returns the project's files: those that git tracks, and new ones that git does not ignore."""
     names = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
@@ -103,7 +104,7 @@ def tracked() -> list[Path]:
 def check_source(name: str, text: str) -> list[str]:
     """Checks one Rust file."""
     found = []
-    # A file `tests.rs` is the body of another module's `mod tests`, which describes it.
+    # A file `tests.rs` is the body of `mod tests` in another module, whose head describes it.
     if not text.startswith("//!") and not name.endswith("/tests.rs"):
         found.append(f"{name}:1: opens without a `//!` text: say what it is, why, and what it assumes")
     for match in EMPTY_TEST.finditer(text):
@@ -142,19 +143,23 @@ def check_links(path: Path, text: str) -> list[str]:
 
 @cache
 def headings(page: Path) -> set[str]:
-    """Returns the headings of a page, as hosts of Git write them in links."""
+    """Returns the headings of a page, in the form that Git hosts use in links."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
 
 
 def area(name: str) -> str:
-    """Returns the crate of a file, or its folder. Pages beside the README belong to `docs`."""
+    """Returns the crate of a file, or its folder if it is in no crate. Pages next to the README
+    belong to `docs`.
+    """
     first, *rest = name.split("/")
     return rest[0] if first == "crates" else first if rest else "docs"
 
 
 def check_circles() -> list[str]:
-    """Checks that no crate has a circle of imports, and that no edge reaches past the library."""
+    """Checks that no crate has a circle of imports, and that no crate at the edge bypasses the
+    library.
+    """
     found = []
     for folder in sorted((ROOT / "crates").iterdir()):
         found += imports.past_the_client(folder)
@@ -167,8 +172,9 @@ def check_circles() -> list[str]:
 
 
 def check_test_programs(texts: dict[str, str]) -> list[str]:
-    """Checks that files of tests beside a `main.rs` are its modules; any other would never be
-    compiled."""
+    """Checks that every file of tests next to a `main.rs` is one of its modules. Other files would
+    never be compiled.
+    """
     found = []
     for name, text in texts.items():
         if not re.fullmatch(r"crates/\w+/tests/main\.rs", name):
@@ -196,7 +202,8 @@ def check_named_tests(texts: dict[str, str]) -> list[str]:
 
 
 def check_type_names(texts: dict[str, str], shared: dict[str, str]) -> list[str]:
-    """Checks that a type name that other modules can see has one meaning in the workspace."""
+    """Checks that a type name that other modules can see belongs to only one type in the workspace.
+    """
     crates: dict[str, list[str]] = {}
     for name, text in texts.items():
         if match := re.match(r"crates/(\w+)/src/.*\.rs$", name):

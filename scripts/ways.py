@@ -15,15 +15,16 @@ import imports
 from imports import ROOT, crate_in
 from reading import Reading
 
-# Documents with lists of ways. The lists in LIMITS are in the first.
+# Documents that contain lists of ways. The ways in LIMITS are in the first document.
 DOCUMENTS = ("ARCHITECTURE.md", "docs/reference/flows.md")
-# Maximum files on the way down of a chunk of a copy, of a read through a mount, and of a part.
+# Maximum number of files on the way down for a chunk of a copy, for a read through a mount, and for
+# a part of an upload.
 LIMITS = {"download/chunks": 40, "reader": 20, "upload/parts": 25}
 ROW = re.compile(r"^(\w+ +| {11})((?:[\w/]+, )*[\w/]+)(?: {2,}\S.*)?$")
 
 
 def ways(text: str) -> list[list[tuple[str, str]]]:
-    """Returns the lists in `text`: the crates and files of each, in order."""
+    """Returns the lists in `text`. A list consists of crates and files, in order."""
     found = []
     for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         crate, files = "", []
@@ -48,7 +49,7 @@ def neighbours(crate: str) -> dict[Path, set[Path]]:
 
 
 def wrong(way: list[tuple[str, str]]) -> list[str]:
-    """Returns the faults of one list."""
+    """Returns the faults in one list."""
     found = []
     files = {(crate, name): ROOT / "crates" / crate / "src" / f"{name}.rs" for crate, name in way}
     for (crate, name), path in files.items():

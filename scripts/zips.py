@@ -15,10 +15,11 @@ from pathlib import Path
 
 MOST = 15_000_000
 EPOCH = (1980, 1, 1, 0, 0, 0)
-# Mark of files beside the package in a wheel: the program, man pages and completions. A function in
-# Python uses none of them, and the program is larger than the package.
+# Text in the path of files that a wheel has next to the package: the program, man pages and
+# completions. A Python function uses none of them, and the program is larger than the package.
 BESIDE = ".data/"
-# Notices packed beside the binary: a program's licences travel with it.
+# File with notices that is packed next to the binary, because the licences must accompany the
+# program.
 NOTICES = "THIRD-PARTY-NOTICES.txt"
 
 
@@ -31,7 +32,7 @@ def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
-    """Yields the files of a layer, which Lambda unpacks in /opt."""
+    """Yields the files of a layer, which AWS Lambda unpacks to /opt."""
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
             if not name.endswith("/") and BESIDE not in name:
@@ -51,7 +52,8 @@ def pack(files: Iterator[tuple[str, bytes, int]], out: Path) -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name, content, mode in sorted(files):
             entry = zipfile.ZipInfo(name, EPOCH)
-            # Mode of a regular file with these permissions, as Unix archivers write it.
+            # The mode of a regular file with these permissions, in the form that Unix archivers
+            # write.
             entry.create_system, entry.external_attr = 3, (0o100000 | mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(entry, content)

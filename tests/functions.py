@@ -21,7 +21,7 @@ CARGO_LAMBDA = ROOT / ".venv" / "bin" / "cargo-lambda"
 
 
 class FunctionError(Exception):
-    """Error object of a function."""
+    """The error object that a serverless function has returned."""
 
     def __init__(self, body: dict):
         super().__init__(body)
@@ -29,20 +29,21 @@ class FunctionError(Exception):
 
 
 class Function:
-    """A function that can be called."""
+    """A serverless function that can be called."""
 
     def __init__(self, url: str, name: str):
         self.url = f"{url}/2015-03-31/functions/{name}/invocations"
 
     def call(self, event) -> dict:
-        """Calls the function and returns its answer; a function's error is raised as
-        `FunctionError`."""
+        """Calls the function, and returns its answer. An error of the function is raised as
+        `FunctionError`.
+        """
         request = urllib.request.Request(self.url, json.dumps(event).encode())
         try:
             with urllib.request.urlopen(request, timeout=WAIT_LIMIT) as answer:
                 body, failed = json.load(answer), answer.headers.get("X-Amz-Function-Error")
         except HTTPError as error:
-            # The foreign host answers a failure of the function by an HTTP error.
+            # The foreign host reports a failure of the function as an HTTP error.
             body, failed = json.load(error), "Unhandled"
         if failed:
             raise FunctionError(body)
@@ -51,7 +52,7 @@ class Function:
 
 @contextmanager
 def hosted(code: Path, *options: str, env: dict[str, str] | None = None):
-    """Runs a function on our host during the block."""
+    """Runs a serverless function on our own host during the block."""
     process = subprocess.Popen(
         [TARGET / "debug" / "firstbyte", "-q", "bench", "functions", code, "--listen", "127.0.0.1:0", *options],
         env=CLEAN | AWS | (env or {}),
@@ -69,7 +70,7 @@ def hosted(code: Path, *options: str, env: dict[str, str] | None = None):
 
 
 def free_port() -> int:
-    """Returns a port that nothing listens on."""
+    """Returns a port on which no program listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
@@ -77,7 +78,7 @@ def free_port() -> int:
 
 @contextmanager
 def ended(process: subprocess.Popen):
-    """Ends a process and its group after the block."""
+    """Ends a process and its process group when the block ends."""
     try:
         yield process
     finally:
@@ -87,8 +88,10 @@ def ended(process: subprocess.Popen):
 
 @contextmanager
 def foreign(bootstrap: Path, stage: Path, environments: int, env: dict[str, str]):
-    """Runs the same function under `cargo lambda watch`. The environments are started here."""
-    # `watch` requires a project, and also starts its program.
+    """Runs the same function with `cargo lambda watch` during the block. The environments are
+    started here.
+    """
+    # `watch` needs a project, and also starts the program of that project.
     (stage / "src").mkdir(parents=True)
     (stage / "src" / "main.rs").write_text("fn main() {}\n")
     (stage / "Cargo.toml").write_text('[package]\nname = "nothing"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n')

@@ -10,8 +10,9 @@ REASON = "needs root"
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out marked tests without root, and appends their names to the file
-    `FIRSTBYTE_NOT_RUN`, if set."""
+    """If the user is not root, leaves out marked tests, and appends their names to the file
+    `FIRSTBYTE_NOT_RUN` if the variable is set.
+    """
     if os.geteuid() == 0:
         return
     left_out = [item for item in items if item.get_closest_marker("needs_root")]

@@ -14,10 +14,10 @@ from waiting import CLIENT_TIMEOUT, WAIT_LIMIT
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-# Program under test; the long runs set another build.
+# The program that is tested. Long runs set another build.
 PROGRAM = Path(os.environ.get("FIRSTBYTE_PROGRAM", TARGET / "debug" / "firstbyte"))
 
-# Environment without variables that could send a client elsewhere.
+# Environment without the variables that could make a client use another server.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -32,7 +32,9 @@ AWS = {
 
 
 def key_file(path: Path, lines: str = f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n") -> Path:
-    """Writes keys for `serve --auth`, by default that of `AWS`. No other user may read the file."""
+    """Writes a key file for `serve --auth`; by default it has the key of `AWS`. Only its owner can
+    read the file.
+    """
     path.write_text(lines)
     path.chmod(0o600)
     return path
@@ -40,7 +42,8 @@ def key_file(path: Path, lines: str = f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SEC
 
 @dataclass
 class Served:
-    """A served directory: its path, its address, and the process."""
+    """A directory that is being served: its path, its address, and the id of the server's process.
+    """
 
     root: Path
     url: str
@@ -48,9 +51,9 @@ class Served:
 
     @contextmanager
     def stopped(self):
-        """Stops the server's process during the block, so that it does not answer."""
+        """Stops the server's process during the block, so that the server does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
-        # `kill` returns before the signal takes effect. `waitid` returns when all threads have
+        # `kill` returns before the signal takes effect. `waitid` returns only when all threads have
         # stopped.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED)
         try:
@@ -59,7 +62,7 @@ class Served:
             os.kill(self.pid, signal.SIGCONT)
 
     def run(self, *command: str, env: dict[str, str] | None = None) -> str:
-        """Runs a client and returns its standard output. The test fails if the client fails."""
+        """Runs a client, which must succeed. Returns its standard output."""
         done = subprocess.run(
             command, env=CLEAN | AWS | (env or {}), capture_output=True, text=True, timeout=CLIENT_TIMEOUT
         )
@@ -68,7 +71,7 @@ class Served:
 
 
 def fetched(log: Path, prefix: str) -> Counter:
-    """Counts, by an access log, the requests that fetched each object below a prefix."""
+    """Returns, from an access log, how many requests fetched each object below a prefix."""
     pattern = re.compile(rf'"GET /\w+/({prefix}[^? "]+)\S* \S*"? ?20[06]')
     return Counter(found[1] for line in log.read_text().splitlines() if (found := pattern.search(line)))
 
@@ -83,10 +86,10 @@ def serving(
     status: int = 0,
     env: dict[str, str] | None = None,
 ):
-    """Runs `serve` over a directory during the block, with `--write` if `write`.
+    """Serves a directory with `serve` during the block. `--write` is given if `write` is true.
 
-    Its standard error goes to `log`. `before` is called in its process before it starts, `status`
-    is the expected exit status, and `env` adds variables.
+    The server's standard error goes to `log`. `before` is called in the server's process before it
+    starts. `status` is the expected exit status, and `env` adds variables.
     """
     process = subprocess.Popen(
         [PROGRAM, "serve", root, *(["--write"] if write else []), "--listen", "127.0.0.1:0", *options],
@@ -97,7 +100,7 @@ def serving(
         preexec_fn=before,
     )
     try:
-        # `select.select` takes no descriptor above 1,023, and the tests have many open.
+        # `select.select` accepts no descriptor above 1,023, and these tests have many open.
         with selectors.DefaultSelector() as waiting:
             waiting.register(process.stdout, selectors.EVENT_READ)
             ready = waiting.select(WAIT_LIMIT)

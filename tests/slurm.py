@@ -15,13 +15,14 @@ from pathlib import Path
 
 from waiting import AT_ONCE, WAIT_LIMIT, until
 
-# Seconds of silence after which slurmctld gives a node up, and starts its jobs elsewhere.
+# Number of seconds without a message after which slurmctld gives a node up, and starts its jobs on
+# other nodes.
 SILENCE = 5
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports that nothing listens on."""
+    """Returns ports on which no program listens."""
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in listeners:
@@ -30,7 +31,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """A running cluster. `run` calls its commands."""
+    """A running cluster. `run` runs its commands."""
 
     def __init__(self, stage: Path, nodes: int, names: list[str] | None):
         self.stage = stage
@@ -39,7 +40,7 @@ class Cluster:
         self.env = os.environ | {"SLURM_CONF": str(stage / "slurm.conf"), "PATH": PATH}
 
     def configure(self) -> None:
-        """Writes the configuration, with one job on a node at a time."""
+        """Writes the configuration. A node runs one job at a time."""
         stage, (port, *ports) = self.stage, free_ports(1 + len(self.nodes))
         user = subprocess.check_output(["id", "-un"], text=True).strip()
         lines = [
@@ -55,7 +56,7 @@ class Cluster:
             f"SlurmUser={user}",
             f"SlurmdUser={user}",
             "AuthType=auth/munge",
-            # Jobs that lost their node start again once their credential has expired.
+            # A job that has lost its node starts again only when its credential has expired.
             f"AuthInfo=socket={stage}/munge.socket,cred_expire={SILENCE}",
             "CredType=cred/munge",
             "ProctrackType=proctrack/linuxproc",
@@ -63,7 +64,7 @@ class Cluster:
             "JobAcctGatherType=jobacct_gather/none",
             "SelectType=select/linear",
             "SchedulerType=sched/builtin",
-            # Waiting jobs are checked ten times a second, instead of every other second.
+            # Waiting jobs are checked ten times a second instead of every two seconds.
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000",
             "SlurmdParameters=config_overrides",
             "ReturnToService=2",
@@ -76,14 +77,14 @@ class Cluster:
         (stage / "slurm.conf").write_text("\n".join(lines) + "\n")
 
     def start(self, name: str, *command: str) -> None:
-        """Starts a daemon in the foreground, in a new session."""
+        """Starts a daemon in the foreground, in a session of its own."""
         log = (self.stage / f"{name}.out").open("w")
         self.daemons[name] = subprocess.Popen(
             command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
 
     def start_all(self) -> None:
-        """Starts every daemon and waits until the nodes are idle."""
+        """Starts every daemon, and waits until all nodes are idle."""
         stage = self.stage
         (stage / "state").mkdir()
         key = stage / "munge.key"
@@ -99,28 +100,31 @@ class Cluster:
         until("idle nodes", self.is_idle)
 
     def is_idle(self) -> bool:
-        """Returns true if every node takes jobs."""
+        """Returns true if every node is ready for jobs."""
         states = self.try_run("sinfo", "-h", "-N", "-o", "%T").split()
         return states == ["idle"] * len(self.nodes)
 
     def try_run(self, *command: str) -> str:
-        """Returns the output of a command, which may fail while daemons start."""
+        """Returns the output of a command. The command may fail while daemons are starting."""
         return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=WAIT_LIMIT).stdout
 
     def run(self, *command: str, **env: str) -> str:
-        """Returns the output of a command. Jobs write their logs where they are submitted: on the
-        stage."""
+        """Returns the output of a command, which must succeed. The command runs in the stage,
+        because jobs write their logs where they are submitted.
+        """
         options = {"cwd": self.stage, "env": self.env | env, "timeout": WAIT_LIMIT}
         done = subprocess.run(command, capture_output=True, text=True, **options)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
 
     def node_of(self, task: str) -> str:
-        """Returns the node that a task runs on; an empty text while it waits."""
+        """Returns the node on which a task runs; an empty text while the task waits."""
         return self.try_run("squeue", "-h", "-t", "running", "-j", task, "-o", "%N").strip()
 
     def kill(self, node: str) -> None:
-        """Ends a node as a power cut does: its daemon, and all processes that it has started."""
+        """Ends a node as a power cut does: kills its daemon, and all processes that the daemon has
+        started.
+        """
         mark = f"SLURMD_NODENAME={node}".encode()
         jobs, steps = [], set()
         for process in Path("/proc").glob("[0-9]*"):
@@ -133,17 +137,18 @@ class Cluster:
                     steps.add(int(parent))
             except OSError:
                 continue
-        # Daemon and steps first: they would tell the controller how the jobs ended.
+        # The daemon and its steps are killed first, because they would report to the controller how
+        # the jobs ended.
         for victim in [self.daemons.pop(node).pid, *steps, *jobs]:
             send(victim, signal.SIGKILL)
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
 
     def wait(self, *jobs: str, at_rest: float = AT_ONCE) -> None:
-        """Waits until no task of the jobs waits or runs."""
+        """Waits until none of the jobs has a task that waits or runs."""
         until(f"the end of {jobs}", lambda: not self.try_run("squeue", "-h", "-j", ",".join(jobs)).strip(), at_rest)
 
     def stop_all(self) -> None:
-        """Ends every job and daemon."""
+        """Ends all jobs and daemons."""
         self.try_run("scancel", "--signal=KILL", "--batch", "--full", f"--user={os.getuid()}")
         for daemon in reversed(list(self.daemons.values())):
             send(daemon.pid, signal.SIGTERM)
@@ -155,7 +160,7 @@ class Cluster:
 
 
 def send(process: int, number: signal.Signals) -> None:
-    """Sends a signal to a process that may have ended."""
+    """Sends a signal to a process, which may have ended already."""
     try:
         os.kill(process, number)
     except ProcessLookupError:

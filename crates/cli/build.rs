@@ -1,6 +1,7 @@
-//! Links the program at a fixed address if the target is glibc, so that the loader has no pointers
-//! to adjust at each start (docs/decisions/0040-fixed-address.md). Extracts the verb in
-//! CONTRIBUTING.md, which the tests compile.
+//! Links the program at a fixed address if the target is glibc, so that the dynamic loader has no
+//! pointers to adjust when the program starts (docs/decisions/0040-fixed-address.md). Also copies
+//! the example verb out of CONTRIBUTING.md, so that the tests can compile it. Cargo runs it before
+//! compiling the crate.
 
 use std::path::Path;
 

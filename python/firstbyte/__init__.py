@@ -1,22 +1,23 @@
 """firstbyte: very many files, and very large ones, at the speed of the machine.
 
-`scandir`, `walk` and `listdir` are those of `os`, but faster. `list_arrow` and `iter_batches`
-return a listing as Arrow columns, for pyarrow, polars, duckdb or any other Arrow consumer. All of
-these except `scandir` also list S3 and web servers, as `ls` and `glob` do. `Layout` keeps very many
-files in hash-prefix directories.
+`scandir`, `walk` and `listdir` are faster versions of the functions in `os`. `list_arrow` and
+`iter_batches` return a listing as Arrow columns, for pyarrow, polars, duckdb or any other Arrow
+consumer. All of these except `scandir` can also list S3 and web servers, as `ls` and `glob` can.
+`Layout` keeps very many files in hash-prefix directories.
 
-`open` returns a file object for an object of S3, of a web server or of a slow file system. A file
-that is read fetches only the bytes that the program reads, and keeps them in a cache; a file can
+`open` returns a file object for an object in S3, on a web server or on a slow file system. A file
+that is read fetches only the bytes that the program reads, and keeps them in a cache. A file can
 also be written. `read_many` and `iter_many` read many small objects at once, and `load_safetensors`
 yields the tensors of a model as they arrive. `hydrate` fetches objects into the cache, `status`
-lists what is cached, and `release` frees it. `cp` copies objects and trees, `sync` copies what has
-changed, and `mv`, `rm`, `stat`, `exists`, `check` and `presign` are the program's verbs of these
-names. `plan` divides a copy among workers, and `merge` combines their receipts; `firstbyte.ray`
-runs them as Ray tasks. `firstbyte.filesystem` offers the same to fsspec, and `arrow_filesystem` to
+lists what is cached, and `release` frees it. `cp` copies objects and trees, and `sync` copies what
+has changed. `mv`, `rm`, `stat`, `exists`, `check` and `presign` do the same as the program's verbs.
+`plan` divides a copy among workers, and `merge` combines their receipts; `firstbyte.ray` runs such
+workers as Ray tasks. `firstbyte.filesystem` is a file system for fsspec, and `arrow_filesystem`
+makes one for pyarrow.
 pyarrow.
 
 Every function releases the interpreter's lock while it waits, and may be called from any thread.
-`firstbyte.aio` has the same names for asyncio.
+`firstbyte.aio` has the same functions for asyncio.
 """
 
 import firstbyte._interpreter  # First: it refuses an import that must not reach the native module.
@@ -142,8 +143,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    # Modules that many programs never need are loaded when one of their names is used. A name that
-    # is missing here is an exception class.
+    # Modules that many programs never need are loaded when one of their names is first used. A name
+    # that is not listed here is an exception class.
     _MODULES = {
         "Receipt": "_receipt",
         "load_safetensors": "_safetensors",

@@ -1,4 +1,5 @@
-"""`arrow_filesystem`: objects for pyarrow, with fewer requests than its bridge to fsspec makes."""
+"""`arrow_filesystem`: a file system for pyarrow, with fewer requests than pyarrow's fsspec bridge.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ def arrow_filesystem(
     target_protocol: str = "s3",
     **options: Unpack[ReadOptions],
 ) -> pyarrow.fs.FileSystem:
-    """Make a file system for pyarrow: its datasets, `pyarrow.parquet` and what is built on them.
+    """Make a file system for pyarrow, usable by its datasets, `pyarrow.parquet` and their users.
 
-    pyarrow reads a file that is a Python object with one thread at a time. So this file system
+    pyarrow reads a file that is a Python object with only one thread at a time. So this file system
     fetches the column chunks of a Parquet file in parallel, before the reader asks for them.
-    Opening a file costs one request. Paths are those of `firstbyte.filesystem`, like `bucket/key`.
-    pyarrow and fsspec are imported by this call.
+    Opening a file costs one request. Paths have the form of `firstbyte.filesystem`, such as
+    `bucket/key`. Only this call imports pyarrow and fsspec.
 
     Args:
         target_protocol: "s3", "gs", "az", "http", "https" or "file".

@@ -1,4 +1,6 @@
-"""Copies many objects for the fsspec file system: collects pairs, then copies all at once."""
+"""Copies many objects for the fsspec file system: first collects all pairs, then copies them at
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from firstbyte import _native
 if TYPE_CHECKING:
     from firstbyte.filesystem import FirstbyteFileSystem
 
-# Pairs per native call. The call returns each failure.
+# Maximum number of pairs per native call. The call returns every failure.
 _BATCH = 1_000
-# Arguments of fsspec and of programs without an effect here: listings are not kept, and reads go
-# through firstbyte's cache.
+# Arguments of fsspec and its users that have no effect here: listings are not cached, and all reads
+# go through firstbyte's cache.
 _NEEDLESS = {"cache_type", "fill_cache", "refresh", "size"}
 
 
@@ -28,10 +30,11 @@ def refuse(method: str, kwargs: dict[str, Any]) -> None:
 
 
 class Batch:
-    """Copies many objects at once. The pairs of source and destination are given, or collected.
+    """Copies many objects at once. The pairs of source and destination are given or collected.
 
-    It stands in for the file system while fsspec's own code decides which object is copied where,
-    by "copying" one object after the other.
+    A batch takes the place of the file system while fsspec's own code decides which object is
+    copied to where. That code calls `cp_file` for one object after another, which only records the
+    pair.
     """
 
     def __init__(self, fs: FirstbyteFileSystem, pairs: list[tuple[Any, Any]] | None = None) -> None:
@@ -62,8 +65,8 @@ class Batch:
             self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
     def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:
-        """Copy each source to exactly the name paired with it. For a directory among the sources,
-        only the directory is created.
+        """Copy each source to exactly the name that it is paired with. If a source is a directory,
+        only create the directory.
 
         Args:
             source, destination: functions that convert a name to a location; `os.fspath` for local
@@ -87,8 +90,8 @@ class Batch:
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
-        # A recursive copy also lists directories. Directories above other listed paths need no
-        # request. Local directories are left out above.
+        # A recursive copy also lists directories. Directories above another listed path are known
+        # to be directories without a request. Local directories were left out above.
         above = {os.path.dirname(path) for path, _ in pairs} if failed and not is_upload else set()
 
         def is_directory(path: str) -> bool:

@@ -28,8 +28,8 @@ def list_arrow(
     """List the directory `path`, or a location in a store, into columns.
 
     Several threads read the directory and build the columns. `pyarrow.table(...)`,
-    `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result without a copy; none
-    of these libraries is needed to make it.
+    `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result without a copy. None
+    of these libraries is needed to make the result.
 
     Args:
         path: the directory. A str that begins with `s3://`, `gs://`, `az://`, `http://` or

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class PartialError(OSError):
-    """Some objects failed; the others are done. `receipt` says what was done, and its `failed`
-    names each failure. `errors` has the first 1,000 failures as (location, OSError).
+    """Some objects failed; all others are done. `receipt` states what was done, and the `failed` of
+    the receipt lists every failure. `errors` has the first 1,000 failures as (location, OSError).
     """
 
     receipt: Receipt | dict[str, Any]
@@ -40,12 +40,13 @@ def cp(
 ) -> Receipt:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
-    The destination holds either the old content or the complete new one, whose checksum is verified
-    in flight if the store has one. An interrupted copy (Ctrl-C, a kill) continues where it stopped
-    when it is repeated. If the destination ends in `/`, or is `.`, the copy goes into it under the
-    source's own name; otherwise the destination is the name of the copy, except that an object goes
-    into a directory that exists. `source/` stands for the contents of `source`. Objects of a tree
-    that the destination has already, unchanged, are skipped.
+    At any time the destination holds either the old content or the complete new content, whose
+    checksum is verified in flight if the store has one. A copy that was interrupted (Ctrl-C, a
+    kill) continues where it stopped when it is repeated. If the destination ends in `/`, or is `.`,
+    the copy goes into it, under the source's own name. Otherwise the destination is the name of the
+    copy, except that an object goes into the destination if that is an existing directory.
+    `source/` stands for the contents of `source`. Objects of a tree that the destination already
+    has, unchanged, are skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path; None with
@@ -120,11 +121,12 @@ def sync(
     limit_rate: int | str | None = None,
     **options: Unpack[CopyOptions],
 ) -> Receipt:
-    """Bring `destination` up to date with everything below `source`. Both may be anywhere.
+    """Bring `destination` up to date with everything below `source`. Each may be local or remote.
 
     Objects that are missing at the destination or have changed are copied, as `cp` copies them. An
-    object that has the same size and time at both is left alone. The contents of `source` are
-    copied, with or without a `/` at its end. An interrupted run continues when it is repeated.
+    object that has the same size and time on both sides is not copied. The contents of `source` are
+    copied, with or without a `/` at its end. A run that was interrupted continues when it is
+    repeated.
 
     Args:
         source: `s3://BUCKET/PREFIX`, `http(s)://HOST/PATH`, `file://PATH` or a path.
@@ -156,8 +158,8 @@ def sync(
 
 
 def reporter(progress: Any) -> Callable[[int, int], object] | None:
-    """Return the function to call with the bytes moved and the bytes known: one that updates a tqdm
-    bar, or `progress` itself.
+    """Return a function that takes the bytes moved and the bytes known. It updates a tqdm bar, or
+    is `progress` itself.
     """
     if progress is None or not hasattr(progress, "update"):
         if progress is not None and not callable(progress):
@@ -174,15 +176,18 @@ def reporter(progress: Any) -> Callable[[int, int], object] | None:
 
 
 def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:
-    """Return the patterns in order, each with True if it includes. The last pattern that matches
-    decides.
+    """Return the patterns in order, each with True if it includes names. If several patterns match
+    a name, the last one decides.
     """
     return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
 
 
 def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> Receipt:
-    """Return the receipt; if objects failed, raise the only object's error or a `PartialError`."""
-    # Slow to import, and most programs that import the package copy nothing.
+    """Return the receipt. If objects failed, raise the error of the only object, or a
+    `PartialError`.
+    """
+    # Imported here, because the import is slow and most programs that import the package copy
+    # nothing.
     import json
 
     text, failures, errors = outcome

@@ -1,7 +1,8 @@
 """The exceptions: one class for each kind of failure.
 
-Each is also the built-in exception that a local file would raise, so that `except
-FileNotFoundError` works for a bucket as well. The native half raises them by `error`.
+Each class also derives from the built-in exception that a local file would raise, so that `except
+FileNotFoundError` works for a bucket as well. The native half raises the exceptions that `error`
+makes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class FirstbyteError(Exception):
     seconds: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Reduce to a call of `error`: pickle could not find a class made by `error` by its
-        name.
+        """Reduce to a call of `error`. pickle could not find by its name a class that `error` has
+        made.
         """
         filename = getattr(self, "filename", None)
         line = getattr(self, "strerror", None) or str(self)
@@ -169,13 +170,13 @@ class IoError(FirstbyteError, OSError):
 
 
 class NotMountedError(FirstbyteError, OSError):
-    """A directory of a function is missing or empty."""
+    """A directory that a serverless function needs is missing or empty."""
 
     kind = "not_mounted"
 
 
 class StoppedError(FirstbyteError, InterruptedError):
-    """The caller ended the operation."""
+    """The caller stopped the operation."""
 
     kind = "interrupted"
 
@@ -227,7 +228,8 @@ CLASSES: tuple[type[FirstbyteError], ...] = (
 BY_KIND = {cls.kind: cls for cls in CLASSES}
 FACTS = ("status", "request_id", "host_id", "attempts", "seconds")
 
-# Classes that also derive from the built-in class of an errno, such as ConnectionRefusedError.
+# Cache of classes that also derive from the built-in class of an errno, such as
+# ConnectionRefusedError.
 _mixed: dict[tuple[type, type], type] = {}
 
 
@@ -238,7 +240,8 @@ def _facts(failure: FirstbyteError) -> dict[str, Any]:
 def error(
     kind: str, number: int | None, text: str, filename: str | None, facts: Mapping[str, Any]
 ) -> FirstbyteError:
-    """Make the exception for a failure of this kind. `number` is the operating system's errno."""
+    """Make the exception for a failure of this kind. `number` is the errno of the operating system.
+    """
     cls = BY_KIND.get(kind, FailedError)
     failure: FirstbyteError
     if number is None and issubclass(cls, ValueError):

@@ -6,7 +6,7 @@ import errno
 import io
 import os
 
-# Built-in, while `operator`, which offers it too, would be read from a file.
+# `_operator` is built in. `operator`, which also has `index`, would have to be read from a file.
 from _operator import index
 
 from firstbyte import _native
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    # Arguments to open the file again: the client and the location, valid in any working directory.
+    # What is needed to open a file again: the client, and the location in a form that is valid in
+    # any working directory.
     _Opened = tuple[_native.Client, str]
 
-# Unit of the cache, and the fewest bytes fetched at once.
+# Size of a block of the cache in bytes. At least one block is fetched at a time.
 _BLOCK = 128 << 10
 # Highest position in a file, as in the operating system.
 _LAST = (1 << 63) - 1
-# Buffer size: large enough that a loop over lines spends little time on calls, and small enough
-# that a random read copies few unwanted bytes. Blocks are a multiple of it.
+# Buffer size in bytes: large enough that a loop over lines spends little time on calls, and small
+# enough that a random read copies few bytes that are not needed. A block is a multiple of it.
 _BUFFER = 32 << 10
 
 
 class RawFile(io.RawIOBase):
-    """An object opened for reading, without a buffer: the result of `open(..., buffering=0)`, and
+    """An object opened for reading, without a buffer. Returned by `open(..., buffering=0)`, and as
     `File.raw`.
 
-    Only one thread at a time may use its position. Any number of threads may call `read_at` at
-    once.
+    Methods that use the position may be called by one thread at a time. `read_at` may be called by
+    any number of threads at once.
     """
 
     mode = "rb"
@@ -45,7 +46,8 @@ class RawFile(io.RawIOBase):
         self._native = native
         self._opened_by = opened_by
         self._position = 0
-        # Bytes that the caller of the buffered file asks for: a hint, which may be out of date.
+        # Number of bytes that the caller of the buffered file has asked for. Only a hint: it may be
+        # out of date.
         self._wanted = 0
 
     @property
@@ -64,12 +66,12 @@ class RawFile(io.RawIOBase):
         return self._native.version
 
     def readable(self) -> bool:
-        """Return True; ValueError if the file is closed."""
+        """Return True; raise ValueError if the file is closed."""
         self._check()
         return True
 
     def seekable(self) -> bool:
-        """Return True; ValueError if the file is closed."""
+        """Return True; raise ValueError if the file is closed."""
         self._check()
         return True
 
@@ -94,8 +96,8 @@ class RawFile(io.RawIOBase):
     def read_ranges(
         self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
     ) -> list[bytes] | list[int]:
-        """Read many ranges at once, in parallel. One request fetches ranges that lie close
-        together. The position does not change.
+        """Read many ranges at once, in parallel. Ranges that are close together are fetched by one
+        request. The position does not change.
 
         Ranges may overlap, be empty and be in any order. Bytes beyond the end are left out, as for
         `read_at`. If the object has been overwritten, an OSError with errno.ESTALE is raised, and
@@ -119,8 +121,9 @@ class RawFile(io.RawIOBase):
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Begin to fetch ranges that will be read soon, and return at once.
 
-        It is a hint. It makes at most 1,024 requests and, without a cache, fetches only as much as
-        `memory` allows. Requests that have not begun when the file is closed are not made.
+        The ranges are a hint. At most 1,024 requests are made and, without a cache, at most as many
+        bytes are fetched as `memory` allows. Requests that have not started when the file is closed
+        are not made.
 
         Args:
             ranges: (offset, length) of each range, as for `read_ranges`.
@@ -128,15 +131,15 @@ class RawFile(io.RawIOBase):
         self._native.prefetch(_pairs(ranges))
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a writable buffer from the position on. Return the number of bytes, which is
-        less than the buffer holds only at the end.
+        """Read into a writable buffer, from the position on. Return the number of bytes, which is
+        smaller than the buffer only at the end of the object.
         """
         read = self._native.read_into(self._position, _bytes_of(buffer))
         self._position += read
         return read
 
     def read(self, size: int | None = -1, /) -> bytes | None:
-        """Read at most `size` bytes from the position on, or to the end if `size` is negative or
+        """Read at most `size` bytes from the position on. Read to the end if `size` is negative or
         None.
         """
         return self.readall() if size is None else super().read(size)
@@ -160,8 +163,8 @@ class RawFile(io.RawIOBase):
             start = self.size
         else:
             raise _invalid()
-        # Built-in files raise OSError here too, and programs catch it when they look for the end of
-        # a format.
+        # Built-in files raise OSError here too. Programs catch this error when they search for the
+        # end of a format.
         if not 0 <= start + offset <= _LAST:
             raise _invalid()
         self._position = start + offset
@@ -190,8 +193,8 @@ class RawFile(io.RawIOBase):
         return self._reduced(0, self.tell())
 
     def _reduced(self, buffering: int, position: int) -> Any:
-        """Reduce the file for `pickle` and `copy` to its location, options, version and position.
-        It is reopened without a request. If the object has changed since, reads raise OSError with
+        """Reduce the file, for `pickle` and `copy`, to its location, options, version and position.
+        Reopening it sends no request. If the object has changed meanwhile, reads raise OSError with
         errno.ESTALE.
         """
         if self._opened_by is None:
@@ -205,7 +208,7 @@ class RawFile(io.RawIOBase):
 
 
 def _bytes_of(buffer: Buffer) -> memoryview:
-    """Return the bytes of any object that has a buffer. The cast is for the view of a ctypes
+    """Return the bytes of any object that has a buffer. The cast is needed for the view of a ctypes
     object, which has no shape.
     """
     view = memoryview(buffer)
@@ -215,9 +218,9 @@ def _bytes_of(buffer: Buffer) -> memoryview:
 
 
 class _BlockwiseFile(RawFile):
-    """Fills the buffer of a `File` only up to the end of a block, or of the read if that is longer:
-    a random reader would have to wait for more. A read larger than the buffer is requested in one
-    piece.
+    """Fills the buffer of a `File` only to the end of a block, or of the read if that ends later,
+    because a random reader should not wait for more. A read that is larger than the buffer is
+    requested in one piece.
     """
 
     _until = 0
@@ -244,7 +247,8 @@ class File(io.BufferedReader):
     """An object opened for reading: a buffered binary file, like the result of
     `builtins.open(path, "rb")`.
 
-    Any number of threads may use it; threads that each read at their own offsets use `read_at`.
+    Any number of threads may use it at once. Threads that each read at offsets of their own use
+    `read_at`.
     """
 
     raw: RawFile  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -253,7 +257,7 @@ class File(io.BufferedReader):
 
     @property
     def _below(self) -> RawFile:
-        # None after detach(), whatever its type says.
+        # `raw` is None after detach(), although its type excludes None.
         raw: RawFile | None = self.raw
         if raw is None:
             raise ValueError("raw stream has been detached")
@@ -280,7 +284,7 @@ class File(io.BufferedReader):
     def read_ranges(
         self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
     ) -> list[bytes] | list[int]:
-        """Read many ranges at once, whatever the position; see `RawFile.read_ranges`."""
+        """Read many ranges at once, independently of the position; see `RawFile.read_ranges`."""
         return self._below.read_ranges(ranges) if into is None else self._below.read_ranges(ranges, into)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -288,16 +292,16 @@ class File(io.BufferedReader):
         self._below.prefetch(ranges)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read `size` bytes from the position on, or fewer at the end; read to the end if `size` is
-        negative or None.
+        """Read `size` bytes from the position on, or fewer at the end of the object. Read to the
+        end if `size` is negative or None.
         """
         if size is not None and size > 0:
             self._below._wanted = size
         return super().read(size)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a writable buffer from the position on. Return the number of bytes, which is
-        less than the buffer holds only at the end.
+        """Read into a writable buffer, from the position on. Return the number of bytes, which is
+        smaller than the buffer only at the end of the object.
         """
         self._below._wanted = memoryview(buffer).nbytes
         return super().readinto(buffer)
@@ -309,7 +313,7 @@ class File(io.BufferedReader):
         try:
             return f"<firstbyte.File name={self._below.name!r}>"
         except ValueError:
-            # After detach().
+            # The file was detached from its raw file by detach().
             return "<firstbyte.File>"
 
 
@@ -326,7 +330,7 @@ def wrap(native: _native.LazyFile, buffering: int, opened_by: _Opened | None = N
 def reopened(
     location: str, options: dict[str, Any], identity: tuple[Any, ...], buffering: int, position: int
 ) -> File | RawFile:
-    """Reopen the file that was pickled, at its position."""
+    """Reopen a file that was pickled, at the position that it had."""
     client = _native.connect(**options)
     file = wrap(_native.open_version(client, location, identity), buffering, (client, location))
     file.seek(position)
@@ -334,11 +338,12 @@ def reopened(
 
 
 def _pairs(ranges: Iterable[Any]) -> list[tuple[int, int]]:
-    """Convert ranges to pairs of numbers. Each may be any sequence of two, such as a row of numpy.
+    """Convert ranges to pairs of numbers. A range may be any sequence of two numbers, such as a row
+    of a numpy array.
     """
     pairs = []
     for item in ranges:
-        # Strings are sequences too.
+        # A string is a sequence too, but never a range.
         if isinstance(item, (str, bytes)):
             raise TypeError(f"a range is (offset, length), not {item!r}")
         offset, length = item

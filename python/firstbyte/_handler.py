@@ -1,5 +1,5 @@
-"""The handler that `arrow_filesystem` gives to pyarrow. Only that function imports this module,
-which imports pyarrow.
+"""The handler that `arrow_filesystem` passes to pyarrow. This module imports pyarrow, so only that
+function imports this module.
 """
 
 from typing import Any

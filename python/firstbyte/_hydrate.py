@@ -1,4 +1,4 @@
-"""`hydrate`, `status`, `release`: which bytes of remote objects are in the cache."""
+"""`hydrate`, `status` and `release` fill, list and free the cache of remote objects."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def hydrate(
     limit_rate: int | str | None = None,
     **options: Unpack[HydrateOptions],
 ) -> Receipt:
-    """Fetch an object, or with `recursive` everything below a location, into the cache before it is
-    read.
+    """Fetch an object into the cache before it is read, or with `recursive` everything below a
+    location.
 
-    Returns when everything is in the cache. Ctrl-C ends it; bytes that have arrived are not fetched
-    again later. Files that are open meanwhile are read as fast as before: their reads have
-    priority.
+    Returns when everything is in the cache. Ctrl-C ends it. Bytes that have arrived by then are not
+    fetched again later. Files that are open meanwhile are read as fast as before, because their
+    reads have priority.
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.

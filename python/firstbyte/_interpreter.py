@@ -1,18 +1,18 @@
-"""Refuses to be imported anywhere but in the main interpreter, before anything native is loaded.
+"""Raises ImportError outside the main interpreter, before anything native is loaded.
 
-The native module's types belong to one interpreter. If a second interpreter loaded them, both would
-share them, and neither would work any more. By default mod_wsgi runs applications in
-subinterpreters.
+The types of the native module belong to one interpreter. If a second interpreter loaded the module,
+both interpreters would share these types, and the types would then work in neither. mod_wsgi runs
+applications in subinterpreters by default.
 """
 
 try:
-    # Python 3.13 and later.
+    # Module of Python 3.13 and later.
     import _interpreters as interpreters
 except ImportError:
     try:
         import _xxsubinterpreters as interpreters
     except ImportError:
-        # This Python cannot make subinterpreters.
+        # This Python has no subinterpreters.
         interpreters = None
 
 if interpreters is not None and interpreters.get_current() != interpreters.get_main():

@@ -1,4 +1,4 @@
-"""`Layout`: very many files in hash-prefix directories, none of which grows large."""
+"""`Layout`: very many files in hash-prefix directories, each of which stays small."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from firstbyte._path import Path
 from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
-# Types that expose their bytes as one contiguous buffer.
+# Types whose bytes are one contiguous buffer.
 Buffer = bytes | bytearray | memoryview
 
 
 class Layout:
-    """Files by name, each in a directory that is computed from its name alone.
+    """Files that are accessed by name. The directory of each file is computed from its name alone.
 
-    Made with `Layout.create`, or from a flat directory with `firstbyte layout shard`; opened with
-    `Layout(root)`. Any number of threads and processes may use it at once, also while
-    `firstbyte layout` converts it or back: a file that exists is found at any instant. Names are
-    str or bytes without `/`; methods return names of the type of `root`.
+    A layout is made with `Layout.create`, or from a flat directory with `firstbyte layout shard`,
+    and is opened with `Layout(root)`. Any number of threads and processes may use it at once, even
+    while `firstbyte layout` converts it or converts it back: a file that exists is found at any
+    instant. Names are str or bytes without `/`; methods return names of the same type as `root`.
     """
 
     __slots__ = ("_native", "_root")
@@ -52,7 +52,7 @@ class Layout:
         leaf: Literal["name", "rest"] = "name",
         durable: bool = False,
     ) -> Layout:
-        """Make an empty layout, and the directory if it is not there.
+        """Make an empty layout, and its directory if that does not exist.
 
         Args:
             root: the directory, absent or empty.
@@ -87,23 +87,24 @@ class Layout:
         return dict(zip(("hash", "levels", "width", "leaf"), self._native.scheme))
 
     def path(self, name: Name) -> Name:
-        """Return the path of the file `name`, whether or not it exists. The path follows from the
-        name alone.
+        """Return the path of the file `name`, whether or not the file exists. The path follows from
+        the name alone.
         """
         return self._native.path(name)
 
     def find(self, name: Name) -> Name | None:
-        """Return the present path of the file `name`, or None without one. While a conversion runs,
-        the file may move a moment later.
+        """Return the present path of the file `name`, or None if there is no such file. While a
+        conversion runs, the file may have another path a moment later.
         """
         try:
             return self._native.find(name)
         except ValueError:
-            # The layout cannot hold such a name, so there is no such file.
+            # The layout cannot hold a file of this name, so no such file exists.
             return None
 
     def put(self, name: Name, content: Buffer) -> None:
-        """Create or replace the file `name`. Readers see the old content or the whole new content.
+        """Create or replace the file `name`. At any time readers see the old content or the whole
+        new content.
 
         Raises:
             TypeError: if `content` cannot be written to a binary file.
@@ -117,8 +118,8 @@ class Layout:
         self._native.put(name, _bytes(content))
 
     def put_file(self, name: Name, source: Path) -> None:
-        """Create or replace the file `name` with a copy of the file at `source`. As `put`, but an
-        error may also come from the source.
+        """Create or replace the file `name` with a copy of the file at `source`. Errors are those
+        of `put`, and those of reading the source.
         """
         self._native.put_file(name, os.fspath(source))
 
@@ -129,12 +130,13 @@ class Layout:
         return self._native.put_content(_bytes(content))
 
     def get(self, name: Name) -> bytes:
-        """Return the content of the file `name`; FileNotFoundError if there is no such file."""
+        """Return the content of the file `name`; raise FileNotFoundError if there is no such file.
+        """
         return self._native.get(name)
 
     def open(self, name: Name) -> BinaryIO:
-        """Open the file `name` for reading, as a buffered binary file; FileNotFoundError if there
-        is no such file.
+        """Open the file `name` for reading, as a buffered binary file. Raise FileNotFoundError if
+        there is no such file.
         """
         return open(self.path(name), "rb", opener=lambda *_: self._native.open_file(name))
 
@@ -153,8 +155,8 @@ class Layout:
         return self._native.count()
 
     def __iter__(self) -> Iterator[Name]:
-        """Iterate over all names, in no order and in constant memory. While a conversion runs, a
-        name may come twice, but none is missed.
+        """Iterate over all names, in any order and in constant memory. While a conversion runs, a
+        name may appear twice, but no name is missed.
         """
         return self._native.names()
 
@@ -163,8 +165,8 @@ class Layout:
 
 
 def _bytes(content: Buffer) -> bytes:
-    """Convert content as a binary file does, which refuses anything but bytes; `bytes(5)` would be
-    five zero bytes.
+    """Convert content to bytes as a binary file does, which accepts only bytes-like objects.
+    `bytes(5)` would make five zero bytes.
     """
     if isinstance(content, bytes):
         return content

@@ -1,5 +1,5 @@
-"""`listdir`: `os.listdir`, with the next names read while the last ones become strings. It also
-lists the names at a location in a store.
+"""`listdir`: `os.listdir`, but it reads the next names while it converts the previous ones to
+strings. It can also list the names at a location in a store.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Imported before the program can replace `os.listdir` by ours.
+# Imported first, because a program may replace `os.listdir` with this module's `listdir`.
 from posix import listdir as theirs
 
 from firstbyte import _ls, _native

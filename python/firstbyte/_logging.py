@@ -1,7 +1,7 @@
-"""Hands the events of the native half to `logging`, below the logger `firstbyte`.
+"""Passes the events of the native half to `logging`, to loggers below `firstbyte`.
 
-A thread does this. It starts at the first call after the program has set the level INFO or DEBUG,
-so programs that log nothing have no such thread.
+A thread does this. The thread starts at the first call of this package after the program has set
+the level INFO or DEBUG, so a program that logs nothing has no such thread.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _lock = allocate_lock()
 
 
 def begin() -> None:
-    """Start the thread, if the program has set a level at which events are shown."""
-    # A program that has not imported `logging` has set no level.
+    """Start the thread, if the program has set a level at which events are logged."""
+    # A program that has not imported `logging` cannot have set a level.
     logging = sys.modules.get("logging")
     if _worker is None and logging is not None and logging.getLogger("firstbyte").isEnabledFor(logging.INFO):
         with _lock:
@@ -32,7 +32,7 @@ def begin() -> None:
 
 
 def _start(level: int) -> None:
-    # `logging` has imported `threading` already.
+    # This import is fast, because `logging` has already imported `threading`.
     import threading
 
     global _worker
@@ -60,20 +60,21 @@ def _log(level: int, target: str, text: str) -> None:
         fields = json.loads(text)
         message = fields.pop("message", "")
         details = " ".join(f"{name}={value}" for name, value in fields.items())
-        # An object's name may contain a line feed, which would forge a line of the log.
+        # The name of an object may contain a line feed, which would forge a line of the log.
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{message} {details}".strip())
         logger.log(level, "%s", text, extra={"fields": fields})
 
 
 def _end() -> None:
-    """Pass on the remaining events. No thread may be in native code when the interpreter ends."""
+    """Pass on the remaining events. The thread must leave native code before the interpreter ends.
+    """
     if _worker is not None:
         _native.log_end()
         _worker.join()
 
 
 def _after_fork() -> None:
-    """Forget the parent's thread, which the child does not have; the child starts its own."""
+    """Forget the parent's thread, which does not exist in the child. The child starts its own."""
     global _worker, _lock
     _worker, _lock = None, allocate_lock()
 

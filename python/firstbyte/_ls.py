@@ -1,5 +1,5 @@
-"""`ls` and `glob` list what is at a location, local or in a store. `listdir` and `walk` list stores
-with the functions of this module.
+"""`ls` and `glob` list what is at a location, local or in a store. `listdir` and `walk` also use
+the functions of this module to list stores.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from firstbyte._options import Options
     from firstbyte._typing import Unpack
 
-# Name, location and facts of an entry.
+# Name of an entry, its location, and the facts about it.
 Row = tuple[str, str, tuple[str, int | None, float | None, str | None]]
-# Names of directories, of everything else, and of links to directories.
+# Names of directories, of all other entries, and of symbolic links to directories.
 Names = tuple[list[str], list[str], list[str]]
-# Maximum directories of a walk that are listed at once, and maximum listings that wait for the
-# walk.
+# Maximum number of directories of a walk that are listed at once, and maximum number of listings
+# that wait until the walk needs them.
 _AHEAD = 16
 _WAITING = 1024
 
 
 class Entry:
-    """An object or a directory in a listing. It may be passed wherever a location is expected."""
+    """An object or directory in a listing. An entry may be passed wherever a location is expected.
+    """
 
     __slots__ = ("etag", "location", "mtime", "name", "size", "type")
 
@@ -62,7 +63,7 @@ class Entry:
 
 
 def ls(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> list[Entry]:
-    """List a directory or a prefix, with sizes and times, at the cost of the listing alone.
+    """List a directory or a prefix, with sizes and times. Costs no requests besides the listing.
 
     Args:
         location: `s3://BUCKET/PREFIX`, `http(s)://HOST/PATH`, `file://PATH` or a path; `s3://`
@@ -116,7 +117,7 @@ def glob(pattern: Location, **options: Unpack[Options]) -> list[str]:
 
 
 def rows(client: _native.Client, location: Location, recursive: bool) -> list[Row]:
-    """List the names below a location, each with its location and facts.
+    """List the entries below a location. Each row has a name, a location and facts.
 
     Raises:
         NotADirectoryError: if an object is there.
@@ -131,8 +132,8 @@ def rows(client: _native.Client, location: Location, recursive: bool) -> list[Ro
 
 
 class Ahead:
-    """Lists the directories of a walk in a store on threads, before the walk asks for them.
-    Replaces the native `Ahead`, which does this for local directories.
+    """Lists the directories of a walk in a store, on threads, before the walk needs them. Takes the
+    place of the native `Ahead`, which does the same for local directories.
     """
 
     def __init__(self, client: _native.Client) -> None:
@@ -151,7 +152,9 @@ class Ahead:
         self._pool.shutdown(cancel_futures=True)
 
     def read(self, path: str, follow: bool) -> Names:
-        """List a location: the names of directories, the other names, and no links."""
+        """List a location. Return the names of directories, the other names, and an empty list:
+        stores have no links.
+        """
         under_way = sum(not listed.done() for listed in self._listed.values())
         for _ in range(min(_AHEAD - under_way, _WAITING - len(self._listed), len(self._coming))):
             self._begin(self._coming.pop())
@@ -160,7 +163,7 @@ class Ahead:
         return self._listed.pop(path).result()
 
     def expect(self, paths: list[str]) -> None:
-        """Queue directories that will be read, the last one first."""
+        """Add directories that the walk will need. The last one is needed first."""
         self._coming += paths
 
     def _begin(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""`read_many` and `iter_many`: many objects, or parts of objects, each by one request."""
+"""`read_many` and `iter_many` read many objects, or parts of objects, with one request for each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ Sample = Location | tuple[Location, int, int]
 
 
 def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> _native.Objects:
-    """Read many objects, or parts of objects, in the given order: in parallel, ahead of the caller.
+    """Read many objects, or parts of objects, in the given order and in parallel, ahead of the
+    caller.
 
-    Each is one request, without a cache, and reads one version of its object. The bytes that are
-    read ahead stay below `memory`; each object is held whole in memory, so this is for small ones.
-    If the store has a checksum of an object, the content is compared with it.
+    Each sample is read by one request, without a cache, from a single version of its object. The
+    bytes that are read ahead stay below `memory`. Each sample is in memory as a whole, so this
+    function is for small objects. If the store has a checksum of an object, the content is compared
+    with it.
 
     Args:
         samples: locations as for `firstbyte.open`; or tuples of a location, the offset of the first
@@ -56,7 +58,7 @@ def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
 
 
 def read_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> list[bytes]:
-    """Read many objects, or parts of objects, at once.
+    """Read many objects, or parts of objects, in parallel.
 
     Args:
         samples, concurrency, memory, endpoint_url, profile, region, anonymous, access_key_id,

@@ -1,4 +1,6 @@
-"""The native half. Use it by the package's own names, which check arguments and emit audit events."""
+"""The native half. Programs use the package's own functions, which check arguments and emit audit
+events.
+"""
 
 import builtins
 import os
@@ -71,7 +73,7 @@ __version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
-    """An entry of a directory, as `scandir` yields it, with the methods, results and errors of
+    """An entry of a directory, as `scandir` yields it. Its methods, results and errors are those of
     `os.DirEntry`.
     """
 
@@ -81,18 +83,20 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
 
     @property
     def path(self) -> AnyStr:
-        """Path of the entry: the `scandir` path joined with the name; the name alone if that was a
-        descriptor.
+        """Path of the entry: the `scandir` path joined with the name. If the `scandir` path was a
+        descriptor, the name alone.
         """
 
     def inode(self) -> int:
-        """Return the number of the inode, as recorded in the directory."""
+        """Return the number of the inode that the directory records for the entry."""
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Return True for a directory; without a system call unless it is a link to be followed."""
+        """Return True for a directory. Makes a system call only if the entry is a link to be
+        followed.
+        """
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Return True for a regular file; without a system call unless it is a link to be
+        """Return True for a regular file. Makes a system call only if the entry is a link to be
         followed.
         """
 
@@ -104,7 +108,7 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
             """Return False: Linux has no junctions."""
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Return `os.stat` of the entry. The system is asked only once."""
+        """Return what `os.stat` returns for the entry. Makes a system call only the first time."""
 
     def __fspath__(self) -> AnyStr: ...
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
@@ -119,11 +123,11 @@ class Scandir(Generic[AnyStr]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
     def close(self) -> None:
-        """Ends the iteration and closes the directory. May be called any number of times."""
+        """End the iteration and close the directory. May be called any number of times."""
 
     @property
     def is_open(self) -> bool:
-        """True until it has been read to the end or closed."""
+        """True until the directory has been read to the end or closed."""
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
@@ -139,11 +143,11 @@ class Ahead:
         """
 
     def expect(self, paths: builtins.list[AnyStr]) -> None:
-        """Let threads read these directories, the last one first."""
+        """Make threads read these directories. The last one is read first."""
 
 @final
 class Listing:
-    """A whole listing as columns. Any Arrow consumer takes them, any number of times and without a copy."""
+    """A whole listing as columns. Arrow consumers take it without a copy, any number of times."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -157,8 +161,8 @@ class Listing:
 
 @final
 class Batches(Iterator[RecordBatch]):
-    """A listing in batches, which are read while the program takes them; or, for one Arrow
-    consumer, the whole listing.
+    """A listing as batches, which are read while the program takes them. One Arrow consumer may
+    take the whole listing instead.
     """
 
     def __iter__(self) -> Self: ...
@@ -172,8 +176,8 @@ class Batches(Iterator[RecordBatch]):
 
 @final
 class RecordBatch:
-    """Some rows of a listing as columns. Any Arrow consumer takes them, any number of times and
-    without a copy.
+    """Some rows of a listing, as columns. Arrow consumers take them without a copy, any number of
+    times.
     """
 
     def __len__(self) -> int:
@@ -216,20 +220,20 @@ class Layout:
     def names(self) -> Names: ...
 @final
 class Names(Iterator[str | bytes]):
-    """Names in a layout, which a thread lists while the program takes them."""
+    """The names in a layout, which a thread lists while the program takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> str | bytes: ...
 @final
 class Client:
-    """A client that reaches locations with the options of `firstbyte.open`."""
+    """A client that accesses locations with the options of `firstbyte.open`."""
 
     @property
     def options(self) -> dict[str, Any]: ...
 
 def log_begin(least: int) -> None: ...
 
-# Returns the level, the target and the fields (as JSON) of each event, the number of dropped
+# Returns the level, the target and the fields (as JSON) of each event; then the number of dropped
 # events, and True if the log has ended.
 def log_next() -> tuple[builtins.list[tuple[int, str, str]], int, bool]: ...
 def log_end() -> None: ...
@@ -237,8 +241,8 @@ def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final
 class Cancellation:
-    """Ends calls of other threads. A `Cancellation` made during such a call is cancelled with that
-    call's own.
+    """Ends calls that other threads make. A `Cancellation` that is made during such a call is
+    cancelled together with the call.
     """
 
     def __new__(cls) -> Self: ...
@@ -246,7 +250,7 @@ class Cancellation:
     def run(self, function: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs) -> _T: ...
 
 class Cancelled(BaseException):
-    """Raised by a call that its `Cancellation` ended."""
+    """Raised by a call that its `Cancellation` has ended."""
 @final
 class LazyFile:
     """An object opened for reading, without a position."""
@@ -270,7 +274,7 @@ class LazyFile:
 
 @final
 class Writer:
-    """An object written from its beginning to its end, which appears only once it is committed."""
+    """An object written from its beginning to its end. It appears only when it is committed."""
 
     def write(self, content: bytes) -> None: ...
     def commit(self) -> None: ...
@@ -278,7 +282,7 @@ class Writer:
 
 @final
 class Objects(Iterator[bytes]):
-    """Content of objects in order, read ahead while the program takes it."""
+    """The contents of objects, in order, read ahead while the program takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
@@ -288,10 +292,10 @@ def read_many(
     client: Client, wanted: builtins.list[tuple[Location, tuple[int, int] | None]], concurrency: int
 ) -> Objects: ...
 
-# Type, size in bytes, mtime in seconds since 1970, and ETag.
+# Type, size in bytes, mtime in seconds since 1970, and ETag of an entry.
 _Facts = tuple[str, int | None, float | None, str | None]
 
-# Size, ETag, version id, date, and the parts of a local file's identity.
+# Size, ETag, version id and date of a version, and for a local file the parts of its identity.
 _Identity = tuple[int | None, str | None, str | None, str | None, builtins.list[str] | None]
 
 def open(client: Client, location: Location, replay: Location | None = None) -> LazyFile: ...
@@ -304,7 +308,7 @@ def safetensors_header(text: bytes) -> builtins.list[tuple[str, str, builtins.li
 def glob(client: Client, pattern: Location) -> builtins.list[str]: ...
 def delete(client: Client, locations: builtins.list[Location]) -> builtins.list[tuple[str, OSError]]: ...
 def put(client: Client, location: Location, content: bytes, exclusive: bool) -> None: ...
-# The receipt as JSON, the number of failures, and the first failures.
+# Receipt as JSON, number of failures, and the first failures.
 _Outcome = tuple[str, int, builtins.list[tuple[str, OSError]]]
 
 def cp(

@@ -1,5 +1,5 @@
-"""`open`: an object anywhere as a file. Reads fetch only the blocks that they touch. Writes are
-atomic: the object appears, complete, on close().
+"""`open`: an object anywhere, as a file. Reads fetch only the blocks that they touch. Writes are
+atomic: the complete object appears on close().
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from firstbyte._options import OpenOptions
     from firstbyte._typing import Unpack
 
-# Stops the threads and closes the cache in order. If the process ends without this, nothing is
+# Stops the threads, and then closes the cache. If the process ends without this call, nothing is
 # lost.
 atexit.register(_native.disconnect)
 
@@ -163,9 +163,7 @@ def opened(
     text: tuple[str | None, str | None, str | None] = (None, None, None),
     replay: Location | None = None,
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
-    """Open a location with a mode, a buffer size and the `encoding`, `errors` and `newline` of
-    `builtins.open`.
-    """
+    """Open a location. `text` has the `encoding`, `errors` and `newline` of `builtins.open`."""
     does, binary = _parse(mode)
     _check(does, binary, buffering, text)
     if does != "r":
@@ -207,13 +205,13 @@ def _parse(mode: str) -> tuple[str, bool]:
 
 
 def _check(does: str, binary: bool, buffering: int, text: tuple[str | None, str | None, str | None]) -> None:
-    """Refuse arguments that do not go together, before anything is opened."""
+    """Refuse arguments that contradict each other, before anything is opened."""
     if buffering < -1:
         raise ValueError(f"open: buffering should be -1 or more, not {buffering}")
     if buffering == 0 and not (binary and does == "r"):
         raise ValueError("open: text, and what is written, needs a buffer: buffering should not be 0")
     if not binary:
-        # Raises the error of an invalid encoding or newline.
+        # Raises the right error if the encoding or the newline is invalid.
         io.TextIOWrapper(io.BytesIO(), *text)
     elif text != (None, None, None):
         raise ValueError("open: encoding, errors and newline are for text, and the mode is binary")
@@ -223,8 +221,9 @@ def _refuse_existing(client: _native.Client, location: Location) -> None:
     try:
         kind = _native.stat(client, location)[0]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # A caller with the right to write may lack the right to look.
+        # A caller may have the right to write but not to look up the object, so this is not an
+        # error.
         return
-    # A prefix does not count: a key may have the same name.
+    # A prefix does not count as existing: an object may have the same name.
     if kind != "directory":
         raise FileExistsError(errno.EEXIST, "exists already", os.fspath(location))

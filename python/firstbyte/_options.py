@@ -1,7 +1,7 @@
-"""The options for reaching locations: their names and types, for all functions.
+"""The options for accessing locations: their names and types, for all functions.
 
-A function that takes `**options: Unpack[Options]` hands them to `connect`, which refuses every name
-that is not an option. `firstbyte.open` documents them.
+A function that takes `**options: Unpack[Options]` passes them to `connect`, which refuses every
+name that is not an option. The options are documented in `firstbyte.open`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """Options of functions that reach a store."""
+    """Options of functions that access a store."""
 
     memory: int | str | None
     endpoint_url: str | None
@@ -46,7 +46,7 @@ class OpenOptions(ReadOptions, total=False):
 
 
 class Terms(TypedDict, total=False):
-    """Options of functions that count dollars and predict the time they take."""
+    """Options of functions that count dollars and predict how long they take."""
 
     budget: float | str | None
     transfer: str | None
@@ -55,7 +55,7 @@ class Terms(TypedDict, total=False):
 
 
 class CopyOptions(Options, Terms, total=False):
-    """Options of functions that write objects: those of the program, spelled as in Python."""
+    """Options of functions that write objects: those of the program, spelled as Python names."""
 
     content_type: str | None
     guess_mime_type: bool | None
@@ -83,7 +83,7 @@ COPY = STORE | TERMS | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
 
-# Names of options in other fsspec file systems, and their names here.
+# Names that options have in other fsspec file systems, each with its name here.
 ALIASES = {
     "anon": "anonymous",
     "endpoint": "endpoint_url",
@@ -91,7 +91,7 @@ ALIASES = {
     "secret": "secret_access_key",
     "token": "session_token",
 }
-# Names of options in the clients of boto3, and their names here.
+# Names that options have in boto3's clients, each with its name here.
 CLIENT_ALIASES = {
     "aws_access_key_id": "access_key_id",
     "aws_secret_access_key": "secret_access_key",
@@ -102,7 +102,7 @@ CLIENT_ALIASES = {
 
 
 def connect(function: str, options: Mapping[str, object], known: Collection[str] = STORE) -> _native.Client:
-    """Make the client with these options, which were given to the function of this name.
+    """Make a client with these options, which were passed to the function `function`.
 
     Raises:
         TypeError: if one of them is not known.
@@ -116,16 +116,19 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
 
 
 def refuse_billing_with_manifest(options: Mapping[str, object]) -> None:
-    """Refuse terms if the locations are known only from a manifest, which has not been read yet."""
+    """Refuse options about money if the locations are only in a manifest, which has not been read
+    yet.
+    """
     for name in TERMS:
         if options.get(name) is not None:
             raise ValueError(f"{name} with manifest: the services of its objects are not known; name the locations")
 
 
 def unknown(function: str, name: str, known: Collection[str]) -> TypeError:
-    """Make the error for an option that a function does not have, with the name most likely meant.
+    """Make the error for an option that a function does not have. Suggests the name that was most
+    likely meant.
     """
-    # Slow to import.
+    # Imported here, because the import is slow.
     import difflib
 
     ours = ALIASES.get(name) or CLIENT_ALIASES.get(name)

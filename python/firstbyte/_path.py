@@ -1,5 +1,5 @@
-"""The types of arguments that name files and objects, and how `scandir` and `listdir` convert
-theirs.
+"""The types of arguments that name files and objects, and the conversion of paths for `scandir` and
+`listdir`.
 """
 
 import os
@@ -9,16 +9,18 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # A location: a URL or a path.
 Location = str | os.PathLike[str]
 
-# Beginnings of a location in a store; everything else is a path.
+# Beginnings of a location in a store. Everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
-# Characters of a name in `s3+NAME://`, an endpoint in the configuration file.
+# Characters that the name in `s3+NAME://` may contain. The name is that of an endpoint in the
+# configuration file.
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-# Range of file descriptors: non-negative numbers of 31 bits.
+# Valid file descriptors: non-negative 31-bit numbers.
 _DESCRIPTORS = range(1 << 31)
 
 
 def stored(path: object) -> str | None:
-    """Return `path` if it is a location in a store, else None. For functions that also take paths.
+    """Return `path` if it is a location in a store, else None. Used by functions that also take
+    paths.
     """
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
@@ -26,8 +28,8 @@ def stored(path: object) -> str | None:
 
 
 def _is_named(path: str) -> bool:
-    """Return True if a location begins with `s3+NAME://`. Importing `re` would triple the import
-    time.
+    """Return True if a location begins with `s3+NAME://`. Does not use `re`, whose import would
+    triple the import time of the package.
     """
     scheme, separator, _ = path.partition("://")
     name = scheme.removeprefix("s3+")
@@ -37,9 +39,9 @@ def _is_named(path: str) -> bool:
 def resolve(path: object) -> object:
     """Convert `path` to a type that the native half accepts, or return `NotImplemented`.
 
-    `NotImplemented` stands for arguments that `os` accepts with a warning or refuses. The function
-    of `os`, saved before any program could replace it, then behaves as in the running Python, with
-    the same messages.
+    `NotImplemented` means that `os` warns about the argument or refuses it. The caller then calls
+    the function of `os`, which was saved before any program could replace it. So the behaviour and
+    the messages are those of the running Python.
     """
     if type(path) is int:
         return path if path in _DESCRIPTORS else NotImplemented

@@ -1,4 +1,4 @@
-"""The receipt of a verb. docs/receipts.md has the unit and the meaning of each field."""
+"""The receipt of a verb. docs/receipts.md states the unit and the meaning of each field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from firstbyte._typing import Any, TypedDict
 
 
 class Failed(TypedDict, total=False):
-    """An item that failed, in a receipt. `location`, `error` and `kind` are always present."""
+    """An item that failed, as a receipt lists it. `location`, `error` and `kind` are always
+    present.
+    """
 
     location: str
     error: str

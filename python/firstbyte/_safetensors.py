@@ -1,4 +1,4 @@
-"""`load_safetensors`: the tensors of a model, in memory as they arrive."""
+"""`load_safetensors`: loads the tensors of a model into memory, and yields each as it arrives."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from firstbyte._path import Location
     from firstbyte._typing import Unpack
 
-# Bytes of the first read: most headers fit.
+# Number of bytes that are read first. Most headers fit into this.
 _FIRST = 128 << 10
-# Maximum bytes of a header, as in the format's own library.
+# Maximum length of a header in bytes, as in the format's own library.
 _LONGEST = 100_000_000
-# Minimum bytes that one call reads. Calls are short, so that tensors arrive steadily.
+# Minimum number of bytes that one call reads. Calls are kept small, so that tensors arrive
+# steadily.
 _BATCH = 8 << 20
-# Bytes read ahead, by at most `_MOST_CALLS` calls at once and at least `_LEAST_CALLS`: one call is
-# under way while the next begins and the last is handed over.
+# Number of bytes that are read ahead. At most `_MOST_CALLS` calls run at once, and at least
+# `_LEAST_CALLS`: one is under way, the next one starts, and the previous one is handed over.
 _AHEAD = 96 << 20
 _MOST_CALLS, _LEAST_CALLS = _AHEAD // _BATCH, 3
 
-# Types of the format: bytes of an element, and the names in torch and in numpy.
+# Types of the format: the size of an element in bytes, and the names of the type in torch and in
+# numpy.
 _TYPES: dict[str, tuple[int, str, str | None]] = {
     "BOOL": (1, "bool", "bool"),
     "U8": (1, "uint8", "uint8"),
@@ -52,7 +54,7 @@ _TYPES: dict[str, tuple[int, str, str | None]] = {
 
 
 class _Tensor:
-    """Name, type, shape and place of a tensor in its file."""
+    """Name, type, shape and offset of a tensor in its file."""
 
     __slots__ = ("kind", "length", "name", "offset", "shape")
 
@@ -70,11 +72,11 @@ def load_safetensors(
 ) -> Iterator[tuple[str, Any]]:
     """Load safetensors files, tensor by tensor as they arrive.
 
-    One read fetches the header. The tensors follow in the order of the file, by parallel requests,
-    each read directly into its own memory. Each file is one version: if it is overwritten
-    meanwhile, the load fails with errno.ESTALE. Every length and offset is checked. The checksum of
-    the whole file is compared if the store has one and a cache is given. With a cache, a repeated
-    load fetches only what an interrupted one has not fetched.
+    One read fetches the header. Then parallel requests fetch the tensors, in the order of the file,
+    each directly into its own memory. The load reads a single version of each file: if a file is
+    overwritten meanwhile, the load fails with errno.ESTALE. Every length and offset is checked. The
+    checksum of the whole file is compared if the store has one and a cache is used. With a cache, a
+    repeated load fetches only what an interrupted load has not fetched.
 
     Args:
         locations: a location as for `firstbyte.open`, or several (shards), which are loaded in this
@@ -112,8 +114,8 @@ def load_safetensors(
 
 
 def _tensors(file: RawFile, column: int) -> list[_Tensor]:
-    """Return the tensors of a file by offset. `column` selects the framework's type names in
-    `_TYPES`.
+    """Return the tensors of a file, sorted by offset. `column` selects the type names of the
+    framework in `_TYPES`.
     """
 
     def damaged(why: str) -> ValueError:
@@ -152,8 +154,7 @@ def _tensors(file: RawFile, column: int) -> list[_Tensor]:
 def _read(
     file: RawFile, tensors: list[_Tensor], allocate: Callable[[_Tensor], tuple[Any, Callable[[], Any]]]
 ) -> Iterator[tuple[str, Any]]:
-    """Read batches of tensors, several at once, and yield each tensor when its batch is complete.
-    """
+    """Read several batches of tensors at once. Yield each tensor when its batch is complete."""
     from collections import deque
     from concurrent.futures import ThreadPoolExecutor
 
@@ -185,7 +186,7 @@ def _read(
         while under_way:
             yield from first()
     finally:
-        # Ends the reads under way if the caller stops early.
+        # If the caller stops early, end the reads that are under way.
         reads.cancel()
         pool.shutdown(cancel_futures=True)
 
@@ -219,7 +220,8 @@ def _for_torch(device: Any) -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]
 
     def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
         memory = torch.empty(tensor.length, dtype=torch.uint8)
-        # This works without numpy. The native module needs strides, which a memoryview has.
+        # This works without numpy. The native module needs a buffer with strides, which a
+        # memoryview of the array has.
         array = (ctypes.c_char * tensor.length).from_address(memory.data_ptr()) if tensor.length else bytearray()
 
         def finish() -> Any:

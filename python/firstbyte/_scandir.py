@@ -1,4 +1,4 @@
-"""`scandir`: `os.scandir`, with the next entries read while the program uses the current one."""
+"""`scandir`: `os.scandir`, but it reads the next entries while the program uses the current one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-# Imported before the program can replace `os.scandir` by ours.
+# Imported first, because a program may replace `os.scandir` with this module's `scandir`.
 from posix import scandir as theirs
 
 from firstbyte import _native
@@ -15,7 +15,7 @@ from firstbyte._typing import Any, AnyStr, overload
 
 
 class ScandirIterator(_native.Scandir[AnyStr]):
-    """The entries of a directory, one by one; also a context manager that closes it."""
+    """Iterates over the entries of a directory. As a context manager, closes the directory."""
 
     __slots__ = ()
 

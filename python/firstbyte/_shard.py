@@ -1,4 +1,6 @@
-"""`plan` and `merge`: a manifest that many workers copy by, and the sum of their receipts."""
+"""`plan` writes a manifest, which divides a copy among many workers. `merge` combines their
+receipts.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def plan(
 
 
 def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
-    """Compare receipts with a manifest: which objects are done, missing, done twice or changed.
+    """Compare receipts with a manifest. Report which objects are done, missing, done twice or
+    changed.
 
     Args:
         manifest: the manifest that `plan` wrote.
@@ -69,7 +72,8 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    # Slow to import, and most programs that import the package plan nothing.
+    # Imported here, because the import is slow and most programs that import the package plan
+    # nothing.
     import json
 
     return cast("dict[str, Any]", json.loads(text))

@@ -1,4 +1,5 @@
-"""Gateways on the nodes of a Ray cluster: each node reads what another has fetched already."""
+"""Runs a gateway on each node of a Ray cluster, so that nodes read what other nodes have fetched.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-# Options of `hydrate` with the same name in the program.
+# Options of `hydrate` that have the same name in the program.
 _NAMED = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
-# Options that are flags in the program.
+# Options that are flags in the program, each with its flag.
 _FLAGS = {"anonymous": "--no-sign-request", "cache_shared": "--cache-shared", "pin": "--pin"}
-# Maximum seconds for a gateway to end.
+# Maximum number of seconds that a gateway has to end.
 _ENDING = 15
 
 
 def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Fetch a tree into the cache of every node. Return the nodes' receipts and their sums."""
+    """Fetch a tree into the cache of every node. Return the receipt of each node, and their sums.
+    """
     words = _words(options)
     key = f"job {secrets.token_hex(24)} read\n"
     remote: Any = ray.remote(_Node)
@@ -43,7 +45,7 @@ def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """Return the options as arguments of the program."""
+    """Return the options as command-line arguments of the program."""
     words = []
     for name, value in options.items():
         if value is None or value is False:
@@ -58,7 +60,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _program() -> str:
-    """Return the path of the program that came with the package."""
+    """Return the path of the program that was installed with the package."""
     beside = os.path.join(os.path.dirname(sys.executable), "firstbyte")
     found = beside if os.access(beside, os.X_OK) else shutil.which("firstbyte")
     if found is None:
@@ -67,7 +69,8 @@ def _program() -> str:
 
 
 class _Node:
-    """Actor of one node: its gateway, and the command that fills its cache."""
+    """Ray actor on one node: runs the node's gateway, and the command that fills the node's cache.
+    """
 
     def __init__(self, key: str):
         self.directory = tempfile.mkdtemp()
@@ -79,7 +82,7 @@ class _Node:
     def serve(self, source: str, words: list[str]) -> str:
         """Start the gateway. Return its URL."""
         listen = f"{ray.util.get_node_ip_address()}:0"
-        # Options of fetching, which a gateway does not have.
+        # Removes the options that only fetching has, which a gateway does not accept.
         words = [word for word in words if word != "--pin"]
         if "--limit-rate" in words:
             at = words.index("--limit-rate")

@@ -1,9 +1,9 @@
-"""The names that annotations need from `typing` and `collections.abc`, without importing those.
+"""Stand-ins for names of `typing` and `collections.abc` that annotations need.
 
-Importing `typing` takes longer than everything else in `import firstbyte`, and a function that
-starts cold pays for it. Type checkers treat any variable called `TYPE_CHECKING` as true. A running
-program never evaluates the annotations, so the names are None there, `cast` and `overload` do
-nothing, and a `TypedDict` is a class with annotations.
+Importing `typing` takes longer than everything else in `import firstbyte`, and each cold start of a
+serverless function would pay for that. A type checker treats any variable named `TYPE_CHECKING` as
+true, so it uses the real names. A running program never evaluates the annotations. There the names
+are None, `cast` and `overload` do nothing, and a `TypedDict` is a class that has only annotations.
 """
 
 from __future__ import annotations

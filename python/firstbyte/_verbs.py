@@ -87,7 +87,7 @@ def mv(
     progress: Any = None,
     **options: Unpack[CopyOptions],
 ) -> Receipt:
-    """Move an object, or with `recursive` a tree, between any two locations. A source is deleted
+    """Move an object, or with `recursive` a tree, between any two locations. Each source is deleted
     when its copy is complete, and only if source and destination are different places.
 
     Args:
@@ -121,7 +121,7 @@ def check(
     exclude: list[str] | None = None,
     **options: Unpack[Options],
 ) -> list[dict[str, Any]]:
-    """Compare two places by names, sizes and checksums, without changing either.
+    """Compare two locations by names, sizes and checksums. Neither is changed.
 
     Args:
         source, destination: objects, or directories, whose contents are compared.
@@ -141,7 +141,7 @@ def check(
         PartialError: if some objects could not be compared.
         OSError: as `firstbyte.open` raises it.
     """
-    # Slow to import.
+    # Imported here, because the import is slow.
     import json
 
     client = connect("check", options)
@@ -152,8 +152,8 @@ def check(
 
 
 def presign(location: Location, *, expires: int = 3600, put: bool = False, **options: Unpack[Options]) -> str:
-    """Make a URL with which anyone can read or write one S3 object until it expires. No request
-    checks whether the object exists.
+    """Make a URL with which anyone can read or write one S3 object until the URL expires. Sends no
+    request, so it does not check whether the object exists.
 
     Args:
         location: `s3://BUCKET/KEY`.

@@ -1,5 +1,5 @@
-"""`walk`: `os.walk`, with threads that read the next directories while the program works on the
-current one. It also walks a location in a store.
+"""`walk`: `os.walk`, but threads read the next directories while the program works on the current
+one. It can also walk a location in a store.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def walk(
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     """Yield `(dirpath, dirnames, filenames)` for each directory in the tree at `top`.
 
-    For a path, exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or
-    to order it; changes that the caller makes in directories still to come are seen; errors go to
-    `onerror`, or are ignored. In a store, up to 16 directories are listed ahead, and changes made
-    after that are not seen.
+    For a path, exactly `os.walk`. In a top-down walk, the caller may change `dirnames` in place to
+    prune or order the walk. Changes that the caller makes in directories that are still to come are
+    seen. Errors are passed to `onerror`, or ignored. In a store, up to 16 directories are listed
+    ahead, and later changes in these directories are not seen.
 
     Args:
         top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `gs://`,
@@ -70,10 +70,10 @@ def _walk(
     onerror: Callable[[OSError], Any] | None,
     followlinks: bool,
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    # Paths to read. Bottom-up, also directories that were read and are yielded after everything
-    # pushed above them.
+    # Paths to read. In a bottom-up walk, also directories that have been read; each is yielded
+    # after everything that was pushed above it.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
-    # The root may be a link. Links below it are entered only with `followlinks`.
+    # The root may be a symbolic link. Links below it are followed only with `followlinks`.
     follow = True
     while stack:
         due = stack.pop()
@@ -93,7 +93,7 @@ def _walk(
         dirs, nondirs, links = found
         if topdown:
             yield due, dirs, nondirs
-            # The caller may have changed the list, or replaced a directory by a link.
+            # The caller may have changed the list, or replaced a directory with a link.
             below = [join(due, name) for name in reversed(dirs)]
         else:
             stack.append((due, dirs, nondirs))

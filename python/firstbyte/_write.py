@@ -1,8 +1,8 @@
-"""An object written as a file, from beginning to end: what `open` returns for the modes "w" and
-"x", and what an fsspec file system opens for writing.
+"""Files for writing an object from beginning to end. `open` returns them for the modes "w" and "x",
+and the fsspec file system opens them.
 
 The whole object appears when the file is closed. If the `with` block ends with an error, or the
-file is never closed, the old object stays as it was.
+file is never closed, an existing object stays unchanged.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import warnings
 from firstbyte import _native
 from firstbyte._typing import Any
 
-# Bytes that a writer collects before it passes them on.
+# Number of bytes that a writer collects before it passes them on.
 _PIECE = 1 << 20
 
 
 class _Discarded(io.IOBase):
-    """A file being written, as bytes or text. Unless it is closed properly, it is discarded."""
+    """A file being written, as bytes or text. What was written is discarded unless the file is
+    closed.
+    """
 
     def discard(self) -> None:
         raise NotImplementedError
@@ -32,19 +34,19 @@ class _Discarded(io.IOBase):
         try:
             is_closed = self.closed
         except ValueError:
-            # After detach(), the underlying file has another owner.
+            # After detach(), the underlying file belongs to the caller.
             return
         if not is_closed:
             try:
                 _warn(self)
             finally:
-                # Warnings may have been turned into exceptions.
+                # The warning may have become an exception. Even then, discard what was written.
                 self.discard()
 
 
 class WriteFile(_Discarded, io.BufferedWriter):
-    """An object being written. It appears, complete, when the file is closed; if the block ends
-    with an error, the old object stays as it was.
+    """An object being written. The complete object appears when the file is closed. If the `with`
+    block ends with an error, an existing object stays unchanged.
     """
 
     def __init__(self, raw: RawWriter, autocommit: bool = True, size: int = _PIECE) -> None:
@@ -54,7 +56,9 @@ class WriteFile(_Discarded, io.BufferedWriter):
         self.autocommit = autocommit
 
     def close(self) -> None:
-        """Write the rest. The object then appears, unless it is part of a transaction."""
+        """Write the remaining bytes. The object then appears, unless the file is part of a
+        transaction.
+        """
         if not self.closed:
             try:
                 super().close()
@@ -69,7 +73,7 @@ class WriteFile(_Discarded, io.BufferedWriter):
         self.writer.native.commit()
 
     def discard(self) -> None:
-        """Close the file, and leave what was there before as it was."""
+        """Close the file. What was at the location before stays unchanged."""
         self.autocommit = False
         self.writer.dropped = True
         self.writer.native.discard()
@@ -77,20 +81,22 @@ class WriteFile(_Discarded, io.BufferedWriter):
 
 
 class TextWriteFile(_Discarded, io.TextIOWrapper):
-    """An object being written as text. It appears, complete, on close(), as a `WriteFile` does."""
+    """An object being written as text. As with `WriteFile`, the complete object appears on close().
+    """
 
     def __init__(
         self, file: WriteFile, encoding: str | None, errors: str | None, newline: str | None, line_buffering: bool
     ) -> None:
         """Not called directly: use `firstbyte.open`."""
-        # A byte order mark is written only at a position known to be the start.
+        # Python writes a byte order mark only if it knows that the position is the start.
         file.writer.seeks = True
         super().__init__(file, encoding, errors, newline, line_buffering)
         file.writer.seeks = False
         self._file = file
 
     def close(self) -> None:
-        """Write the rest and make the object appear. If the rest cannot be written, discard it all.
+        """Write the remaining text, and make the object appear. If writing fails, discard
+        everything.
         """
         if not self.closed:
             try:
@@ -101,12 +107,12 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
         super().close()
 
     def discard(self) -> None:
-        """Close the file and the one below it, and leave what was there before as it was."""
+        """Close this file and the one below it. What was at the location before stays unchanged."""
         self._file.discard()
 
 
 class RawWriter(io.RawIOBase):
-    """Passes bytes on to the native writer, until the file is discarded."""
+    """Passes bytes to the native writer, until the file is discarded."""
 
     def __init__(self, native: _native.Writer, name: str, mode: str) -> None:
         super().__init__()
@@ -137,8 +143,8 @@ class RawWriter(io.RawIOBase):
 def wrap(
     raw: RawWriter, buffering: int, text: tuple[str | None, str | None, str | None] | None
 ) -> WriteFile | TextWriteFile:
-    """Make the file object for an object being written: binary if `text` is None, else text with
-    this encoding, `errors` and `newline`.
+    """Make the file object for an object being written. It is binary if `text` is None. Otherwise
+    it is a text file, and `text` has its `encoding`, `errors` and `newline`.
     """
     file = WriteFile(raw, size=buffering if buffering > 1 else _PIECE)
     if text is None:
@@ -147,7 +153,8 @@ def wrap(
 
 
 def _warn(file: _Discarded) -> None:
-    """Warn (`ResourceWarning`) that unclosed content is discarded, as Python's own files do."""
+    """Warn with a `ResourceWarning`, as Python's own files do, that unclosed content is discarded.
+    """
     warnings.warn(
         f"unclosed file {file!r}: what was written to it is discarded", ResourceWarning, stacklevel=3, source=file
     )

@@ -1,14 +1,14 @@
-"""The package for asyncio: each function that waits, under the same name, to be awaited.
+"""The package for asyncio: every function that waits, under the same name, as a coroutine.
 
     async with firstbyte.aio.open("s3://bucket/key") as file:
         head = await file.read(4096)
     receipts = await asyncio.gather(*(firstbyte.aio.cp(one, "/scratch/") for one in many))
 
 Each call runs on a thread of this module, while the event loop continues. If the awaiting task is
-cancelled, the call ends too: requests under way are aborted, nothing unfinished appears under its
-final name, and a transfer that can be resumed is resumed when it is repeated. The task waits at
-most two seconds for that. Calls that only read local directories are not aborted; their results are
-discarded.
+cancelled, the call ends too: requests under way are aborted, and nothing incomplete appears under
+its final name. A transfer that can be resumed is resumed when it is repeated. The task waits at
+most two seconds for the call to end. Calls that only read local directories are not aborted; their
+results are discarded.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ __all__ = [
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Maximum calls at once. They wait for servers, and take a thread each.
+# Maximum number of calls at once. Each needs a thread, which mostly waits for servers.
 _THREADS = 64
-# Maximum seconds that a cancelled task waits for its call to end.
+# Maximum number of seconds that a cancelled task waits until its call has ended.
 _GRACE = 2.0
-# Entries of a local directory that one step takes.
+# Number of entries of a local directory that are read in one step.
 _ENTRIES = 1000
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -84,7 +84,7 @@ def _executor() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """Forget the pool: the child of a fork has none of its threads."""
+    """Forget the pool: after a fork, none of its threads exists in the child."""
     global _pool
     _pool = None
 
@@ -93,7 +93,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T:
-    """Make a call on a thread. Both end when the awaiting task is cancelled."""
+    """Make a call on a thread. If the awaiting task is cancelled, the call ends, too."""
     context = contextvars.copy_context()
 
     def run() -> _T:
@@ -104,7 +104,8 @@ async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         cancellation.cancel()
-        # The call's exception is not read any more, so asyncio must not report it.
+        # The result of the call is not used any more. Reading its exception keeps asyncio from
+        # reporting it.
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         await asyncio.wait([future], timeout=_GRACE)
         raise
@@ -155,7 +156,7 @@ class _Steps(AsyncIterator[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration and abort the calls under way."""
+        """End the iteration, and abort the calls that are under way."""
         self._ended = StopAsyncIteration()
         self._cancellation.cancel()
         close = getattr(self._source, "close", None)
@@ -235,7 +236,7 @@ def walk(
     followlinks: bool = False,
     **options: Unpack[Options],
 ) -> _Steps[tuple[AnyStr, builtins.list[AnyStr], builtins.list[AnyStr]]]:
-    """Walk a tree, as `firstbyte.walk` does; `dirnames` may be changed in place here, too.
+    """Walk a tree, as `firstbyte.walk` does. Here too, `dirnames` may be changed in place.
 
     Args:
         top, topdown, followlinks, options: as for `firstbyte.walk`.
@@ -248,8 +249,8 @@ def walk(
 
 
 class File(Generic[AnyStr]):
-    """An open file whose methods are awaited; `async for` iterates over its lines. `file` is the
-    underlying file of `firstbyte.open`.
+    """An open file whose methods are coroutines. `async for` iterates over its lines. `file` is the
+    underlying file, which `firstbyte.open` returned.
     """
 
     def __init__(self, file: Any) -> None:
@@ -264,12 +265,12 @@ class File(Generic[AnyStr]):
 
     @property
     def size(self) -> int:
-        """Length in bytes, of a file that is read."""
+        """Length in bytes. Only for a file that is read."""
         return self._binary().size
 
     @property
     def version(self) -> str:
-        """Identity of this version of the object, of a file that is read."""
+        """Identity of this version of the object. Only for a file that is read."""
         return self._binary().version
 
     @property
@@ -279,14 +280,14 @@ class File(Generic[AnyStr]):
         return closed
 
     async def read(self, size: int = -1) -> AnyStr:
-        """Read `size` bytes or characters from the position on, or fewer at the end; read to the
+        """Read `size` bytes or characters from the position on, or fewer at the end. Read to the
         end if `size` is negative.
         """
         content: AnyStr = await self._call(self.file.read, size)
         return content
 
     async def readline(self) -> AnyStr:
-        """Read to the end of the line; empty at the end of the file."""
+        """Read to the end of the line. Return an empty text or bytes at the end of the file."""
         line: AnyStr = await self._call(self.file.readline)
         return line
 
@@ -313,16 +314,16 @@ class File(Generic[AnyStr]):
         return position
 
     async def write(self, content: AnyStr) -> int:
-        """Write bytes or text. Return the number of bytes or characters."""
+        """Write bytes or text. Return the number of written bytes or characters."""
         written: int = await self._call(self.file.write, content)
         return written
 
     async def close(self) -> None:
-        """Close the file. An object that was written appears then."""
+        """Close the file. An object that was being written then appears."""
         await self._call(self.file.close)
 
     async def discard(self) -> None:
-        """Close a file that was written, and leave what was there before as it was."""
+        """Close a file that was being written. What was at the location before stays unchanged."""
         await self._call(self.file.discard)
 
     async def __aenter__(self) -> File[AnyStr]:
@@ -353,7 +354,7 @@ class File(Generic[AnyStr]):
 
 
 class _Opening(Generic[AnyStr]):
-    """A file that is being opened: to be awaited, or entered by `async with`."""
+    """The result of `open`: await it to get the file, or enter it with `async with`."""
 
     def __init__(self, opened: Coroutine[Any, Any, File[AnyStr]]) -> None:
         self._opened: Coroutine[Any, Any, File[AnyStr]] = opened
@@ -416,8 +417,8 @@ def open(
 
 
 class Layout:
-    """A `firstbyte.Layout` whose methods that read and write files are awaited. `layout` is the
-    underlying one, for the methods that only compute.
+    """A `firstbyte.Layout` whose methods that read and write files are coroutines. `layout` is the
+    underlying layout, for methods that only compute.
     """
 
     def __init__(self, layout: firstbyte.Layout) -> None:
@@ -432,7 +433,7 @@ class Layout:
         self.count = _awaitable(layout.count)
 
     async def open(self, name: str | bytes) -> File[bytes]:
-        """Open the file `name` for reading; FileNotFoundError if there is no such file."""
+        """Open the file `name` for reading; raise FileNotFoundError if there is no such file."""
         return File(await _run(_native.Cancellation(), lambda: self.layout.open(name)))
 
     def __aiter__(self) -> _Steps[str | bytes]:

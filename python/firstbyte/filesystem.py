@@ -1,9 +1,10 @@
-"""An fsspec file system: `firstbyte://BUCKET/KEY`, or chained before another protocol,
-`firstbyte::s3://BUCKET/KEY`.
+"""An fsspec file system. Its URLs are `firstbyte://BUCKET/KEY`, or it is chained before another
+protocol: `firstbyte::s3://BUCKET/KEY`.
 
-fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads use the
-cache, as those of `firstbyte.open` do. The transfer engine writes whole objects, and copies them in
-and out. Listings are not kept, so what another process has written is visible at once.
+fsspec finds this module through the package's entry point; `import firstbyte` does not import it.
+Reads go through the cache, as with `firstbyte.open`. The transfer engine writes whole objects, and
+copies between objects and local files. Listings are not cached, so objects that another process
+writes are visible at once.
 
 Paths are those of the target protocol, without its scheme: `bucket/key` for s3, `host/path` for
 http, `/path` for file.
@@ -32,22 +33,23 @@ from firstbyte._open import opened
 from firstbyte._options import READ, STORE, connect, fsspec_options
 from firstbyte._write import WriteFile
 
-# Maximum bytes of a value uploaded in one request; larger values are uploaded in parts.
+# Maximum size in bytes of a value that is uploaded in one request. Larger values are uploaded in
+# parts.
 _SMALL = 8 << 20
 # Bytes that are read at once from a local file that becomes a new object.
 _PIECE = 1 << 20
 # Maximum objects whose ranges are fetched at once.
 _OBJECTS = 16
 
-# Protocols that this file system can be chained before.
+# Protocols before which this file system can be chained.
 _TARGETS = ("s3", "gs", "az", "http", "https", "file")
-# Beginning of a protocol that names an S3 endpoint of the configuration file.
+# Beginning of a protocol that names an S3 endpoint in the configuration file.
 _NAMED = "s3+"
-# Options that only S3 has, and the subset that each service shares.
+# Options that only S3 has, and for each service those of them that it also supports.
 _OF_S3 = STORE - {"memory"}
 _SHARED = {"s3": _OF_S3, "gs": {"anonymous"}, "az": {"anonymous"}}
 
-# Options that fsspec itself handles for every file system.
+# Options that fsspec itself handles, for every file system.
 _FSSPEC_OPTIONS = {
     "asynchronous",
     "batch_size",
@@ -60,8 +62,8 @@ _FSSPEC_OPTIONS = {
 
 
 class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
-    """Objects of S3, Google Cloud Storage, Azure Blob Storage, a web server or a slow mounted file
-    system, through the cache of firstbyte.
+    """Objects in S3, Google Cloud Storage or Azure Blob Storage, on a web server, or on a slow
+    mounted file system, read through firstbyte's cache.
 
     Args:
         target_protocol: "s3" (also by default), "s3+NAME" (an endpoint that
@@ -101,11 +103,12 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self.target_protocol = target
         if target == "file":
             self.root_marker = "/"
-            # Only programs that want the cache name this file system, so local files are cached
+            # A program that chooses this file system wants the cache, so local files are cached
             # too.
             options.setdefault("cache", True)
         self._client = connect("firstbyte", options, READ)
-        # The protocol to strip depends on the instance, as in fsspec's own chained file systems.
+        # Which protocol is stripped from a path depends on the instance, as in fsspec's own chained
+        # file systems.
         self._strip_protocol = self._strip_target  # type: ignore[method-assign]
 
     # Paths.
@@ -123,8 +126,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        """Return the scheme of a named endpoint in a URL, since fsspec does not know it:
-        `firstbyte://s3+lab://BUCKET/KEY`.
+        """Return the scheme of a named endpoint in a URL, such as `s3+lab` in
+        `firstbyte://s3+lab://BUCKET/KEY`. fsspec itself does not know such schemes.
         """
         scheme, separator, _ = str(path).removeprefix("firstbyte://").partition("://")
         return {"target_protocol": scheme} if separator and scheme.startswith(_NAMED) else {}
@@ -144,15 +147,15 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # Looking up and listing.
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag;
-        None if they are not reported.
+        """Return name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag of a
+        path. Values that are not reported are None.
         """
         refuse("info", kwargs)
         path = self._strip_protocol(path)
         return _info(path, _native.stat(self._client, self._location(path)))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """List a directory, or a file as its only entry."""
+        """List a directory. The listing of a file is its own entry."""
         refuse("ls", kwargs)
         path = self._strip_protocol(path)
         infos = self._list(path, recursive=False)
@@ -171,7 +174,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix: str = "",
         **kwargs: Any,
     ) -> Any:
-        """List all files below a path in one listing; with `prefix`, those that begin with it."""
+        """List all files below a path in one listing. With `prefix`, only those whose names begin
+        with it.
+        """
         refuse("find", kwargs)
         if prefix:
             found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
@@ -179,7 +184,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             beginning = f"{root}/{prefix}" if root or self.root_marker else prefix
             chosen = {name: info for name, info in found.items() if name.startswith(beginning)}
             return chosen if detail else list(chosen)
-        # Only a local target has empty directories, which a recursive listing does not show.
+        # A recursive listing does not show empty directories, which only a local target can have.
         empty = withdirs and self.target_protocol == "file"
         if maxdepth is not None or empty:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
@@ -203,7 +208,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return {name: found[name] for name in names} if detail else names
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Return True if something exists there. Errors other than its absence are raised."""
+        """Return True if something exists at a path. Raise all errors except that it is missing."""
         try:
             self.info(path, **kwargs)
         except (FileNotFoundError, NotADirectoryError):
@@ -211,12 +216,14 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return True
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Make a URL that reads the object without keys for `expiration` seconds."""
+        """Make a URL with which anyone can read the object for `expiration` seconds, without
+        credentials.
+        """
         refuse("sign", kwargs)
         return _native.presign(self._client, self._location(self._strip_protocol(path)), expiration, False)
 
     def modified(self, path: str) -> datetime:
-        """Return the time when the object was last written."""
+        """Return the time at which the object was last written."""
         mtime = self.info(path)["mtime"]
         if mtime is None:
             raise NotImplementedError(f"{path}: the server does not tell when it was written")
@@ -251,7 +258,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Open as `firstbyte.open` does. If the block that writes fails, nothing appears."""
+        """Open a path as `firstbyte.open` does. If a `with` block that writes fails, no object
+        appears.
+        """
         if "b" in mode or compression is not None or self._intrans:
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = kwargs.pop("encoding", None), kwargs.pop("errors", None), kwargs.pop("newline", None)
@@ -274,7 +283,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """Read from `start` up to `end`. A negative value counts from the end of the object."""
+        """Read an object from `start` up to `end`. A negative value counts from the object's end.
+        """
         refuse("cat_file", kwargs)
         file = _native.open(self._client, self._location(self._strip_protocol(path)))
         try:
@@ -292,9 +302,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """Read many ranges at once: the ranges of one object together, and several objects in
-        parallel. With on_error="return", the result for each range of an object that fails is the
-        exception.
+        """Read many ranges in parallel. The ranges of one object are read together. With
+        on_error="return", the result for each range of an object that fails is the exception.
         """
         refuse("cat_ranges", kwargs)
         if not isinstance(paths, list):
@@ -346,8 +355,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             file.write(view)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Make an empty object. An existing object is emptied, or with truncate=False left as it
-        is.
+        """Make an empty object. An object that exists is emptied, or with truncate=False left
+        unchanged.
         """
         refuse("touch", kwargs)
         # A bucket is never an object, even if it exists.
@@ -361,7 +370,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # Copies.
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copy an object, inside the service if possible."""
+        """Copy an object. The service itself makes the copy if it can."""
         refuse("cp_file", kwargs)
         source, destination = self._strip_protocol(path1), self._strip_protocol(path2)
         Batch(self, [(source, destination)]).copy_all(self._location, self._location)
@@ -369,7 +378,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def get_file(
         self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
     ) -> None:
-        """Copy an object to a local file, or to an open one."""
+        """Copy an object to a local file, or to a file object."""
         refuse("get_file", kwargs)
         if isfilelike(lpath) or outfile is not None:
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
@@ -380,7 +389,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def put_file(
         self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
     ) -> None:
-        """Copy a local file to an object; with mode="create" only if the object does not exist."""
+        """Copy a local file to an object. With mode="create", only if the object does not exist."""
         refuse("put_file", kwargs)
         rpath = self._strip_protocol(rpath)
         if mode == "create" and not os.path.isdir(lpath):
@@ -401,8 +410,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy objects, all at once; fsspec documents which goes where. With on_error="ignore",
-        missing objects are left out.
+        """Copy objects, all at once. fsspec documents the name of each copy. With
+        on_error="ignore", missing objects are skipped.
         """
         batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
@@ -415,8 +424,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def mv(
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
     ) -> None:
-        """Move objects, all at once. A source is deleted when its copy is complete, and only if
-        source and destination are different places: two names of one place are an error.
+        """Move objects, all at once. Each source is deleted when its copy is complete, and only if
+        source and destination are different places. Two names of one place are an error.
         """
         if recursive and maxdepth is None and isinstance(path1, str) and not has_magic(path1) and self.isdir(path1):
             into = not trailing_sep(path1) and (trailing_sep(path2) or self.isdir(path2))
@@ -443,7 +452,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy objects to local files, all at once; fsspec documents which goes where."""
+        """Copy objects to local files, all at once. fsspec documents the name of each copy."""
         batch: Any = Batch(self)
         AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
@@ -459,7 +468,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy local files to objects, all at once; fsspec documents which goes where."""
+        """Copy local files to objects, all at once. fsspec documents the name of each copy."""
         batch: Any = Batch(self)
         AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
@@ -469,8 +478,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # Directories and deleting.
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a directory of a local target. In a store this makes nothing: directories are parts
-        of names, and exist when something is in them.
+        """Make a directory of a local target. In a store, do nothing: directories are parts of
+        names, and exist as long as an object is in them.
         """
         refuse("mkdir", kwargs)
         path = self._strip_protocol(path)
@@ -480,7 +489,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             self._bucket(path, exist_ok=False)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory as `mkdir` does, with its parents."""
+        """Make a directory as `mkdir` does, and the directories above it."""
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.makedirs(path, exist_ok=exist_ok)
@@ -491,8 +500,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         try:
             exists = self.exists(bucket)
         except PermissionError:
-            # Keys may allow reading and writing only below a prefix, so a refusal counts as
-            # existing.
+            # Credentials may allow access only below a prefix, so a bucket whose lookup is refused
+            # counts as existing.
             exists = True
         if not exists:
             raise NotImplementedError(f"{bucket}: buckets are not made here")
@@ -500,8 +509,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             raise FileExistsError(errno.EEXIST, "exists already", bucket)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory of a local target. In a store this fails if objects are below
-        the path, and does nothing otherwise.
+        """Remove an empty directory of a local target. In a store, fail if there are objects below
+        the path, and otherwise do nothing.
         """
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
@@ -577,7 +586,7 @@ def _name(info: dict[str, Any]) -> str:
 
 
 def _tell(callback: Any, path: str) -> None:
-    """Report a complete local file to fsspec's progress callback."""
+    """Report to fsspec's progress callback that a local file is complete."""
     size = os.path.getsize(path)
     callback.set_size(size)
     callback.absolute_update(size)

@@ -1,8 +1,8 @@
-"""`cp`, `hydrate` and `list` as Ray tasks, with Ray's retries, with progress, and with a limit on
-the tasks in flight.
+"""`cp`, `hydrate` and `list` as Ray tasks. Ray retries tasks that fail, progress is reported, and
+the number of tasks in flight is limited.
 
-A copy is planned once, and each task takes a shard of the manifest. A task that Ray runs again,
-because its worker or node was lost, resumes: objects of its shard that the destination has already
+A copy is planned once, and each task gets a shard of the manifest. If a worker or node is lost, Ray
+runs the task again. The task then resumes: objects of its shard that the destination already has
 are not fetched again.
 
     import ray, firstbyte.ray
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["cp", "hydrate", "list"]
 
-# Callback with the number of complete shards, the number of all shards, and the receipt of the last
-# completed shard.
+# Callback. Its arguments are the number of complete shards, the number of all shards, and the
+# receipt of the shard that was completed last.
 Progress = Callable[[int, int, dict[str, Any]], None]
-# Aliases, because `list` is a function in this module.
+# Aliases, because `list` is a function of this module.
 _Paths = builtins.list[Location]
 _Refs = builtins.list[Any]
-# Maximum rows of a block of a Dataset.
+# Maximum number of rows in a block of a Dataset.
 ROWS = 65_536
 
 
@@ -56,7 +56,7 @@ def cp(
     progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Copy a tree with many Ray tasks. Every node must be able to reach source and destination.
+    """Copy a tree with many Ray tasks. Every node must be able to access source and destination.
 
     Args:
         source: the location to copy; None with `manifest`.
@@ -90,12 +90,12 @@ def hydrate(
     progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Fetch a tree into the cache with many Ray tasks: each shard into the cache of the node that
-    its task runs on, or all into `cache`, a directory that the nodes share.
+    """Fetch a tree into the cache with many Ray tasks. Each shard goes into the cache of the node
+    on which its task runs; or all go into `cache`, a directory that the nodes share.
 
-    With `share`, the cache of every node receives the whole tree. Meanwhile a gateway runs on each
-    node: the origin sends each object once, and the nodes read it from each other. `share` takes
-    only `source` and options.
+    With `share`, the cache of every node receives the whole tree. A gateway runs on each node
+    meanwhile, so that the origin sends each object once and the nodes read it from each other. With
+    `share`, only `source` and the options may be given.
 
     The arguments are those of `cp`; the options are those of `firstbyte.hydrate`.
 
@@ -121,7 +121,7 @@ def hydrate(
 
 
 def list(location: Location, **options: Any) -> ray.data.Dataset:
-    """List everything below a location, in a Ray task, into a Dataset of Arrow batches.
+    """List everything below a location in a Ray task. Return a Dataset of Arrow batches.
 
     The columns are `location`, `size`, `version` and `modified`.
 
@@ -139,7 +139,7 @@ def list(location: Location, **options: Any) -> ray.data.Dataset:
 
 
 def _batches(location: str, options: dict[str, Any]) -> Iterator[pyarrow.Table]:
-    """Yield a listing as tables of at most `ROWS` rows. Runs in a task."""
+    """Yield a listing as tables of at most `ROWS` rows. Called in a task."""
     import pyarrow
     from pyarrow import parquet
 
@@ -163,7 +163,7 @@ def _run(
     options: dict[str, Any],
     destination: Location | None,
 ) -> dict[str, Any]:
-    """Plan if there is no manifest, run every shard as a task, and merge the receipts."""
+    """Plan the copy if no manifest is given, run every shard as a task, and merge the receipts."""
     if (source is None) == (manifest is None):
         raise ValueError("give either a source or a manifest")
     with tempfile.TemporaryDirectory() as directory:
@@ -175,11 +175,11 @@ def _run(
             content = file.read()
         count = int(firstbyte.merge(manifest, [])["shards"])
         task = ray.remote(_shard).options(
-            # If a server fails, Ray starts the task again, as it does if the node is lost.
+            # If a server fails, Ray runs the task again, as if its node had been lost.
             max_retries=max_retries, retry_exceptions=[OSError], num_cpus=num_cpus, scheduling_strategy="SPREAD"
         )
-        # Workers may not be able to read the driver's files: the manifest travels as an object of
-        # Ray.
+        # Workers may not be able to read the driver's files, so the manifest is passed as a Ray
+        # object.
         shared = ray.put(content)
         target = None if destination is None else os.fspath(destination)
         most = in_flight or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 0.01)))
@@ -206,12 +206,12 @@ def _run(
     return merged
 
 
-# Options of `plan` that `cp` and `hydrate` have, too.
+# Options of `plan` that `cp` and `hydrate` also have.
 _REACH = ("memory", "endpoint_url", "profile", "region", "anonymous")
 
 
 def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:
-    """Run one shard. Return its receipt as JSON. Runs in a task."""
+    """Run one shard. Return its receipt as JSON. Called in a task."""
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "manifest.parquet")
         with open(path, "wb") as file:
@@ -221,6 +221,6 @@ def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, opti
                 return json.dumps(firstbyte.hydrate(manifest=path, shard=shard, **options))
             return json.dumps(firstbyte.cp(None, destination, manifest=path, shard=shard, **options))
         except firstbyte.PartialError as error:
-            # The receipt lists the objects that failed. Repeating the same task would not help
-            # them.
+            # The receipt lists the objects that failed, so it is returned. Running the same task
+            # again would not help.
             return json.dumps(error.receipt)

@@ -8,7 +8,8 @@ COLD = {"wanted": "cold", "held": True, "evidence": ["before: 0 of 268435456 byt
 
 
 def noise(source, spread=0.03):
-    """Returns a factor of timing noise: log-normal, and one run in twenty is slow."""
+    """Returns a factor that imitates timing noise. It is log-normal, and one run in twenty is slow.
+    """
     return math.exp(source.gauss(0, spread)) * (1.6 if source.random() < 0.05 else 1)
 
 
@@ -24,7 +25,9 @@ def run(source, case, contender, number, seconds, **more):
 
 
 def progress(source, seconds, size):
-    """Returns points of seconds and bytes so far: a burst at first, then a lower rate."""
+    """Returns the progress of a run as pairs of seconds and bytes so far: first a burst, then a
+    lower rate.
+    """
     points, done = [(0.0, 0)], 0.0
     for step in range(1, 61):
         done += (3 if step < 15 else 1) * source.uniform(0.7, 1.3)

@@ -19,14 +19,14 @@ CHROMIUM_ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]
-# Timeout of waits for a state; no test waits for a fixed time.
+# Timeout for waits until a state is reached, in milliseconds. No test waits for a fixed time.
 PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Starts the Chromium that the tests of an importing module share."""
+    """Starts a Chromium, which all tests of the importing module share."""
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
         yield started
@@ -43,7 +43,7 @@ class Server:
         self.url = re.search(r"https?://[^\s/]+", line).group()
 
     def received_bytes(self):
-        """Returns the body bytes that the server received, by its own count."""
+        """Returns how many bytes of request bodies the server has received, by its own count."""
         text = urllib.request.urlopen(f"{self.url}/.firstbyte/metrics").read().decode()
         return int(float(re.search(r"^firstbyte_\w*received_bytes\w* ([\d.e+]+)$", text, re.M).group(1)))
 
@@ -53,7 +53,7 @@ class Server:
 
 
 def shown_names(page):
-    """Returns the names in the rows of the document, from top to bottom."""
+    """Returns the names in the rows of the page, in the order of the rows."""
     return page.evaluate("""() => [...document.querySelectorAll('.spacer .row:not([hidden])')]
         .sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => row.querySelector('bdi').textContent)""")
 
@@ -64,7 +64,8 @@ def open_directory(page, url, entries):
 
 
 def violations(page):
-    """Returns the violations that axe-core finds: the rule and the first elements.
+    """Returns the violations that axe-core finds. For each: the rule, and the first elements that
+    violate it.
 
     The page must have been opened with `AXE` as an init script, which the page's own policy does
     not refuse.
@@ -74,6 +75,6 @@ def violations(page):
 
 
 def fits(page):
-    """Returns true if nothing scrolls sideways, the list included."""
+    """Returns true if nothing on the page, including the list, can be scrolled sideways."""
     return page.evaluate("""() => [document.documentElement, ...document.querySelectorAll('.scroller, dialog[open]')]
         .every((element) => element.scrollWidth <= element.clientWidth)""")

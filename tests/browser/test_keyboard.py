@@ -19,7 +19,7 @@ from serving import key_file
 SHOTS = os.environ.get("PAGE_SHOTS")
 PHONE, DESKTOP = (390, 844), (1280, 800)
 SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-# Three times the usual number of tab stops of a page.
+# Maximum number of Tab presses: three times the usual number of tab stops of a page.
 MOST_TABS = 60
 
 
@@ -55,8 +55,8 @@ def serve(directory):
 
 @pytest.fixture
 def opened(browser):
-    """Opens pages of a given size. At the end no page may have had an error, except the status
-    `refusal`, which Chromium reports as an error.
+    """Opens pages of a given size. At the end, fails if any page had an error, except for the
+    status `refusal`, which Chromium also reports as an error.
     """
     contexts, problems = [], []
 
@@ -77,7 +77,7 @@ def opened(browser):
 
 
 def png(width, height):
-    """Returns a picture of one colour."""
+    """Returns a PNG picture of a single colour."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -105,7 +105,7 @@ def row(page, name):
 
 
 def arrow_to(page, control, name):
-    """Moves by arrow keys from the list's tab stop to the row of that name."""
+    """Moves with the arrow keys from the tab stop of the list to the row of that name."""
     tab_to(page, page.locator(f".spacer .row:not([hidden]) {control}[tabindex='0']"))
     page.keyboard.press("Home")
     for _ in range(MOST_TABS):
@@ -119,7 +119,7 @@ def arrow_to(page, control, name):
 def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, directory, tmp_path, size):
     data = directory / "data"
     page = opened(size)
-    # Chromium learns without an answer that choosers are intercepted, so this must come early.
+    # Chromium does not confirm that it intercepts file choosers, so this is set early.
     page.on("filechooser", lambda chooser: None)
     open_directory(page, f"{serve('--write').url}/data/", 7)
 
@@ -127,7 +127,9 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
         return page.get_by_role("button", name=name, exact=True)
 
     def settled(name):
-        """Waits for a row, then for the list: redrawing it takes the focus."""
+        """Waits for the row of that name, and then until the list is redrawn, which takes the focus
+        away.
+        """
         expect(row(page, name)).to_be_visible()
         page.wait_for_load_state("networkidle")
 
@@ -143,7 +145,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     expect(page.get_by_role("link", name="Download 1 selected")).to_be_visible()
     tab_to(page, button("Rename"), "Shift+Tab")
     page.keyboard.press("Space")
-    # The stem is selected, as in a file manager.
+    # The name's stem is selected, as in a file manager, so typing replaces only the stem.
     page.keyboard.type("renamed")
     page.keyboard.press("Enter")
     settled("renamed.txt")
@@ -294,7 +296,7 @@ def test_a_row_is_downloaded_and_its_link_copied(serve, opened):
     with page.expect_download() as download:
         page.get_by_role("link", name="Download notes.txt").click()
     assert download.value.suggested_filename == "notes.txt"
-    # Without keys the plain address is copied.
+    # If the server has no keys, the plain address is copied.
     page.get_by_role("button", name="Copy link to notes.txt").click()
     expect(page.locator("#done")).to_have_text("Copied the link to notes.txt.")
     assert page.evaluate("navigator.clipboard.readText()") == f"{served.url}/data/notes.txt"
@@ -357,7 +359,7 @@ def test_images_and_texts_are_previewed_and_run_nothing(serve, opened):
     row(page, "page.html").locator("a.name").click()
     expect(content.locator("pre")).to_contain_text("<script>document.title")
     assert page.title() == "data", "nothing in a stored document ran in the page"
-    # Opening from the preview shows the stored document, under its own policy.
+    # Opening a document from the preview shows the stored document, with its own policy.
     with page.expect_navigation():
         page.get_by_role("link", name="Open", exact=True).click()
     assert page.evaluate("origin") == "null"

@@ -27,7 +27,7 @@ ODD_NAMES = [
 
 
 class Browser:
-    """A Chromium process with its own profile."""
+    """A Chromium process with a profile of its own."""
 
     def __init__(self, playwright):
         self.profile = tempfile.TemporaryDirectory()
@@ -40,7 +40,7 @@ class Browser:
         self.page.on("console", lambda m: m.type == "error" and self.problems.append(m.text))
 
     def pids(self):
-        """Returns the processes that run on this profile."""
+        """Returns the ids of the processes that use this profile."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -60,7 +60,7 @@ class Browser:
 
 
 def make_file(path, size, seed):
-    """Writes `size` seeded random bytes and returns their SHA-256."""
+    """Writes `size` random bytes that follow from `seed`. Returns their SHA-256."""
     source, digest = random.Random(seed), hashlib.sha256()
     with open(path, "wb") as file:
         for start in range(0, size, 1 << 20):
@@ -76,8 +76,9 @@ def sha256(path):
 
 
 def recorded_parts(directory):
-    """Counts the parts in the journal of the only upload into `directory`; the first line is a
-    header."""
+    """Counts the parts in the journal of the only upload into `directory`. The first line of a
+    journal is a header.
+    """
     return sum(journal.read_text().count("\n") - 1 for journal in directory.glob(".firstbyte/uploads/*/journal"))
 
 
@@ -103,7 +104,7 @@ def scratch(tmp_path):
 
 @pytest.fixture
 def serve(directory):
-    """Starts servers over `directory`; ends those that still run at the end."""
+    """Starts servers of `directory`. At the end, stops those that still run."""
     started = []
 
     def start(listen="127.0.0.1:0"):
@@ -122,7 +123,7 @@ def server(serve):
 
 @pytest.fixture
 def page(playwright):
-    """Opens a page of a fresh browser. At the end its scripts may have had no error."""
+    """Opens a page in a fresh browser. At the end, fails if a script of the page had an error."""
     browser = Browser(playwright)
     yield browser.page
     browser.context.close()
@@ -158,7 +159,7 @@ def test_odd_names_are_listed_sorted_searched_and_downloaded_by_keyboard_alone(p
     assert sorted(shown_names(page)) == ["file10", "file9"]
     page.keyboard.press("Enter")
     with page.expect_download() as download:
-        # Rows are reused: another entry's link must not download.
+        # Rows are reused, so the link of another entry must not be downloaded.
         page.evaluate("() => { const link = document.querySelector('.row.active a'); link.download = ''; link.click(); link.removeAttribute('download'); }")
     assert sha256(download.value.path()) in [sha256(folder / "file9"), sha256(folder / "file10")]
     page.fill(".search input", "")
@@ -215,13 +216,14 @@ def test_an_upload_goes_on_where_a_killed_browser_and_a_killed_server_left_it(pl
     server = serve()
     browser = Browser(playwright)
     open_directory(browser.page, f"{server.url}/inbox/", 0)
-    # Listed before, because on a busy machine the upload would end meanwhile.
+    # The processes are listed before the upload starts, because on a busy machine the upload could
+    # end meanwhile.
     pids = browser.pids()
     browser.page.set_input_files("#files", scratch / "big.bin")
     until("parts are recorded", lambda: recorded_parts(inbox) >= SIZE // PART // 3)
     browser.kill(pids)
     assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger UPLOAD_MIB"
-    # Kills the server too, so that it knows only what it wrote to disk.
+    # Kills the server too, so that it remembers only what it has written to disk.
     address = server.url.removeprefix("http://")
     server.kill()
     held = recorded_parts(inbox)

@@ -24,7 +24,7 @@ RUNS = 10_000
 
 @pytest.fixture
 def made(tmp_path):
-    """Makes the page of a results file and returns its address."""
+    """Makes the report page of a results file, and returns its address."""
 
     def make(text):
         results, page = tmp_path / "made.jsonl", tmp_path / "report.html"
@@ -37,7 +37,7 @@ def made(tmp_path):
 
 @pytest.fixture
 def advised(tmp_path):
-    """Makes the page of an advice and returns its address."""
+    """Makes the page of an advice, and returns its address."""
     page = tmp_path / "advice.html"
     workload = ["--data", "5GB", "--read", "100MB", "--deadline", "29s", "--at", "lambda:3008MB", "--day", "2026-11-23"]
     subprocess.run([TARGET / "debug" / "firstbyte", "advise", "run", *workload, "--page", page], check=True, stdout=subprocess.DEVNULL)
@@ -46,8 +46,9 @@ def advised(tmp_path):
 
 @pytest.fixture
 def opened(browser):
-    """Opens pages of a given size. Fails if a page had an error, or made a request for anything but
-    itself."""
+    """Opens pages of a given size. Fails if a page had an error, or requested anything besides
+    itself.
+    """
     contexts, problems, requests = [], [], []
 
     def start(url, size, **more):
@@ -69,7 +70,7 @@ def opened(browser):
 
 
 def draw_all(page):
-    """Scrolls through the page, so that every chart is drawn."""
+    """Scrolls through the page, because a chart is drawn when it becomes visible."""
     for figure in page.locator("figure.chart").all():
         figure.scroll_into_view_if_needed()
         figure.locator("canvas").wait_for()
@@ -94,7 +95,7 @@ def test_it_opens_on_phone_and_desktop(made, opened, size, scheme):
         assert figure.locator("table tr").count() > 1, figure.inner_text()
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size[0], f"{width} px on a screen of {size[0]}"
-    # Figures of a contender stack vertically if they do not fit beside each other.
+    # If the figures of a contender do not fit next to each other, they are stacked.
     sideways = "[...document.querySelectorAll('.scroll:has(.summary)')].filter((e) => e.scrollWidth > e.clientWidth).length"
     assert size != PHONE or page.evaluate(sideways) == 0
     assert "report" in page.title(), "no text of the results ran as a script"
@@ -133,7 +134,7 @@ def test_its_top_says_what_it_means_and_where_it_was_measured(made, opened, size
     assert facts["Date"] == "2026-11-23 09:40:00 UTC" and facts["Kernel"] == "Linux 6.1.0"
     assert facts["Processor"] == "2 x Example(R) Processor @ 2.60GHz"
     assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Program"]
-    # Each stand-in's name is followed by the thing that it replaces.
+    # After the name of each stand-in follows what it stands in for.
     for stand_in in page.locator(".stand-in").all():
         assert "in place of" in stand_in.inner_text()
 
@@ -151,7 +152,8 @@ def test_it_follows_the_colour_scheme_and_the_width(made, opened):
     draw_all(page)
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-    # Not `wait_for_function`: it evaluates text in the page again, which the page's policy refuses.
+    # `wait_for_function` cannot be used: it evaluates text inside the page, which the page's policy
+    # refuses.
     narrow = f"[...document.querySelectorAll('.u-wrap')].every((plot) => plot.offsetWidth < {PHONE[0]})"
     until("the charts have the new width", lambda: page.evaluate(narrow))
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]

@@ -12,7 +12,7 @@ from privileges import pytest_collection_modifyitems  # noqa: F401
 from serving import AWS, ROOT, key_file, serving
 
 BIN = ROOT / ".venv" / "bin"
-# Large enough that every client splits it into parts or ranges.
+# Size that is large enough for every client to use several parts or ranges, in bytes.
 BIG = 20 << 20
 
 
@@ -20,12 +20,12 @@ EXTENSIONS = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
 
 
 def random_bytes(seed: int, size: int) -> bytes:
-    """Returns the same bytes for the same seed."""
+    """Returns random bytes. They are the same for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
 def tree(root: Path) -> dict[str, str]:
-    """Returns every file below `root` with its SHA-256."""
+    """Returns all files below `root`, each with its SHA-256."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))
@@ -34,7 +34,8 @@ def tree(root: Path) -> dict[str, str]:
 
 
 def plant(root: Path) -> Path:
-    """Makes the bucket `data` in a directory: a big object, some small ones, a nested one."""
+    """Makes the bucket `data` in a directory, with a big object, some small ones and a nested one.
+    """
     data = root / "data"
     (data / "deep" / "er").mkdir(parents=True)
     (data / "big.bin").write_bytes(random_bytes(1, BIG))
@@ -46,14 +47,16 @@ def plant(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Starts a server without keys, as on loopback."""
+    """Starts a server without keys, as one on loopback may be."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def served_below(tmp_path_factory):
-    """Starts a server that verifies signatures, below a base path, as behind a reverse proxy."""
+    """Starts a server that verifies signatures, below a base path, as it would be behind a reverse
+    proxy.
+    """
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     root = plant(tmp_path_factory.mktemp("served"))
     with serving(root, "--base-path", "/some/files", "--auth", str(keys)) as served:
@@ -71,7 +74,9 @@ def certificate(tmp_path_factory):
 
 
 def client(served, verify=None, **options):
-    """Makes a boto3 client. `options` go into its configuration, and it trusts `verify`."""
+    """Makes a boto3 client. `options` are added to its configuration, and it trusts the certificate
+    `verify`.
+    """
     return boto3.client(
         "s3",
         endpoint_url=served.url,
@@ -87,10 +92,10 @@ def client(served, verify=None, **options):
 
 @pytest.fixture(params=["served", "served_below"])
 def s3(request):
-    """Makes boto3 clients: of a server without keys, and of one that verifies signatures."""
+    """Makes boto3 clients for two servers: one without keys, and one that verifies signatures."""
     return client(request.getfixturevalue(request.param))
 
 
 def code(error) -> str:
-    """Returns the code of an expected refusal."""
+    """Returns the error code of an expected refusal."""
     return error.value.response["Error"]["Code"]

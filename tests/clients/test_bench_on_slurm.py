@@ -40,7 +40,7 @@ def test_a_workload_runs_on_the_nodes_and_gives_ordinary_results(slurm, tmp_path
     assert process.returncode == 0, said
     found = [run for run in runs(out) if run["round"] == 1]
     assert found and all(run["outcome"] == "ok" for run in found), found
-    # The figures are those of the process on its node, not of srun.
+    # The figures are those of the process on its node, not those of srun.
     assert all(run["bytes"] in (SIZE, 2 * SIZE) and run["peak_memory_bytes"] > 0 for run in found), found
     assert {len(run["jobs"]) for run in found} == {0, 2}
 

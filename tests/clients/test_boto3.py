@@ -77,7 +77,7 @@ def test_transfers_a_large_file_by_parts(s3, tmp_path):
 def test_lists_the_parts_of_an_upload_and_completes_it(s3):
     upload = s3.create_multipart_upload(Bucket="data", Key="parts.bin")["UploadId"]
     name = {"Bucket": "data", "Key": "parts.bin", "UploadId": upload}
-    # Out of order, as parallel clients send them.
+    # The parts are uploaded out of order, as clients that upload in parallel do.
     bodies = {2: random_bytes(22, 1000), 1: random_bytes(21, PART)}
     etags = {n: s3.upload_part(**name, PartNumber=n, Body=body)["ETag"] for n, body in bodies.items()}
     assert upload in [u["UploadId"] for u in s3.list_multipart_uploads(Bucket="data")["Uploads"]]

@@ -13,7 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 from serving import AWS, ROOT, key_file, serving
 from waiting import CLIENT_TIMEOUT
 
-# Timeout of waits for a state; no test waits for a fixed time.
+# Timeout for waits until a state is reached, in milliseconds. No test waits for a fixed time.
 PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -42,7 +42,7 @@ def page(browser, served):
 
 
 def entry(page, name: str):
-    """Returns the row of that name; the page keeps spare rows out of sight."""
+    """Returns the row of that name. The page keeps spare rows, which are invisible."""
     return page.locator("a.name", has=page.get_by_text(name, exact=True)).filter(visible=True)
 
 
@@ -76,8 +76,8 @@ def test_uploads_a_file_in_parts_and_what_arrives_is_the_same(page, served, tmp_
     assert (served.root / "data" / "from-browser.bin").read_bytes() == source.read_bytes()
 
 
-# Reports to the embedding page that its script runs. The message carries the origin: `null` for a
-# document in an opaque origin.
+# A document whose script reports to the embedding page that it runs. The message carries the
+# document's origin, which is `null` if the origin is opaque.
 SCRIPT = "<!doctype html><script>parent.postMessage(location.pathname + location.search, '*')</script>"
 TYPES = [
     line
@@ -87,7 +87,7 @@ TYPES = [
 
 
 def put(served, path: str, content_type: str | None) -> None:
-    """Stores the document under exactly this type, as an S3 client without keys would."""
+    """Stores the document with exactly this content type, as an S3 client without keys would."""
     request = http.client.HTTPConnection(*served.url.removeprefix("http://").split(":"))
     headers = {"x-amz-date": "20260101T000000Z"}
     request.request("PUT", path, SCRIPT, headers | ({"Content-Type": content_type} if content_type else {}))
@@ -95,9 +95,8 @@ def put(served, path: str, content_type: str | None) -> None:
     assert answer.status == 200, (content_type, answer.read())
 
 
-# Opens all documents in frames, a few at a time, and collects the paths of those that run their
-# script, by origin. A frame is over once it has loaded, or once its request has ended without a
-# document.
+# Opens all documents in frames, a few at a time, and collects, by origin, the paths of those whose
+# script runs. A frame is done when it has loaded, or when its request has ended without a document.
 OPEN = """async ([origin, targets]) => {
     const ran = {};
     addEventListener('message', event => (ran[event.origin] ??= []).push(event.data));
@@ -118,11 +117,11 @@ OPEN = """async ([origin, targets]) => {
 
 
 def ran(browser, served, elsewhere, targets: list[str]) -> dict:
-    """Returns the documents that ran their script in a frame, by their origin."""
+    """Returns the documents whose script ran in a frame, grouped by their origin."""
     context = browser.new_context(accept_downloads=False)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    # Frames of a download never load.
+    # A frame whose request becomes a download never loads.
     page.on("requestfailed", lambda request: page.evaluate("url => window.ended[url]?.()", request.url))
     page.goto(elsewhere)
     found = page.evaluate(OPEN, [served.url, targets])
@@ -131,7 +130,7 @@ def ran(browser, served, elsewhere, targets: list[str]) -> dict:
 
 
 def test_the_measure_finds_a_document_that_runs(browser, elsewhere, tmp_path):
-    """Without keys, a read-only server leaves its files their origin."""
+    """Without keys, a read-only server leaves files in its own origin, so the script runs."""
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / "x.html").write_text(SCRIPT)
     with serving(tmp_path, write=False) as served:
@@ -139,19 +138,21 @@ def test_the_measure_finds_a_document_that_runs(browser, elsewhere, tmp_path):
 
 
 def test_no_stored_document_of_any_type_runs_in_the_server_s_origin(browser, elsewhere, served):
-    """Over two seconds: 200 types, each of them opened under two names."""
+    """Takes over two seconds: there are 200 types, and a document of each is opened under two
+    names.
+    """
     assert len(TYPES) >= 190
     for number, content_type in enumerate([*TYPES, None]):
         put(served, f"/data/stored-{number}", content_type)
         put(served, f"/data/stored-{number}.html", content_type)
     stored = [f"/data/stored-{number}{end}" for number in range(len(TYPES) + 1) for end in ("", ".html")]
     found = ran(browser, served, elsewhere, stored)
-    # HTML runs, in an opaque origin.
+    # HTML does run, but in an opaque origin.
     assert list(found) == ["null"] and len(found["null"]) > 10, found
 
 
 def test_no_type_that_a_link_chooses_runs_a_document_in_the_server_s_origin(browser, elsewhere, served):
-    """Over two seconds: a link for each type with a comma, and some others."""
+    """Takes over two seconds: there is a link for each type with a comma, and for some others."""
     put(served, "/data/chosen", "text/plain")
     chosen = [content_type for content_type in TYPES if "," in content_type] + TYPES[:12]
     targets = [f"/data/chosen?x-id=GetObject&response-content-type={quote(kind, safe='')}" for kind in chosen]
@@ -159,7 +160,7 @@ def test_no_type_that_a_link_chooses_runs_a_document_in_the_server_s_origin(brow
 
 
 def test_no_type_of_a_page_upload_runs_a_document_in_the_server_s_origin(page, browser, elsewhere, served):
-    """An uploaded file's type is the one that the page's own script sends."""
+    """The type of an uploaded file is the one that the page's own script sends."""
     kinds = ["text/html", "text/plain,text/html", "image/png;a=b,text/html", "image/svg+xml", "text/xml"]
     for number, kind in enumerate(kinds):
         begun = page.evaluate(
@@ -185,7 +186,7 @@ def test_no_type_of_a_page_upload_runs_a_document_in_the_server_s_origin(page, b
 
 @pytest.fixture
 def elsewhere():
-    """Serves an empty page of another origin: another port."""
+    """Serves an empty page from another origin, which is another port."""
 
     class Empty(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -230,7 +231,8 @@ def test_a_listed_page_of_another_port_writes_by_presigned_urls_and_reads_what_i
     page.close()
 
 
-# A program as in web pages: it puts, uploads in parts, lists, reads and removes by the SDK.
+# A program as web pages have it. It uses the SDK to put objects, upload in parts, list, read and
+# delete.
 BY_SDK = """
 import * as s3 from '@aws-sdk/client-s3';
 window.bySdk = async (endpoint, accessKeyId, secretAccessKey) => {

@@ -12,14 +12,15 @@ import pytest
 from serving import PROGRAM, serving
 from waiting import slowness
 
-# Keys that request completions: zsh lists the candidates on the second one.
+# Keys that request completions. zsh lists the candidates after the second Tab.
 ASK = b"\t\t"
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
-    """Makes a home with the scripts where each shell looks, the program on its path, and a
-    store."""
+    """Makes a home in which each shell finds the scripts, with the program on its path, and a
+    store.
+    """
     home = tmp_path_factory.mktemp("home")
     (home / "bin").mkdir()
     (home / "bin" / "firstbyte").symlink_to(PROGRAM)
@@ -48,8 +49,9 @@ def in_fish(shell: dict[str, str], line: str) -> list[str]:
 
 
 def in_zsh(shell: dict[str, str], line: str, expected: str) -> str:
-    """Types a line in an interactive zsh. Returns its output once that has `expected`; fails at the
-    timeout."""
+    """Types a line in an interactive zsh. Returns the output once it contains `expected`. Fails
+    after the timeout.
+    """
     home = Path(shell["HOME"])
     (home / ".zshrc").write_text(
         f"PROMPT='> '; fpath=({home / 'zsh'} $fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep; print READY\n"
@@ -72,7 +74,7 @@ def read_until(terminal: int, expected: str) -> str:
     while time.monotonic() < end:
         if select.select([terminal], [], [], 0.1)[0]:
             text += os.read(terminal, 65536).decode(errors="replace")
-            # Removes the codes that move the cursor.
+            # Removes the control codes that move the cursor.
             text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r|\x07", "", text)
             if expected in text and not select.select([terminal], [], [], 1)[0]:
                 return text
@@ -89,6 +91,6 @@ def test_fish_completes_verbs_options_and_names_in_stores(shell):
 def test_zsh_completes_verbs_options_and_names_in_stores(shell):
     in_zsh(shell, "firstbyte hydr", "firstbyte hydrate")
     in_zsh(shell, "firstbyte cp s3://bucket/sam", "firstbyte cp s3://bucket/sample.bam")
-    # The second key requests the value, whose name has a colon.
+    # The second Tab requests the value, and the name of the value contains a colon.
     shown = in_zsh(shell, "firstbyte cp --checks", "firstbyte cp --checksum")
     assert "command not found" not in shown, shown

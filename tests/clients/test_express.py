@@ -14,14 +14,15 @@ BUCKET = "fast--use1-az4--x-s3"
 READER = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "reader-secret"}
 
 
-# botocore puts an endpoint's path after the name of a directory bucket, so it needs the root.
+# botocore puts the path of an endpoint after the name of a directory bucket, so `serve` must be at
+# the root.
 AT_ROOT = pytest.mark.parametrize("express", [[]], indirect=True)
 ANYWHERE = pytest.mark.parametrize("express", [[], ["--base-path", "/some/files"]], indirect=True)
 
 
 @pytest.fixture(scope="module")
 def express(request, tmp_path_factory):
-    """Starts a server that verifies signatures, with a directory bucket."""
+    """Starts a server that verifies signatures and has a directory bucket."""
     keys = key_file(
         tmp_path_factory.mktemp("keys") / "keys",
         f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n"
@@ -35,7 +36,9 @@ def express(request, tmp_path_factory):
 
 
 def client(served, key=AWS["AWS_ACCESS_KEY_ID"], secret=AWS["AWS_SECRET_ACCESS_KEY"]):
-    """Makes a boto3 client without a signature version, so that it chooses the bucket's own."""
+    """Makes a boto3 client without a fixed signature version, so that it chooses the one for the
+    bucket.
+    """
     config = Config(retries={"total_max_attempts": 1})
     return boto3.client(
         "s3",
@@ -69,7 +72,8 @@ def test_boto3_uses_a_directory_bucket(express, tmp_path):
     assert s3.head_object(Bucket=BUCKET, Key="dir/a b")["Metadata"] == {"run": "7"}
     assert all("/s3express/aws4_request" in headers["Authorization"] for headers in signed)
     tokens = [name for headers in signed for name in headers if name.lower() == "x-amz-s3session-token"]
-    # The other requests begin a session, or copy, for which botocore uses the user's own key.
+    # The other requests begin a session, or copy. For those, botocore signs with the user's own
+    # key.
     assert len(signed) > len(tokens) > len(signed) - 3
 
 

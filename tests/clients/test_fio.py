@@ -13,8 +13,9 @@ BLOCK = "4k"
 
 
 def fio(path, *options):
-    """Runs one job on one file. The test fails if fio does, which it does at the first wrong
-    block."""
+    """Runs one fio job on one file. fio fails at the first block that is wrong, and then the test
+    fails.
+    """
     command = ["fio", "--name=job", f"--filename={path}", f"--size={SIZE}", "--verify=crc32c", f"--verify_interval={BLOCK}"]
     command += ["--verify_fatal=1", "--verify_state_save=0", "--minimal", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
@@ -22,13 +23,13 @@ def fio(path, *options):
 
 
 def firstbyte(*arguments):
-    """Runs the program to its end."""
+    """Runs the program until it ends."""
     subprocess.run([TARGET / "debug" / "firstbyte", *arguments], env=CLEAN | AWS, check=True, timeout=CLIENT_TIMEOUT)
 
 
 @pytest.fixture(scope="module")
 def mounted(served, tmp_path_factory):
-    """Writes a file by fio, serves it, and yields its path in a mount."""
+    """Writes a file with fio, serves the file, and yields its path in a mount."""
     fio(served.root / "data" / "fio", "--rw=write", f"--bs={BLOCK}", "--do_verify=0")
     place, cache = tmp_path_factory.mktemp("mounted"), tmp_path_factory.mktemp("cache")
     firstbyte("--endpoint-url", served.url, "mount", "s3://data/", place, "--cache", cache)

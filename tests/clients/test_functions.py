@@ -13,8 +13,8 @@ from functions import PYTHON, FunctionError, foreign, hosted
 from serving import TARGET
 from waiting import WAIT_LIMIT, patience
 
-# Timeout of a Python function in seconds. Calls that end by themselves do so in time on a slow
-# machine.
+# Timeout of a Python function in seconds. It is long enough for calls that end by themselves, even
+# on a slow machine.
 TIMEOUT = round(patience(2))
 BOOTSTRAP = TARGET / "debug" / "bootstrap"
 HANDLER = '''
@@ -46,7 +46,7 @@ def handle(event, context):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """Starts a Python function."""
+    """Starts a serverless function written in Python."""
     code = tmp_path_factory.mktemp("code")
     (code / "app.py").write_text(HANDLER)
     with hosted(code, "--handler", "app.handle", "--python", str(PYTHON), "--timeout", f"{TIMEOUT}s") as function:
@@ -91,11 +91,11 @@ def test_an_answer_that_is_too_large_is_an_error(python):
 
 @contextmanager
 def during_a_call(function):
-    """Keeps a call running during the block. Yields its future answer."""
+    """Keeps a call running during the block. Yields the future of its answer."""
     with ThreadPoolExecutor(1) as pool, socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(WAIT_LIMIT)
         running = pool.submit(function.call, {"port": listener.getsockname()[1]})
-        # From here the handler has connected, and waits for the end of the connection.
+        # From here on, the handler has connected, and waits until the connection is closed.
         with listener.accept()[0]:
             yield running
 
@@ -135,7 +135,9 @@ def test_a_handler_that_cannot_be_imported_is_an_error_of_the_start(tmp_path):
 
 @pytest.fixture(scope="module")
 def ours(served, tmp_path_factory):
-    """Starts firstbyte's function on our host and on the foreign one, for the same server."""
+    """Starts firstbyte's serverless function on our own host and on the foreign host, for the same
+    server.
+    """
     env = {"AWS_ENDPOINT_URL": served.url}
     stage = tmp_path_factory.mktemp("foreign")
     with hosted(BOOTSTRAP, "--env", f"AWS_ENDPOINT_URL={served.url}") as here:
@@ -143,7 +145,7 @@ def ours(served, tmp_path_factory):
             yield here, there
 
 
-# Fields that differ from call to call and from machine to machine.
+# Fields whose values differ from call to call or from machine to machine.
 OWN = {
     "seconds", "first_byte_seconds", "bytes_per_second", "requests", "retries", "hedged", "peak_memory_bytes",
     "cpu_seconds", "init_seconds", "remaining_seconds", "tmp_bytes", "environment", "environment_started", "invocation",
@@ -176,6 +178,6 @@ def test_a_foreign_host_gives_the_same_errors(ours):
         for function in ours:
             with pytest.raises(FunctionError) as raised:
                 function.call(event)
-            # Request ids differ.
+            # Request ids differ from call to call.
             errors.append((raised.value.kind, re.sub(r"request id \w+", "request id", raised.value.message)))
         assert errors[0] == errors[1]

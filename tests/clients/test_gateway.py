@@ -34,7 +34,7 @@ def origin(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gateway(origin, tmp_path_factory):
-    """Starts a gateway with its own keys."""
+    """Starts a gateway that has keys of its own."""
     cache = tmp_path_factory.mktemp("cache")
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     options = ["--endpoint-url", origin.url, "--cache", str(cache), "--auth", str(keys)]
@@ -161,7 +161,7 @@ def test_curl_and_our_own_copy_and_mount_read_it(open_gateway, origin, tmp_path)
 
 
 def test_the_cache_serves_status_and_release(open_gateway, origin, tmp_path):
-    """A gateway's cache can be used like any other."""
+    """The cache of a gateway can be used like any other cache."""
     cache = tmp_path / "cache"
     options = ["--endpoint-url", origin.url, "--cache", str(cache), "--hydrate"]
     with serving("s3://data", *options, write=False, env=AWS) as served:

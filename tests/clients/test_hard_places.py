@@ -23,7 +23,7 @@ S3 = {"x-amz-date": "20260101T000000Z"}
 
 
 def ask(served, method: str, target: str, body: bytes | None = None, headers: dict | None = None):
-    """Sends one request on a new connection. Returns status and body."""
+    """Sends one request on a new connection. Returns the status and the body of the answer."""
     connection = http.client.HTTPConnection(*served.url.removeprefix("http://").split(":"))
     connection.request(method, target, body, headers or {})
     answer = connection.getresponse()
@@ -33,7 +33,7 @@ def ask(served, method: str, target: str, body: bytes | None = None, headers: di
 
 
 def with_few_descriptors():
-    """Limits the server's process to 64 descriptors, without a right to more."""
+    """Limits the server's process to 64 descriptors. It is not allowed to raise the limit."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
 
@@ -59,7 +59,8 @@ def test_a_deep_list_needs_few_descriptors(tmp_path):
         deep = deep / "d"
     deep.mkdir(parents=True)
     (deep / "last").write_text("x")
-    # A file after the subdirectory in each directory, so that the walk returns to all of them.
+    # Each directory also has a file that sorts after its subdirectory, so that the walk returns to
+    # all of them.
     for above in [deep, *deep.parents][:201]:
         (above / "e").write_text("x")
     with serving(tmp_path, before=with_few_descriptors) as served:
@@ -71,7 +72,7 @@ def test_a_deep_list_needs_few_descriptors(tmp_path):
 
 @pytest.mark.needs_root
 def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_logged(tmp_path):
-    # Not in `tmp_path`, whose parents other users cannot enter.
+    # `tmp_path` cannot be used, because other users may not enter its parents.
     root = Path(tempfile.mkdtemp(prefix="firstbyte-", dir="/tmp"))
     root.chmod(0o755)
     log = tmp_path / "log"
@@ -98,7 +99,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_
             status, archive = ask(served, "GET", "/bucket/?archive=tar")
             with tarfile.open(fileobj=BytesIO(archive)) as tar:
                 assert sorted(tar.getnames()) == ["bucket", "bucket/a", "bucket/a/f", "bucket/z", "bucket/z/f"]
-            # Places that are requested by name are refused.
+            # Directories that cannot be read are refused if they are requested by name.
             assert ask(served, "GET", "/bucket/lost+found/?archive=tar")[0] == 403
             assert ask(served, "GET", "/bucket/?archive=tar&name=private")[0] == 403
             assert ask(served, "GET", "/bucket/lost+found/?recursive")[0] == 403
@@ -109,7 +110,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_
 
 @contextmanager
 def mounted(place: Path, size: str):
-    """Mounts a tmpfs at `place`."""
+    """Mounts a tmpfs of this size at `place`."""
     place.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
     try:
@@ -119,14 +120,14 @@ def mounted(place: Path, size: str):
 
 
 def begin(served, key: str) -> str:
-    """Begins an upload in parts and returns its id."""
+    """Begins an upload in parts, and returns its id."""
     answer = ask(served, "POST", f"/bucket/{key}?uploads", headers=S3)[1]
     return answer.split(b"<UploadId>")[1].split(b"<")[0].decode()
 
 
 @pytest.mark.needs_root
 def test_a_publication_across_file_systems_that_is_killed_leaves_nothing(tmp_path):
-    """Over two seconds: 256 MiB are copied, so that the kill comes in time."""
+    """Takes over two seconds: 256 MiB are copied, so that the kill comes before the end."""
     other = tmp_path / "root" / "bucket" / "other"
     with mounted(other, "400m"):
         with serving(tmp_path / "root", status=-signal.SIGKILL) as served:
@@ -152,7 +153,8 @@ def test_a_publication_across_file_systems_that_is_killed_leaves_nothing(tmp_pat
 @pytest.mark.needs_root
 def test_a_full_disk_gives_back_what_a_failed_completion_wrote(tmp_path):
     with mounted(tmp_path / "root" / "bucket", "16m") as bucket, serving(tmp_path / "root") as served:
-        # Parts of two lengths, the short one first, so that the whole has to be assembled.
+        # The parts have two lengths, the shorter one first, so that the server has to assemble the
+        # object.
         parts = [bytes(5 << 20), bytes(5 << 20) + b"x", b"end"]
         upload = begin(served, "whole")
         for number, part in enumerate(parts, 1):
@@ -171,7 +173,7 @@ def test_a_full_disk_gives_back_what_a_failed_completion_wrote(tmp_path):
         assert status != 200 or b"<Error>" in answer, answer
         assert b"InsufficientStorage" in answer, answer
         assert abs(free() - before) < 1 << 20
-        # With more room the same request completes it.
+        # When the disk has more room, the same request completes the upload.
         subprocess.run(["mount", "-o", "remount,size=64m", bucket], check=True)
         status, answer = ask(served, "POST", f"/bucket/whole?uploadId={upload}", xml, S3)
         assert status == 200 and b"<Error>" not in answer, answer
@@ -197,7 +199,7 @@ def test_the_page_deletes_on_a_full_disk(tmp_path):
 
 @pytest.mark.needs_root
 def test_the_page_deletes_for_ever_where_a_full_disk_has_no_room_for_the_trash(tmp_path):
-    """A directory of ext4 takes a block, and this disk has none left."""
+    """A new directory takes a block on ext4, and this disk has no block left."""
     image, bucket = tmp_path / "image", tmp_path / "root" / "bucket"
     bucket.mkdir(parents=True)
     image.write_bytes(bytes(8 << 20))

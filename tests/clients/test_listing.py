@@ -14,13 +14,13 @@ from waiting import CLIENT_TIMEOUT
 
 FIRSTBYTE = str(TARGET / "debug" / "firstbyte")
 THEN = 1_700_000_000
-# Rows of a listing with several row groups.
+# Number of rows that makes a listing have several row groups.
 MANY = 70_000
 
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory) -> Path:
-    """Makes a tree with some awkward names, all of one time."""
+    """Makes a tree with some awkward names. All files have the same time."""
     root = tmp_path_factory.mktemp("listed")
     (root / "sub").mkdir()
     for name in [b"plain.txt", b"sub/quote\",.csv", b"line\nfeed", b"\xff\xfe", "ü".encode()]:
@@ -37,7 +37,7 @@ def firstbyte(*words: str) -> bytes:
 
 
 def original(name: str, name_hex: str | None) -> bytes:
-    """Returns a name's bytes from its two columns."""
+    """Returns the bytes of a name, from its two columns."""
     return bytes.fromhex(name_hex) if name_hex else name.encode()
 
 
@@ -95,8 +95,9 @@ def test_du_is_read_as_well(listed, tmp_path):
 
 
 def on_terminal(*words: str) -> tuple[int, str]:
-    """Runs the program with a terminal for all its streams. Returns its exit code and its
-    output."""
+    """Runs the program with a terminal as all of its standard streams. Returns its exit code and
+    its output.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen([FIRSTBYTE, *words], env=CLEAN, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)

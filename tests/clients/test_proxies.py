@@ -17,7 +17,7 @@ from waiting import WAIT_LIMIT, answers, until
 
 PART = 5 << 20
 LARGE = random_bytes(61, 2 * PART + 77)
-# Name that the proxy's clients use, and that is not the server's.
+# Host name that clients of the proxy use. It is not the server's name.
 PUBLIC = "files.lab.example"
 
 WAYS = {
@@ -30,10 +30,10 @@ WAYS = {
 
 @contextmanager
 def nginx(directory, served: Served, settings: str):
-    """Starts nginx in front of a server and yields its address."""
+    """Starts nginx in front of a server, and yields the address of nginx."""
     port = free_port()
     directory.mkdir(exist_ok=True)
-    # Workers otherwise run as another user, who may not write here.
+    # Otherwise nginx's workers run as another user, who may not write here.
     user = "user root;" if os.geteuid() == 0 else ""
     (directory / "nginx.conf").write_text(f"""
         {user}
@@ -56,7 +56,7 @@ def nginx(directory, served: Served, settings: str):
 
 @pytest.fixture(scope="module", params=["open", "keys"])
 def options(request, tmp_path_factory):
-    """Returns the options of a server without keys, and with keys."""
+    """Returns the options for a server, first without keys and then with keys."""
     if request.param == "open":
         return []
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
@@ -64,7 +64,7 @@ def options(request, tmp_path_factory):
 
 
 def s3_of(url: str, public: str = ""):
-    """Makes a boto3 client that signs for the host `public` and connects to `url`."""
+    """Makes a boto3 client that connects to `url` but signs for the host `public`."""
     address = urlsplit(url)
     endpoint = f"http://{public}" if public else url
     settings = Config(signature_version="s3v4", retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
@@ -77,7 +77,8 @@ def s3_of(url: str, public: str = ""):
         config=settings,
     )
     if public:
-        # The name is not in DNS: requests are signed for it, and sent to the proxy.
+        # The host name is not in DNS. Requests are signed for it, but sent to the address of the
+        # proxy.
         def to_proxy(request, **_):
             request.headers["Host"] = public
             request.url = request.url.replace(f"http://{public}", f"http://{address.netloc}", 1)
@@ -87,7 +88,7 @@ def s3_of(url: str, public: str = ""):
 
 
 def uses(s3, tmp_path):
-    """Puts, uploads in parts, reads, lists and removes, as programs do."""
+    """Uses the server as programs do: puts, uploads in parts, reads, lists and deletes."""
     s3.put_object(Bucket="data", Key="proxied", Body=b"content", Metadata={"run": "7"})
     found = s3.get_object(Bucket="data", Key="proxied")
     assert (found["Body"].read(), found["Metadata"]) == (b"content", {"run": "7"})

@@ -88,7 +88,7 @@ def test_not_modified_carries_the_entity_tag(s3):
 
 
 def test_checksums_are_sent_only_on_request(served):
-    # Botocore requests checksums by default.
+    # By default, botocore requests checksums with every read.
     s3 = client(served, response_checksum_validation="when_required")
     s3.put_object(Bucket="data", Key="summed", Body=b"summed", ChecksumAlgorithm="SHA256")
     for read in (s3.get_object, s3.head_object):
@@ -127,7 +127,9 @@ def sign(key: bytes, *words: str) -> bytes:
 
 
 class Signed:
-    """Signature of a PUT: its headers, and the last signature, which the next chunk's builds on."""
+    """The signature of a PUT: its headers, and the last signature, from which that of the next
+    chunk is computed.
+    """
 
     def __init__(self, served, path: str, payload: str, **headers: str):
         url = urlsplit(served.url)
@@ -157,7 +159,7 @@ class Signed:
 
 
 def send_signed_stream(served, path: str, chunks: list[bytes], last: bool) -> http.client.HTTPResponse:
-    """Sends a PUT with each chunk signed, with or without the empty last chunk."""
+    """Sends a PUT in which each chunk is signed, with or without the empty last chunk."""
     length = {"x-amz-decoded-content-length": str(sum(map(len, chunks)))}
     signed = Signed(served, path, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", **length)
     return signed.send(b"".join(signed.chunk(chunk) for chunk in ([*chunks, b""] if last else chunks)))
@@ -215,7 +217,7 @@ def test_objects_are_copied_from_every_bucket_that_is_served(s3):
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "ab", "-hyphen", "hyphen-", "a..b", "abc.-d", "abc-.d", "192.168.5.4", "xn--x"])
 def test_a_bucket_whose_name_s3_refuses_is_not_made(s3, served, name):
-    # Botocore refuses some of these itself, so its check is removed.
+    # Botocore itself refuses some of these names, so its check is removed.
     s3.meta.events.unregister("before-parameter-build.s3", None)
     handlers = s3.meta.events
     from botocore.handlers import validate_bucket_name
@@ -280,7 +282,7 @@ def test_parts_are_read_one_by_one_where_they_met(s3):
     with pytest.raises(ClientError) as error:
         s3.get_object(Bucket="data", Key="in-parts", PartNumber=4)
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 416
-    # Copies have one part.
+    # A copy has one part, whatever its source has.
     s3.copy_object(Bucket="data", Key="in-one", CopySource="data/in-parts")
     assert "PartsCount" not in s3.head_object(Bucket="data", Key="in-one", PartNumber=1)
 
@@ -290,7 +292,7 @@ def test_attributes_are_those_that_are_asked_for(s3):
     etag = upload_by_parts(s3, "attributes", bodies)
     asked = ["ETag", "Checksum", "ObjectParts", "ObjectSize", "StorageClass"]
     found = s3.get_object_attributes(Bucket="data", Key="attributes", ObjectAttributes=asked)
-    # S3 writes the tag without quotes here, and only here.
+    # S3 writes the ETag without quotes in this answer, and only in this one.
     assert found["ETag"] == etag.strip('"') and found["ObjectSize"] == PART + 10
     assert found["Checksum"]["ChecksumCRC64NVME"] and found["StorageClass"] == "STANDARD"
     assert found["ObjectParts"]["TotalPartsCount"] == 2

@@ -10,7 +10,7 @@ from serving import ROOT
 from waiting import WAIT_LIMIT
 
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/reference/serve.md").read_text(), re.M))
-# Browsers post forms: boto3 makes only their fields.
+# Browsers post forms. boto3 cannot post one; it only makes the fields.
 FORM = "PostObject"
 
 
@@ -19,8 +19,7 @@ def snake(name: str) -> str:
 
 
 def answered_in_code() -> set[str]:
-    """Returns the operations that the code answers itself; all others are left to
-    NotImplemented."""
+    """Returns the operations that our code answers. All others are answered with NotImplemented."""
     code = (ROOT / "crates/serve/src/s3/operations.rs").read_text()
     table = code[code.index("\noperations! {") :]
     return set(re.findall(r"^    (\w+):\s+\w+Input =>", table, re.M))
@@ -31,7 +30,7 @@ def filled(shape):
     match shape.type_name:
         case "structure":
             return {name: filled(shape.members[name]) for name in shape.required_members} | {
-                # The first member of a union, which needs exactly one.
+                # A union needs exactly one member, so the first one is used.
                 name: filled(shape.members[name])
                 for name in list(shape.members)[:1]
                 if getattr(shape, "is_tagged_union", False)
@@ -60,8 +59,9 @@ def s3(served):
 
 
 def refusal(s3, operation: str) -> str | None:
-    """Makes a call with the fewest arguments. Returns the code of its refusal; `None` if it
-    succeeds."""
+    """Makes a call with as few arguments as possible. Returns the error code if it is refused;
+    `None` if it succeeds.
+    """
     model = s3.meta.service_model.operation_model(operation)
     arguments = filled(model.input_shape) if model.input_shape else {}
     members = model.input_shape.members if model.input_shape else {}
@@ -71,7 +71,7 @@ def refusal(s3, operation: str) -> str | None:
         arguments["Key"] = "object"
     if operation == "CopyObject" or operation == "UploadPartCopy":
         arguments["CopySource"] = "operations/object"
-    # Optional bodies, without which S3 calls these malformed.
+    # These bodies are optional in the model, but S3 calls requests without them malformed.
     arguments |= {
         "PutObjectLegalHold": {"LegalHold": {"Status": "ON"}},
         "PutObjectRetention": {"Retention": {"Mode": "GOVERNANCE"}},
@@ -88,12 +88,14 @@ def refusal(s3, operation: str) -> str | None:
 
 def test_the_table_names_what_the_code_answers():
     claimed = {snake(name) for name, answer in ROWS.items() if answer != "NotImplemented"}
-    # s3s turns a form into a PutObject, and `serve` begins a session before s3s has the request.
+    # s3s turns a form into a PutObject, and `serve` begins a session before s3s gets the request,
+    # so neither is in the table.
     assert claimed - {snake(FORM), "create_session"} == answered_in_code()
     assert len(ROWS) == 99
 
 
-# Differs from ListBuckets only by its host; boto3 does not send it to other endpoints.
+# This operation differs from ListBuckets only in its host, and boto3 does not send it to other
+# endpoints.
 DIRECTORY_BUCKETS = "ListDirectoryBuckets"
 
 

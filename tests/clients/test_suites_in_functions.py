@@ -49,7 +49,7 @@ def test_s1_starts_functions_here(tmp_path):
     check(runs)
     assert len(runs) == 6 and all(len(run["jobs"]) == 3 for run in runs)
     for run in runs:
-        # Two functions of 3,008 MB at once do not fit: they run in waves.
+        # Two functions of 3,008 MB do not fit into memory at the same time, so they run in waves.
         assert run["metrics"]["jobs_at_once"] <= 3
         for job in run["jobs"]:
             assert STAGES.get(run["contender"], set()) <= set(job["metrics"]), (run["contender"], job)
@@ -88,7 +88,9 @@ def test_functions_here_read_a_store_of_the_callers(tmp_path):
 
 @pytest.fixture
 def lambda_(served):
-    """Starts our host, called instead of Lambda, with a function that reads from a server."""
+    """Starts our own host, which is called in place of AWS Lambda. Its function reads from a
+    server.
+    """
     with hosted(BOOTSTRAP, "--env", f"AWS_ENDPOINT_URL={served.url}", "--function", "1024MB") as function:
         yield function.url.split("/2015")[0]
 
@@ -99,7 +101,7 @@ def test_the_same_calls_go_to_another_endpoint(lambda_, served, tmp_path):
     on = ["s3://data/big.bin", "--on", f"lambda:firstbyte@{lambda_}"]
     runs = bench(tmp_path / "s1.jsonl", "--suite", "s1", *on, "--case", "512MB", "--set", "starts=2", env=env)
     check(runs)
-    # Functions that have mounted nothing get no runs with a mount.
+    # A function that has mounted nothing gets no runs that need a mount.
     assert {run["contender"] for run in runs} == {"download", "open, part", "open, all"}
     assert {job["metrics"]["memory_limit_bytes"] for run in runs for job in run["jobs"]} == {512 << 20}
     jobs = ["--workload", "one-big", "--function", "256MB", "--parallel-jobs", "1,2"]

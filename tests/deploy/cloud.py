@@ -19,7 +19,8 @@ IMAGE = "public.ecr.aws/amazonlinux/amazonlinux:2023"
 
 SERVICES = ["apigatewayv2", "batch", "budgets", "ec2", "efs", "iam", "lambda", "logs", "s3"]
 
-# Order in which each stack is made. Kinds that s1 has are left out of s3 unless needed there.
+# The order in which the resources of each stack are made. Kinds that s1 already has are left out of
+# s3 unless s3 needs them.
 STACKS = {
     "guard": ["budget"],
     "s1": [
@@ -41,10 +42,10 @@ def code() -> bytes:
 
 
 class Kinds:
-    """Makes, destroys and finds a resource of each kind, by methods `make_KIND` and so on.
+    """Makes, destroys and finds resources of each kind, with methods such as `make_KIND`.
 
-    The name of a resource is the one that its service needs to destroy it. `made` maps kinds to
-    names.
+    The name of a resource is the one with which its service destroys it. `made` maps each kind to
+    its names.
     """
 
     def __init__(self, clients: dict, run: str):
@@ -220,7 +221,9 @@ class Kinds:
         self.batch.deregister_job_definition(jobDefinition=name)
 
     def all(self) -> list[str]:
-        """Returns this run's resources as the services list them, regardless of tags."""
+        """Returns the resources of this run, as the services list them, whether or not they have
+        tags.
+        """
         mine = lambda names: [name for name in names if self.run in name]
         ec2 = self.ec2
         definitions = self.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
@@ -255,8 +258,8 @@ class Kinds:
 
 
 class Cloud:
-    """Answers provisioner.py. `on_change` is called after each change, with the number of changes.
-    The first `refusals` requests to destroy are refused.
+    """Answers the requests of provisioner.py. `on_change` is called after each change, with the
+    number of changes so far. The first `refusals` requests to destroy are refused.
     """
 
     def __init__(self, moto, socket: Path):
@@ -267,11 +270,11 @@ class Cloud:
         threading.Thread(target=self.serve, daemon=True).start()
 
     def begin(self) -> None:
-        """Forgets the changes and settings of an earlier test."""
+        """Forgets the changes and settings of the previous test."""
         self.changes: list[str] = []
         self.on_change: Callable[[int], None] = lambda number: None
         self.refusals = 0
-        # Name of an output that the stack is to lack.
+        # Name of an output that the stack does not return.
         self.forgotten = ""
 
     def kinds(self, run: str) -> Kinds:
@@ -283,7 +286,7 @@ class Cloud:
                 try:
                     program.send(self.answer(program, *program.recv()))
                 except (EOFError, BrokenPipeError):
-                    # The program was killed.
+                    # The program was killed, so wait for the next one.
                     continue
 
     def answer(self, program: Connection, action: str, *words: str) -> int:
@@ -305,7 +308,7 @@ class Cloud:
             path.write_text(json.dumps(state))
             self.changes.append(change)
             self.on_change(len(self.changes))
-            # The program answers false if it was interrupted.
+            # The program answers false if a signal has interrupted it.
             program.send("changed")
             if not program.recv():
                 return 130
@@ -313,7 +316,7 @@ class Cloud:
             made = dict(state)
             functions = {kind: f"firstbyte-{kind}-{{memory}}" for kind in ("mounted", "boto3", "shutil", "package")}
             outputs = {"bucket": f"firstbyte-{run.name}", "functions": functions, "queue": made.get("queue")}
-            # ARNs end with name and revision.
+            # The ARN of a job definition ends with its name and revision.
             outputs["job_definitions"] = {"efs": made.get("job definition", "").split("/")[-1].split(":")[0]}
             outputs.pop(self.forgotten, None)
             (run / f"{stack}.outputs.json").write_text(json.dumps(outputs))

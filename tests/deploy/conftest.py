@@ -18,19 +18,21 @@ from waiting import WAIT_LIMIT, until
 DEPLOY = ROOT / "deploy"
 BIN = ROOT / ".venv" / "bin"
 REGION = "us-east-1"
-# Requests that moto allows without a policy, while the test makes its users: more than any test
-# needs.
+# Number of requests that moto allows without a policy, while a test makes its users. More than any
+# test needs.
 WITHOUT_IAM = 1_000_000
 
 
 def terraform() -> str:
-    """Returns the program that scripts/need.sh installs, even if PATH has another first."""
+    """Returns the path of the program that scripts/need.sh installs, even if PATH has another one
+    first.
+    """
     path = subprocess.run(["go", "env", "GOPATH"], capture_output=True, text=True, check=True).stdout.strip()
     return str(Path(path) / "bin" / "terraform")
 
 
 def render(template: Path, **values) -> str:
-    """Renders a template by Terraform."""
+    """Renders a template with Terraform itself."""
     given = json.dumps(values)
     expression = f"base64encode(templatefile({json.dumps(str(template))}, {given}))\n"
     done = subprocess.run(
@@ -46,13 +48,13 @@ def render(template: Path, **values) -> str:
 
 
 def policy(name: str, **values) -> dict:
-    """Returns a policy as the roles of deploy/terraform get it."""
+    """Returns a policy in the form in which the roles of deploy/terraform get it."""
     return json.loads(render(DEPLOY / "policies" / f"{name}.json.tftpl", **values))
 
 
 @dataclass
 class Moto:
-    """AWS's services on this machine."""
+    """The services of AWS, on this machine."""
 
     url: str
 
@@ -71,7 +73,7 @@ class Moto:
 
     @contextmanager
     def enforcing(self):
-        """Requires a policy for each request during the block."""
+        """During the block, each request needs a policy that allows it."""
         self.post("/moto-api/reset-auth", b"0")
         try:
             yield
@@ -110,6 +112,6 @@ def moto_server(tmp_path_factory):
 
 @pytest.fixture
 def moto(moto_server):
-    """Returns the server without any resources of earlier tests."""
+    """Returns the server, after removing all resources of earlier tests."""
     moto_server.post("/moto-api/reset")
     return moto_server

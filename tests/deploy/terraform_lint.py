@@ -15,7 +15,7 @@ import hcl2
 
 SCHEMA = json.loads((Path(__file__).parent / "aws_schema.json").read_text())["types"]
 POLICIES = Path(__file__).resolve().parents[2] / "deploy" / "policies"
-# Arguments that Terraform itself accepts in each resource, data source and module.
+# Arguments that Terraform itself accepts in every resource, data source and module.
 META = {"count", "for_each", "depends_on", "lifecycle", "provider", "provisioner", "connection"}
 MODULE_META = META | {"source", "version", "providers"}
 
@@ -28,7 +28,7 @@ TEMPLATE = re.compile(r'templatefile\("\$\{[\w.]+\}/([\w./-]+)", *\{')
 
 @dataclass
 class Module:
-    """Declarations of one directory."""
+    """The declarations in one directory."""
 
     path: Path
     variables: dict[str, dict] = field(default_factory=dict)
@@ -44,7 +44,8 @@ class Module:
 
 
 def load(path: Path) -> Module:
-    """Reads all files of a directory. Data sources are resources whose type begins with `data_`."""
+    """Reads all files of a directory. A data source is a resource whose type begins with `data_`.
+    """
     module = Module(path)
     for file in sorted(path.glob("*.tf")):
         with file.open() as text:
@@ -68,7 +69,7 @@ def unquoted(block: dict) -> dict:
 
 
 def lint(root: Path) -> list[str]:
-    """Returns the faults of the directories with Terraform files below `root`."""
+    """Returns the faults in all directories below `root` that contain Terraform files."""
     modules = {path: load(path) for path in sorted({file.parent.resolve() for file in root.rglob("*.tf")})}
     found = []
     for module in modules.values():
@@ -87,7 +88,7 @@ def is_block(value: object) -> bool:
 
 
 def blocks(body: dict) -> Iterator[tuple[str, dict]]:
-    """Yields the blocks in a body by name, also those made by `dynamic`."""
+    """Yields the blocks in a body, by name. Includes blocks that `dynamic` makes."""
     for name, value in body.items():
         if name == "dynamic":
             for block in value:
@@ -98,7 +99,9 @@ def blocks(body: dict) -> Iterator[tuple[str, dict]]:
 
 
 def against_schema(where: str, body: dict, schema: dict, meta: set[str]) -> Iterator[str]:
-    """Yields unknown arguments, missing ones, and blocks written as arguments or the reverse."""
+    """Yields arguments that are unknown or missing, and blocks that are written as arguments or the
+    reverse.
+    """
     inner = list(blocks(body))
     plain = {name for name, value in body.items() if not is_block(value) and name != "dynamic"}
     given = {name for name in plain | {name for name, _ in inner} if not name.startswith("__")}
@@ -115,7 +118,9 @@ def against_schema(where: str, body: dict, schema: dict, meta: set[str]) -> Iter
 
 
 def calls(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
-    """Yields calls of modules with variables that they lack, or without those that they need."""
+    """Yields calls of modules that set variables which the module lacks, or that omit variables
+    which it needs.
+    """
     for name, body in module.modules.items():
         where = f"{module.name}: module.{name}"
         called = modules.get((module.path / body["source"].strip('"')).resolve())
@@ -129,7 +134,7 @@ def calls(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Yields all strings in the parser's result."""
+    """Yields all strings in what the parser has returned."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -142,7 +147,7 @@ def texts(value: object) -> Iterator[str]:
 
 
 def used(module: Module) -> Iterator[tuple[str, list[str]]]:
-    """Yields each reference in a module: its first word, and the names after it."""
+    """Yields each reference in a module: its first word, and the names that follow."""
     declared = [module.locals, module.outputs, module.modules, list(module.resources.values()), module.providers]
     for text in texts([*declared, module.variables]):
         for match in REFERENCE.finditer(text):
@@ -150,7 +155,7 @@ def used(module: Module) -> Iterator[tuple[str, list[str]]]:
 
 
 def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
-    """Yields references without a declaration, and variables without a reference."""
+    """Yields references to what is not declared, and variables that are never used."""
     seen = set()
     for word, names in used(module):
         dotted = f"{module.name}: {'.'.join([word, *names])}"
@@ -174,7 +179,7 @@ def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def templates(module: Module) -> Iterator[str]:
-    """Yields templates that do not exist, or that use other names than they get."""
+    """Yields templates that do not exist, or that use names which they are not given."""
     for file in sorted(module.path.glob("*.tf")):
         text = file.read_text()
         for call in TEMPLATE.finditer(text):
@@ -190,7 +195,7 @@ def templates(module: Module) -> Iterator[str]:
 
 
 def braces(text: str) -> str:
-    """Returns the text up to the brace that closes the first one."""
+    """Returns the text up to the brace that closes its first brace."""
     depth = 0
     for index, char in enumerate(text):
         depth += (char == "{") - (char == "}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from terraform_lint import INDEX, META, REFERENCE, SCHEMA, Module, is_block, load, unquoted
 
-# Answers of data sources.
+# The values that data sources return.
 DATA = {
     "data_aws_region": {"region": "us-east-1"},
     "data_aws_ssm_parameter": {"insecure_value": "ami-0"},
@@ -23,7 +23,9 @@ DATA = {
 
 
 def translate(source: Path, target: Path) -> None:
-    """Writes a directory of Terraform files in its JSON syntax, with stand-ins for resources."""
+    """Writes a directory of Terraform files in Terraform's JSON syntax, with stand-ins for
+    resources.
+    """
     module = load(source)
     target.mkdir(parents=True)
     known = {(kind, name): DATA[kind] for kind, name in module.resources if kind.startswith("data_")}
@@ -52,7 +54,7 @@ def hidden(name: str) -> bool:
 
 
 def value(module: Module, item, within: str = ""):
-    """Returns a value of the parser in Terraform's JSON syntax."""
+    """Returns a value that the parser has returned, in Terraform's JSON syntax."""
     if isinstance(item, str):
         text = item[1:-1] if item.startswith('"') else item
         if within == "depends_on" or (within == "variable" and not item.startswith('"')):
@@ -73,12 +75,14 @@ def value(module: Module, item, within: str = ""):
 
 
 def bare(text: str) -> str:
-    """Removes the template's marks: references in `depends_on` and types are not templates."""
+    """Removes the marks of a template, because references in `depends_on` and types are not
+    templates.
+    """
     return text.removeprefix("${").removesuffix("}")
 
 
 def renamed(module: Module, text: str, plain: bool = False) -> str:
-    """Replaces references by those to the stand-ins."""
+    """Replaces references to resources with references to their stand-ins."""
 
     def name(match: re.Match) -> str:
         word, rest = match[1], match[2]
@@ -103,7 +107,7 @@ def renamed(module: Module, text: str, plain: bool = False) -> str:
 
 
 def translate_all(source: Path, target: Path) -> None:
-    """Translates every directory below `source`, and links the templates beside it."""
+    """Translates every directory below `source`, and links the templates next to it."""
     for path in {file.parent for file in source.rglob("*.tf")}:
         translate(path, target / "terraform" / path.relative_to(source))
     for path in source.rglob("*.tftpl"):

@@ -22,11 +22,11 @@ PROGRAM = TARGET / "debug" / "firstbyte"
 
 
 class Instance:
-    """An endpoint that passes calls on to moto, and runs each submitted job.
+    """An endpoint that passes calls on to moto, and also runs each submitted job.
 
-    `state` replaces moto's state of jobs; `calls` are the actions, each with its body. A job that
-    is `detached` runs on until it is terminated as a container is: by a signal to its first
-    process.
+    `state` replaces the state that moto reports for jobs. `calls` lists the actions, each with its
+    body. A job that is `detached` continues until it is terminated as a container is: by a signal
+    to its first process.
     """
 
     def __init__(self, moto, folder: Path):
@@ -75,7 +75,8 @@ def credentials(url: str) -> dict[str, str]:
 
 
 def prepare(moto) -> None:
-    """Makes a queue, a definition with a parameter for the command, and a bucket for results."""
+    """Makes a queue, a job definition with a parameter for the command, and a bucket for results.
+    """
     moto.post("/moto-api/config", b'{"batch": {"use_docker": false}}')
     ec2, batch = moto.client("ec2"), moto.client("batch")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
@@ -144,14 +145,14 @@ def test_a_measurement_comes_back_as_ordinary_results(instance, tmp_path):
     [sent] = [sent for action, sent in instance.calls if action == "submitjob"]
     needs = {need["type"]: need["value"] for need in sent["containerOverrides"]["resourceRequirements"]}
     assert needs == {"VCPU": "2", "MEMORY": "300"}
-    # Ten minutes and five to deliver, which cost 0.048 of 1 USD on an m6i.xlarge (0.192 USD an
-    # hour).
+    # Ten minutes to measure and five to deliver cost 0.048 USD of the 1 USD, on an m6i.xlarge
+    # (0.192 USD per hour).
     assert sent["timeout"] == {"attemptDurationSeconds": 900} and sent["retryStrategy"] == {"attempts": 1}
     assert "--budget 0.95USD" in sent["parameters"]["command"]
 
 
 def test_moto_alone_runs_nothing_and_that_is_said(prepared):
-    """The job is submitted to the queue; moto does not run it, so its results are missing."""
+    """The job is submitted to the queue, but moto does not run it, so its results are missing."""
     code, said = ended(bench(prepared.url, prepared.url, "/mnt/data"))
     assert code == 1 and "succeeded, but left no results at s3://results/bench/firstbyte-bench-" in said, said
     [job] = prepared.client("batch").list_jobs(jobQueue="q", jobStatus="SUCCEEDED")["jobSummaryList"]
@@ -160,7 +161,7 @@ def test_moto_alone_runs_nothing_and_that_is_said(prepared):
 
 def test_a_job_that_fails_says_why(instance, tmp_path):
     code, said = ended(bench(instance.url, instance.moto.url, tmp_path / "none"))
-    # The command ran and failed, although moto reports that its job succeeded.
+    # The command ran and failed, although moto reports that the job succeeded.
     assert code == 1 and "left no results" in said and "none: not found" in said, said
     instance.state = "FAILED"
     code, said = ended(bench(instance.url, instance.moto.url, tmp_path / "none"))
@@ -239,7 +240,9 @@ def test_without_credentials_it_says_so(prepared, tmp_path):
 
 
 def test_without_any_one_action_it_fails_and_names_it(prepared):
-    """moto enforces the policy that deploy/terraform gives to users who measure."""
+    """moto enforces the policy that deploy/terraform gives to users who measure, without one of its
+    actions.
+    """
     document = policy("submit", **VALUES["submit"])
     assert set.union(*map(actions, document["Statement"])) == set(BATCH.values())
     iam = prepared.client("iam")
@@ -249,7 +252,8 @@ def test_without_any_one_action_it_fails_and_names_it(prepared):
     words = ["/mnt/data", "--budget", "1USD", "--max-time", "1m"]
     needed = sorted(set(BATCH.values()) - {"batch:TerminateJob"})
     for lacking in [None, *needed]:
-        # moto names these actions by their paths, in lower case. AWS ignores the case.
+        # moto derives the names of these actions from their paths, in lower case. AWS ignores the
+        # case.
         granted = [action.lower() for action in BATCH.values() if action != lacking]
         allowed = [*granted, "s3:GetObject", "s3:ListBucket"]
         statement = {"Effect": "Allow", "Action": allowed, "Resource": "*"}

@@ -15,7 +15,7 @@ from serving import AWS, CLEAN, PROGRAM, serving
 from waiting import WAIT_LIMIT, until
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-# Oldest version with native sidecars, and a newer one.
+# The oldest version that has native sidecars, and a newer version.
 VERSIONS = ["1.29", "1.33"]
 KEY, SECRET = "app", "not-a-secret"
 CONTENT = os.urandom(300_000)
@@ -26,7 +26,7 @@ def documents(path: Path) -> list[dict]:
 
 
 def containers(path: Path) -> dict[str, dict]:
-    """Returns every container of a file, by its name."""
+    """Returns all containers in a file, by their names."""
     found = {}
     for document in documents(path):
         spec = document.get("spec", {})
@@ -37,7 +37,9 @@ def containers(path: Path) -> dict[str, dict]:
 
 
 def command(container: dict, places: dict[str, str], **variables: str) -> list[str]:
-    """Returns the container's command, with paths and addresses of this machine."""
+    """Returns the command of a container, with paths and addresses replaced by those of this
+    machine.
+    """
     words = [PROGRAM, *container["args"]]
     for name, value in [*variables.items()]:
         words = [str(word).replace(f"$({name})", value) for word in words]
@@ -92,7 +94,7 @@ def test_the_gateway_serves_with_the_keys_of_the_secret(origin, tmp_path):
             reader = CLEAN | {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
             read = [PROGRAM, "--endpoint-url", url, "cat", "s3://bucket/run7/a"]
             assert subprocess.run(read, env=reader, capture_output=True, check=True).stdout == CONTENT
-            # Addressed by the name of the service.
+            # The request is addressed to the name of the service, as from inside a cluster.
             service = documents(DEPLOY / "kubernetes" / "gateway.yaml")[-1]
             request = urllib.request.Request(url + "/", headers={"Host": f"{service['metadata']['name']}:8090"})
             with pytest.raises(urllib.error.HTTPError) as refused:

@@ -35,13 +35,13 @@ def test_the_command_lines_of_the_units_are_known_to_the_program():
                 continue
             words = command.lstrip("-").split()[1:]
             assert words, line
-            # Only errors of unknown verbs and options come before --help.
+            # Before --help, the program only reports unknown verbs and options.
             shown = subprocess.run([PROGRAM, *words, "--help"], capture_output=True, text=True, check=False)
             assert shown.returncode == 0, f"{line}: {shown.stderr}"
 
 
 def helper(tmp_path, *words: str) -> list[str]:
-    """Returns the words with which the helper calls the program."""
+    """Returns the arguments with which the mount helper calls the program."""
     fake = tmp_path / "a fake"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     fake.chmod(0o755)
@@ -67,7 +67,7 @@ def test_mount_and_umount_take_a_line_of_fstab(tmp_path):
     source.mkdir()
     directory.mkdir()
     (source / "file").write_text("content")
-    # Runs in a new mount namespace, where /usr/sbin has the helper on top.
+    # Runs in a new mount namespace, in which the helper is mounted over /usr/sbin.
     script = f"""
         set -eu
         mkdir "$TOP/layer"
@@ -96,7 +96,7 @@ def test_mount_and_umount_take_a_line_of_fstab(tmp_path):
 
 
 def test_a_log_that_is_rotated_by_copying_loses_no_half_line(tmp_path):
-    """Copies and truncates a log as copytruncate does, beside a program that logs."""
+    """Copies and truncates a log, as copytruncate does, while a program writes to the log."""
     (tmp_path / "tree").mkdir()
     for number in range(200):
         (tmp_path / "tree" / str(number)).write_text("x")
@@ -111,7 +111,8 @@ def test_a_log_that_is_rotated_by_copying_loses_no_half_line(tmp_path):
     assert program.returncode == 0
     rotated.append(log.read_bytes())
     for piece in rotated:
-        # Lines are appended at the new end: no hole is left in place of the old lines.
+        # New lines are appended at the new end of the file, so there is no hole in place of the old
+        # lines.
         assert b"\0" not in piece
         assert not piece or (piece.startswith(b"{") and piece.endswith(b"}\n")), piece[-80:]
 

@@ -21,10 +21,10 @@ SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
 PAGE = ROOT / "docs" / "reference" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
 DIRECTORY_BUCKET = "arn:aws:s3express:us-east-1:111122223333:bucket/data--use1-az4--x-s3"
-# Large enough to be sent in three parts.
+# Size in bytes that is large enough for three parts.
 BIG = 20 << 20
-# Actions of `ls s3://`, `mb` and `rb`, which concern all buckets, and of `ls --versions`. No role
-# gets them.
+# Actions of `ls s3://`, `mb` and `rb`, which apply to all buckets, and of `ls --versions`. No role
+# gets these actions.
 UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets", "s3:ListBucketVersions"}
 
 VALUES = {
@@ -49,7 +49,7 @@ def actions(statement: dict) -> set[str]:
 
 
 def called() -> dict[str, set[str]]:
-    """Returns the operations of S3 in the source, with the actions that each needs."""
+    """Returns the S3 operations in the source, each with the actions that it needs."""
     source = SOURCE.read_text()
     names = re.search(r"enum S3Operation \{\n(.*?)\n\}", source, re.DOTALL)[1]
     needs = dict(re.findall(r"Self::(\w+) => &\[(.*?)\]", source))
@@ -82,7 +82,9 @@ def test_each_call_of_s3_is_allowed_and_nothing_else_is(rendered):
 
 
 def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered):
-    """A condition of the only action that objects there need decides if a session may write."""
+    """For objects in a directory bucket, only one action is needed. A condition of it decides
+    whether a session may write.
+    """
     for name, mode in (("express-read", "ReadOnly"), ("express-write", None)):
         [statement] = rendered[name]["Statement"]
         condition = {"StringEquals": {"s3express:SessionMode": mode}} if mode else None
@@ -90,8 +92,9 @@ def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered
 
 
 def test_each_call_goes_through_the_list():
-    """A call without an operation does not compile, but a request built without `Call` would be
-    missed. Requests of credential providers are not operations of S3."""
+    """A call without an operation does not compile. But a request that is built without `Call`
+    would not be noticed. Requests of credential providers are not S3 operations.
+    """
     for path in SOURCE.parent.rglob("*.rs"):
         text = path.read_text()
         assert re.findall(r"Call::new\((?!S3Operation::|operation\b)\w+", text) == [], path
@@ -99,14 +102,14 @@ def test_each_call_goes_through_the_list():
             assert not re.search(r"\bRequest \{", text), f"{path}: a request beside `Call`"
 
 
-# Calls of Lambda's API, by method and the end of the path, and their actions.
+# Calls of the API of AWS Lambda, by method and end of the path, each with its action.
 LAMBDA = {
     ("Get", "configuration"): "lambda:GetFunctionConfiguration",
     ("Post", "invocations"): "lambda:InvokeFunction",
     ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
 }
 PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
-# Calls of Batch's API, by the end of the path, and their actions.
+# Calls of the API of AWS Batch, by the end of the path, each with its action.
 BATCH = {
     "describecomputeenvironments": "batch:DescribeComputeEnvironments",
     "describejobdefinitions": "batch:DescribeJobDefinitions",
@@ -119,7 +122,7 @@ BATCH_PATH = re.compile(r'self\.post\("(\w+)"|"/v1/(\w+)"')
 
 
 def test_each_call_of_another_service_is_allowed(rendered):
-    """Calls of these services are made by `Api`. The test finds a file with another service."""
+    """Calls of these services are made by `Api`. The test fails if a file calls another service."""
     allowed = {name: set.union(*map(actions, rendered[name]["Statement"])) for name in ("measure", "submit")}
     assert allowed == {"measure": set(LAMBDA.values()), "submit": set(BATCH.values())}
     services = set()
@@ -154,12 +157,12 @@ def test_wildcards_are_where_aws_has_no_narrower_resource(rendered):
     assert wide == {("function", "JoinNetwork"), ("instance", "BeInstance"), ("submit", "FollowJobs")}
     for name, document in rendered.items():
         for statement in document["Statement"]:
-            # Only the service's own list for its role has wildcards.
+            # Only the list that the service itself documents for its role has wildcards.
             assert name == "s3files-service" or not any("*" in action for action in actions(statement)), name
 
 
 class User:
-    """A user of moto with a policy, who runs `firstbyte`."""
+    """A user in moto who has a policy and runs `firstbyte`."""
 
     def __init__(self, moto, document: dict):
         iam = moto.client("iam")
@@ -181,7 +184,7 @@ class User:
 
 
 def plant(moto) -> None:
-    """Makes something to copy, to delete and to abort, or restores it."""
+    """Makes, or restores, an object to copy, one to delete, and an upload to abort."""
     s3 = moto.client("s3")
     s3.put_object(Bucket="data", Key="tree/gone", Body=b"gone")
     s3.delete_object(Bucket="data", Key="tree/new")
@@ -190,7 +193,7 @@ def plant(moto) -> None:
 
 @pytest.fixture
 def moto_with_data(moto, tmp_path):
-    """Makes a versioned bucket with an object, an unfinished upload, and local files."""
+    """Makes a bucket with versions, with an object and an unfinished upload, and local files."""
     s3 = moto.client("s3")
     s3.create_bucket(Bucket="data")
     s3.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
@@ -202,7 +205,7 @@ def moto_with_data(moto, tmp_path):
     return moto
 
 
-# Verbs of a user, and the statements without which each must fail.
+# Verbs that a user runs, each with the statements without which the verb must fail.
 VERBS = {
     "ls": (lambda at: ["ls", "s3://data/"], {"ListObjects"}),
     "stat": (lambda at: ["stat", "s3://data/small"], {"ReadObjects"}),
@@ -221,7 +224,7 @@ VERBS = {
 
 def whole(rendered) -> dict:
     statements = copy.deepcopy([*rendered["read"]["Statement"], *rendered["write"]["Statement"]])
-    # moto requires the action on the bucket.
+    # moto requires this action on the bucket.
     [deletes] = [statement for statement in statements if statement["Sid"] == "DeleteObjects"]
     deletes["Resource"] = [BUCKET, deletes["Resource"]]
     return {"Version": "2012-10-17", "Statement": statements}

@@ -22,7 +22,8 @@ FILE = re.compile(r"^cat >(\S+) <<'(\w+)'\n(.*?)^\2$", re.MULTILINE | re.DOTALL)
 
 
 def user_data(folder: Path, kind: str, command: str, entry: str = "", fill: str = "") -> list:
-    """Returns the parts of the user data, for one file system of a type, mounted by a command."""
+    """Returns the parts of the user data, for a file system of type `kind` that `command` mounts.
+    """
     mount = {"directory": str(folder / "mnt"), "type": kind, "command": command, "fill": fill}
     given = {"program": "s3://b/bin/firstbyte", "region": "us-east-1", "expected_entry": entry}
     text = render(TEMPLATE, mounts={"data": mount}, **given)
@@ -30,13 +31,13 @@ def user_data(folder: Path, kind: str, command: str, entry: str = "", fill: str 
 
 
 def files(folder: Path, *words: str) -> dict[str, str]:
-    """Returns the files that the shell part writes, by name."""
+    """Returns the files that the part for the shell writes, by name."""
     return {Path(name).name: text for name, _, text in FILE.findall(user_data(folder, *words)[1].get_payload())}
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """Makes /opt/firstbyte of an instance, and the commands that it uses."""
+    """Makes the directory /opt/firstbyte of an instance, and the commands that an instance uses."""
     (tmp_path / "opt").mkdir()
     (tmp_path / "bin").mkdir()
     (tmp_path / "mnt").mkdir()
@@ -47,7 +48,9 @@ def machine(tmp_path):
 
 
 def start(machine: Path, *words: str, then: str = "true", job: str = "cat mnt/name") -> subprocess.CompletedProcess:
-    """Runs mount-and-check, then the command `then` for a later event, then a job."""
+    """Runs mount-and-check, then the command `then`, which stands for a later event, and then a
+    job.
+    """
     for name, text in files(machine, *words).items():
         path = machine / "opt" / name
         path.write_text(text)
@@ -71,7 +74,7 @@ def tmpfs(machine: Path) -> str:
 def test_the_parts_are_what_cloud_init_runs(tmp_path):
     config, script = user_data(tmp_path, "lustre", "true")
     assert config.get_content_type() == "text/cloud-config"
-    # Nothing mounts the first disk of the instance.
+    # The instance must not mount its first disk by itself.
     assert yaml.safe_load(config.get_payload())["mounts"] == [["ephemeral0", None]]
     assert script.get_content_type() == "text/x-shellscript"
     shell = script.get_payload()
@@ -82,7 +85,7 @@ def test_the_parts_are_what_cloud_init_runs(tmp_path):
     assert "Requires=firstbyte-mounts.service" in written["50-firstbyte-mounts.conf"]
     assert "After=firstbyte-mounts.service" in written["50-firstbyte-mounts.conf"]
     assert "Before=ecs.service" in written["firstbyte-mounts.service"]
-    # None of the agent's files is written: Batch and ECS write their own there.
+    # The scripts write none of the agent's files, because Batch and ECS write their own.
     assert all(name.startswith(("/opt/firstbyte/", "/etc/systemd/system/")) for name, _, _ in FILE.findall(shell))
 
 
@@ -124,7 +127,8 @@ def test_an_instance_fills_the_file_system(machine):
 
 @pytest.mark.needs_root
 def test_a_job_fails_where_a_disk_was_mounted_over_the_data(machine):
-    """Repeats the published fault: jobs saw the empty directory of an instance-store disk."""
+    """Repeats a published fault, in which jobs saw the empty directory of an instance-store disk.
+    """
     done = start(machine, "tmpfs", tmpfs(machine), then=f"mount -t ramfs disk {machine}/mnt")
     assert done.returncode == 1 and done.stdout == ""
     assert "ramfs" in done.stderr, done.stderr

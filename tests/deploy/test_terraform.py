@@ -37,7 +37,7 @@ def test_arguments_blocks_and_references_exist():
     assert lint(TERRAFORM) == []
 
 
-# Faults to plant: the file, the text, its replacement, and the expected finding.
+# Faults to insert. For each: the file, the text, its replacement, and the finding that must follow.
 FAULTS = {
     "misspelt argument": ("s1/functions.tf", "memory_size ", "memory_sizes ", "no argument or block `memory_sizes`"),
     "misspelt block": ("s1/functions.tf", "ephemeral_storage {", "ephemeral_store {", "`ephemeral_store`"),
@@ -86,7 +86,9 @@ def test_whatever_can_carry_tags_carries_those_of_the_run(root):
 
 
 def test_what_batch_starts_carries_the_tags():
-    """Default tags do not reach instances, volumes and jobs: their resources pass them on."""
+    """Default tags do not reach instances, volumes and jobs, so the resources that start these must
+    pass the tags on.
+    """
     module = load(TERRAFORM / "s3")
     assert module.locals["tags"] == {"Name": "${local.name}", "project": '"firstbyte"', "run": "${var.run}"}
     template = module.resources["aws_launch_template", "this"]
@@ -149,7 +151,7 @@ REQUIRED = {"region": "us-east-1", "run": "mine", "limit_usd": "1", "email": "a@
     ],
 )
 def test_a_bad_variable_gets_a_line(root, name, value, line, tmp_path):
-    """Terraform itself checks the variables, which need no provider."""
+    """Terraform itself checks the values of variables, for which it needs no provider."""
     shutil.copy(TERRAFORM / root / "variables.tf", tmp_path)
     given = {key: text for key, text in REQUIRED.items() if key in load(tmp_path).variables}
 
@@ -180,7 +182,7 @@ def dist(tmp_path_factory) -> Path:
 
 
 def planned(source: Path, target: Path, root: str, variables: dict[str, str], *words: str):
-    """Runs Terraform's plan for a directory, with stand-ins for the provider's resources."""
+    """Runs Terraform's plan in a directory, with stand-ins for the resources of the provider."""
     translate_all(source, target)
     started = run_terraform(target / "terraform" / root, "init")
     return started if started.returncode else plan(target / "terraform" / root, variables, *words)

@@ -23,8 +23,8 @@ KIT = DEPLOY / "verify" / "verify.py"
 PROVISION = DEPLOY / "verify" / "provision.py"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 
-# Stand-in for firstbyte: records each call, writes results, and at the call KILL_AT sends KILL_WITH
-# to its caller.
+# Stand-in for firstbyte. Records each call and writes results. At the call with number KILL_AT, it
+# sends the signal KILL_WITH to its caller.
 STAND_IN = r"""#!/bin/sh
 [ "$1" = --json ] && exit 1
 echo "$*" >>"$CALLS"
@@ -37,14 +37,15 @@ esac
 kill -"$KILL_WITH" $PPID
 exec sleep 60
 """
-# Calls in a run: two copies, two functions that fill EFS, two suites; a copy, a suite.
+# Number of calls in a run: two copies, two functions that fill EFS and two suites; then a copy and
+# a suite.
 CALLS = 8
-# Resources that are made, then destroyed.
+# Number of changes: each resource is made and then destroyed.
 CHANGES = 2 * sum(map(len, STACKS.values()))
 
 
 class Kit:
-    """verify.py in a new directory."""
+    """A copy of verify.py in a new directory."""
 
     def __init__(self, cloud: Cloud, socket: Path, folder: Path):
         self.cloud, self.folder = cloud, folder
@@ -83,8 +84,9 @@ class Kit:
         return ended(self.start("destroy", run))
 
     def check(self, run: str, code: int, said: str) -> None:
-        """Checks that a signal ended the run, and that no resource is left; after kill -9, once
-        `destroy` has run."""
+        """Checks that a signal has ended the run, and that no resource is left. After kill -9,
+        first runs `destroy`.
+        """
         if code == -signal.SIGKILL:
             code, said = self.destroy(run)
             assert code == 0, said
@@ -132,8 +134,8 @@ def test_a_run_makes_measures_and_destroys_in_order(kit):
 
 @pytest.mark.parametrize("suite", ["s1", "s3"])
 def test_whatever_change_a_signal_meets_nothing_stays(kit, suite):
-    # Each change meets one of the signals. For s3 those of the budget's stack are left out: s1 has
-    # met them.
+    # Every change is interrupted by one of the signals. With s3, the changes of the budget's stack
+    # are left out, because s1 has tested them.
     first, last = (1, 0) if suite == "s1" else (2, 1)
     for step in range(first, 2 * len(STACKS["guard"] + STACKS[suite]) + 1 - last):
         kit.cloud.begin()
@@ -160,7 +162,7 @@ def test_whatever_call_a_signal_meets_nothing_stays(kit):
 
 
 def test_an_interrupted_clean_up_goes_on(kit):
-    """Neither a second Ctrl-C nor one during destruction changes the outcome."""
+    """The outcome is the same if Ctrl-C comes twice, or while resources are destroyed."""
     process = kit.begin("twice", "--yes")
     kit.cloud.on_change = lambda number: process.send_signal(signal.SIGINT)
     kit.check("twice", *ended(process))
@@ -197,7 +199,8 @@ def test_a_mistake_of_the_program_leaves_nothing_either(kit):
 
 
 def test_a_job_is_submitted_to_batch(kit, moto):
-    """Measures by `bench run --on batch`, at moto, which runs no job and reports its success."""
+    """Measures with `bench run --on batch`. moto runs no job, but reports that the job succeeded.
+    """
     moto.post("/moto-api/config", b'{"batch": {"use_docker": false}}')
     kit.program.write_text(f'#!/bin/sh\n[ "$1" != bench ] || exec "{TARGET}/debug/firstbyte" "$@"\n')
     env = {"AWS_ENDPOINT_URL": moto.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a"}
@@ -214,7 +217,9 @@ def test_what_cannot_be_destroyed_at_once_is_tried_again(kit):
 
 
 def test_what_stays_is_named(kit):
-    """Terraform was killed between making a resource and recording it in the state."""
+    """Terraform was killed after it had made a resource and before it recorded the resource in the
+    state.
+    """
     process = kit.begin("leak", "--yes")
 
     def leak(number):
@@ -271,7 +276,7 @@ def test_bad_input_gets_a_line(kit, verb, words, line):
     assert code in (1, 2) and line in said and "Traceback" not in said
 
 
-# A stack for Terraform that needs no provider: built-in resources make a file and remove it.
+# A stack for Terraform that needs no provider: built-in resources create a file and remove it.
 STACK = """
 variable "region" { type = string }
 variable "run" { type = string }

@@ -15,7 +15,7 @@ FENCE = re.compile(r"^```(?P<info>.*)\n(?P<text>(?:.*\n)*?)```$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """A block, and its place."""
+    """A code block, and where it is."""
 
     page: Path
     line: int

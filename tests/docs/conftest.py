@@ -8,7 +8,7 @@ from world import World
 
 
 def pytest_collection_modifyitems(config, items):
-    """Marks what uses the world, whose network takes root."""
+    """Marks tests that use the world as needing root, which its network needs."""
     for item in items:
         is_here = Path(__file__).parent in item.path.parents
         if is_here and "world" in getattr(item, "fixturenames", ()):
@@ -22,7 +22,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """Makes MinIO, a web server and files, in a network of their own."""
+    """Makes MinIO, a web server and files, in a network namespace of their own."""
     world = World(tmp_path_factory.mktemp("world"))
     yield world
     world.close()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("rclone", "s5cmd", "aws", "firstbyte")
-# Lines before each script. rclone 1.60 cannot have certificates by this variable.
+# Lines that run before each script. With this variable set, rclone 1.60 refuses certificates.
 PRELUDE = """
 unset AWS_CA_BUNDLE
 there() { firstbyte stat "s3://bucket/$1" > /dev/null; }
@@ -21,7 +21,7 @@ touch big.bam
 
 @dataclass(frozen=True)
 class Cell:
-    """A program's script for one feature."""
+    """The script of one program for one feature."""
 
     feature: str
     program: str
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A feature, with a cell for each program."""
+    """A feature, with one cell for each program."""
 
     group: str
     feature: str
@@ -47,7 +47,9 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Returns all features, in their order. A row without a group belongs to the one above."""
+    """Returns all features, in order. A row that names no group belongs to the group of the row
+    above.
+    """
     group, found = "", []
     for row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["row"]:
         group = row.get("group", group)
@@ -61,7 +63,7 @@ def rows() -> list[Row]:
 
 
 def table() -> list[str]:
-    """Returns the lines of the tables, a heading for each group, and the numbered notes."""
+    """Returns the lines of the tables, with a heading for each group, and the numbered notes."""
     lines, notes, group = [], [], ""
     for row in rows():
         if row.group != group:

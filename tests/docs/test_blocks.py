@@ -5,7 +5,7 @@ import re
 import pytest
 from blocks import Block, blocks
 
-# Reasons for a block not to run. A new reason needs an argument as good as these.
+# Reasons why a block is not run. Add a reason only if it is as good as these.
 REASONS = {
     "builds for minutes",
     "changes the machine",
@@ -16,10 +16,10 @@ REASONS = {
     "needs what make dist builds",
     "runs until it is stopped",
 }
-# Pages of suites that take minutes to hours with a release build: `make bench` runs them.
+# Pages about suites that take minutes to hours with a release build. `make bench` runs them.
 ELSEWHERE = {"suites.md"}
 LANGUAGES = {"", "json", "nginx", "python", "rust", "sh", "sql", "text", "toml", "yaml"}
-# Generated pages, whose blocks without a language are usage texts and command lines.
+# Generated pages. Their blocks without a language are usage texts and command lines.
 GENERATED = {"benchmarks.md", "options.md"}
 
 SHELL = [block for block in blocks() if block.language == "sh" and block.page.name not in ELSEWHERE]

@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc):
 
 def test_the_program_has_what_the_table_says(cell, world):
     done = world.run(PRELUDE + cell.script.removeprefix("! "))
-    # Code 127 proves nothing: the program is not installed.
+    # Exit code 127 proves nothing, because it means that the program is not installed.
     expected = done.returncode == 0 if cell.has else done.returncode not in (0, 127)
     assert expected, f"{cell.script}: exit code {done.returncode}\n{done.stdout[-3000:]}"
 
@@ -27,7 +27,7 @@ def test_the_page_has_the_table():
 
 
 def test_each_missing_feature_is_argued():
-    """Every N of firstbyte has a row in the section of reasons."""
+    """Every N in firstbyte's column has a row in the section of reasons."""
     section = PAGE[PAGE.index("## Where firstbyte has N") :]
     missing = [row.feature for row in rows() if not row.cells[-1].has]
     assert missing

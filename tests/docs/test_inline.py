@@ -15,7 +15,7 @@ from test_options import SPAN
 # Pages written by the program.
 GENERATED = {"options.md"}
 PLACEHOLDER = re.compile(r"(?<![\w-])(?:[A-Z][A-Z0-9]{2,}|\.\.\.)(?![\w-])")
-# Commands that do not run here, with the reason. A new reason needs an argument as good as these.
+# Commands that are not run, each with the reason. Add a reason only if it is as good as these.
 NOT_RUN = {
     "firstbyte advise init workload.toml --from results.jsonl": "needs what a measurement of minutes writes",
     "firstbyte advise run workload.toml --results results.jsonl": "needs what a measurement of minutes writes",
@@ -27,12 +27,13 @@ NOT_RUN = {
     "firstbyte link --preset function": "names an option, which needs a server",
     "firstbyte unmount --lazy /mnt/data && mount /mnt/data": "needs a line of fstab: tests/deploy/test_operations.py",
 }
-# Commands that write a file, by the command that reads it.
+# Commands that write a file, by the command that reads the file.
 BEFORE = {"firstbyte advise run workload.toml": "firstbyte advise init workload.toml"}
 
 
 def spans(begin: str) -> dict[str, str]:
-    """Returns each inline command that begins so, and a page that has it."""
+    """Returns each inline command that begins with this text, and a page that contains the command.
+    """
     found = {}
     for page in pages():
         if page.name not in GENERATED:
@@ -53,8 +54,9 @@ def is_run(command: str) -> bool:
 
 
 def has_options_alone(command: str) -> bool:
-    """Returns true for a verb with only options, without a value or operand, as a sentence names
-    it."""
+    """Returns true for a verb with options only, without a value or operand, as in a sentence about
+    the verb.
+    """
     words = shlex.split(command)[2:]
     return all(word.startswith("-") for word in words) and not command.startswith("firstbyte doctor")
 
@@ -77,7 +79,7 @@ def test_a_verb_exists(command, world):
 @pytest.mark.parametrize("command", RUN)
 def test_the_command_runs(command, world):
     before = next((script for begin, script in BEFORE.items() if command.startswith(begin)), "true")
-    # Servers are started in the background, and have to answer.
+    # Servers are started in the background, and must answer.
     serves = re.match(r"firstbyte (serve|link)\b", command)
     done = world.run(f"{before}\n{command}{' &' if serves else ''}")
     assert done.returncode == 0, f"{COMMANDS[command]}: {command}: exit code {done.returncode}\n{done.stdout[-2000:]}"

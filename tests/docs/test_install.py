@@ -21,14 +21,14 @@ NAME = f"firstbyte-0.1.0-linux-{platform.machine()}"
 
 
 def sums(dist) -> None:
-    """Writes SHA256SUMS of all files."""
+    """Writes the file SHA256SUMS for all other files."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(dist.iterdir())]
     (dist / "SHA256SUMS").write_text("".join(lines))
 
 
 @pytest.fixture
 def dist(tmp_path):
-    """Makes the installed part of the output of `make dist`."""
+    """Makes those parts of the output of `make dist` that are installed."""
     place = tmp_path / "dist"
     place.mkdir()
     shutil.copy(PROGRAM, place / NAME)
@@ -42,21 +42,21 @@ def dist(tmp_path):
 
 
 def install(*words, path: str = "", script=None) -> subprocess.CompletedProcess:
-    """Runs the installer; `script` is its standard input."""
+    """Runs the installer. `script` is its standard input."""
     env = CLEAN | {"PATH": f"{path}{os.pathsep if path else ''}{CLEAN['PATH']}"}
     command = ["sh", *map(str, words)]
     return subprocess.run(command, env=env, input=script, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
 
 
 def refused(done: subprocess.CompletedProcess, prefix, words: str) -> None:
-    """Checks that the last line gave the reason, and that nothing was installed."""
+    """Checks that the last line states the reason, and that nothing was installed."""
     assert done.returncode == 1
     assert words in done.stderr.splitlines()[-1], done.stderr
     assert not prefix.exists() or not [path for path in prefix.rglob("*") if not path.is_dir()]
 
 
 def installed(prefix) -> None:
-    """Checks that the program runs, and that its pages are where shells and man search."""
+    """Checks that the program runs, and that its pages are where shells and man look for them."""
     version = subprocess.check_output([prefix / "bin" / "firstbyte", "--version"], text=True)
     assert version.startswith("firstbyte ")
     assert [path.name for path in (prefix / "bin").iterdir()] == ["firstbyte"]
@@ -133,7 +133,9 @@ def test_a_script_that_was_cut_does_nothing(dist, tmp_path):
 
 
 def with_libraries(root) -> None:
-    """Copies the libraries of the tests' program, which is not static, into the image's root."""
+    """Copies the libraries that the program needs into the image's root. The test's program is not
+    static.
+    """
     for library in re.findall(r"(/\S+) \(0x", subprocess.check_output(["ldd", PROGRAM], text=True)):
         target = root / library.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +152,7 @@ def test_the_image_runs_the_program_alone_as_its_user(dist, tmp_path, capfd):
     assert copied == {"firstbyte", "etc/ssl/certs/ca-certificates.crt", "THIRD-PARTY-NOTICES.txt"}
     assert made.user == (65532, 65532)
     with_libraries(root)
-    # Opened, because pytest's directories are closed to other users.
+    # Other users must be able to enter these directories, which pytest closes to them.
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
     assert image.run(made, root, ["--version"]) == 0

@@ -9,17 +9,17 @@ from serving import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 LINES = (REFERENCE / "migration.md").read_text().splitlines()
-# Cells of each row; a bar within a cell is escaped.
+# The cells of each row. A bar within a cell is escaped.
 ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in LINES if line.startswith("| ")]
 
 
 def lacks(cell, after=""):
-    """Returns true if the cell says "none", other than as a value of an option."""
+    """Returns true if the cell says "none", except where that is the value of an option."""
     return re.search(rf"\bnone\b{after}", re.sub(r"`[^`]*`", "`", cell))
 
 
 def has_reason(cell):
-    """Returns true if a reason follows each "none"."""
+    """Returns true if each "none" is followed by a reason."""
     return not lacks(cell, after=r"(?!: \S)")
 
 
@@ -38,7 +38,7 @@ def test_what_has_no_counterpart_has_a_reason(row):
 
 
 def test_reasons_elsewhere_are_rows_of_the_comparison():
-    """Every word of a row that only links to compare.md has its reason there."""
+    """For a row that only links to compare.md, every word of the row has its reason there."""
     argued = (REFERENCE / "compare.md").read_text().partition("## Where firstbyte has N")[2].lower()
     linked = [row for row in MISSING if row[-1].endswith("[why](compare.md#where-firstbyte-has-n)")]
     assert linked

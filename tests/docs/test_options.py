@@ -23,7 +23,7 @@ COMPARING = {"migration.md", "stores.md"}
 
 
 def grammar() -> dict[str, set[str]]:
-    """Returns the options of each verb, including the common ones."""
+    """Returns the options of each verb, including the global ones."""
     parts = SECTION.split(OPTIONS)
     have = defaultdict(set)
     for verb, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -36,7 +36,9 @@ GRAMMAR = grammar()
 
 
 def options_in(words: list[str]) -> list[str]:
-    """Returns the options among the words of one command, grouped letters one by one."""
+    """Returns the options among the words of one command. Letters that are grouped are returned one
+    by one.
+    """
     found = []
     for word in words:
         if word in ENDS or word == "--":
@@ -50,12 +52,12 @@ def options_in(words: list[str]) -> list[str]:
 
 
 def unknown(code: str) -> list[str]:
-    """Returns the faults of a command: an unknown verb or option."""
+    """Returns what is wrong with a command: a verb or option that does not exist."""
     try:
         words = shlex.split(code, comments=True)
     except ValueError:
         words = code.split()
-    # Global options may stand before the verb.
+    # Global options may come before the verb.
     start = next((place for place, word in enumerate(words) if word in GRAMMAR), None)
     if start is None:
         return []
@@ -66,14 +68,14 @@ def unknown(code: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Returns every command of the program in the pages, with its page."""
+    """Returns every command of the program on the pages, each with its page."""
     found = [(str(block), line) for block in blocks() if block.language == "sh" for line in block.text.splitlines()]
     found += [(page.name, span) for page in pages() for span in SPAN.findall(page.read_text())]
     return [(where, code.removeprefix("firstbyte ")) for where, code in found if code.startswith("firstbyte ")]
 
 
 def compared() -> list[tuple[str, str]]:
-    """Returns our side of the comparing tables: the code in their last cells."""
+    """Returns our side of the comparing tables, which is the code in the last cells."""
     lines = [(page.name, line) for page in pages() if page.name in COMPARING for line in page.read_text().splitlines()]
     return [(where, code) for where, line in lines if line.startswith("|") for code in SPAN.findall(line.split("|")[-2])]
 
@@ -100,7 +102,7 @@ def test_a_wrong_option_is_found():
 
 
 def test_no_option_goes_and_none_comes_unnoticed():
-    """Verbs and options do not change unnoticed, as docs/stability.md promises."""
+    """Verbs and options cannot change unnoticed, as docs/stability.md promises."""
     common = set.intersection(*GRAMMAR.values())
     have = {f"{verb} {option}" for verb, options in GRAMMAR.items() for option in options - common}
     have |= {f"all {option}" for option in common}

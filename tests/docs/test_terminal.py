@@ -13,14 +13,16 @@ import pytest
 from serving import PROGRAM
 from waiting import until
 
-# Rate at which 3 MiB are drawn many times, on any machine. The test ends the copy.
+# Rate limit so low that the progress of a 3 MiB copy is drawn many times, on any machine. The test
+# ends the copy when it has seen enough.
 SLOW = "200KB"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str) -> str:
-    """Returns the output of a command on a terminal until a line matches `seen`: of a slow copy, or
-    of `words`."""
+    """Runs a command on a terminal, by default a slow copy. Returns the output up to the first line
+    that matches `seen`.
+    """
     world.reset()
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -47,7 +49,7 @@ def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str
 
 
 def lines(text: str) -> list[str]:
-    """Returns the drawn lines, without codes for the cursor and colours."""
+    """Returns the drawn lines, without control codes for the cursor and colours."""
     return [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", text)) if line.strip()]
 
 
@@ -70,7 +72,7 @@ def test_a_user_without_colours_gets_none(world):
 
 @pytest.mark.needs_root
 def test_one_bar_is_drawn_for_all_sources(world):
-    """A second bar would draw over the first, and show only `listing`."""
+    """A second bar would be drawn over the first, and would only say `listing`."""
     drawn = lines(drawn_until(world, 80, "[3-9][0-9] %", {}, "cp", "--limit-rate", SLOW, "s3://bucket/big", "s3://bucket/sample.bam", "data/"))
     begun = next(place for place, line in enumerate(drawn) if " %" in line)
     assert "listing" not in [line.strip() for line in drawn[begun:]], drawn

@@ -13,7 +13,7 @@ TABLES = ["### Reproduced", "### Pointed out", "### The daily job alone"]
 
 
 def value(text: str, names: dict[str, float]) -> float:
-    """Evaluates numbers, names, `+ - * /` and parentheses."""
+    """Evaluates an expression of numbers, names, `+ - * /` and parentheses."""
 
     def of(node) -> float:
         match node:
@@ -29,7 +29,7 @@ def value(text: str, names: dict[str, float]) -> float:
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Returns the rows of the tables below a heading, until the next one of its level."""
+    """Returns the rows of the tables below a heading, up to the next heading of the same level."""
     part = PAGE.split(heading)[1].split("\n### ")[0]
     lines = [line for line in part.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

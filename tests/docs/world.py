@@ -28,12 +28,12 @@ MINIO = "http://127.0.0.1:9000"
 VERSITYGW = "127.0.0.1:7070"
 GOOGLE = "127.0.0.1:4443"
 AZURE = "127.0.0.1:10000"
-# Addresses of the web server, on ports that no document names.
+# Addresses of the web server. No document uses these ports.
 WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
 SSHD = "127.0.0.1:8022"
 CLONE_NEWNET = 0x40000000
-# Places and hosts in scripts: top-level directories are moved below the world's own, and hosts are
-# this machine.
+# Paths and hosts in scripts. Top-level directories are moved below the world's directory, and hosts
+# are replaced with this machine.
 PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data|backup)(?:[/\s'\"]|$))")
 HOSTS = re.compile(r"https://(?:host|storage\.local)/")
 # Matches `firstbyte serve ... &`, without its comment.
@@ -41,7 +41,7 @@ STARTED = re.compile(r"^(.*?)\s&\s*(?:#.*)?$")
 
 
 def content(name: str, size: int) -> bytes:
-    """Returns the same bytes for the same name."""
+    """Returns pseudo-random bytes, which are the same for the same name."""
     return random.Random(name).randbytes(size)
 
 
@@ -60,13 +60,14 @@ def objects() -> dict[str, bytes]:
 
 
 def results() -> dict[str, bytes]:
-    """Returns the files in `results`, which the bucket has too."""
+    """Returns the files in the directory `results`. The bucket has the same files."""
     return {name: content(name, 2000) for name in ("a.csv", "b.csv", "plots/c.png")}
 
 
 def files() -> dict[str, bytes]:
-    """Returns the files of the directory in which a script begins, and, with a `/` in front, of the
-    world."""
+    """Returns the files of the directory in which a script begins. Files whose name begins with `/`
+    are at the top of the world.
+    """
     here = {f"results/{name}": body for name, body in results().items()}
     here |= {name: content(name, 1500) for name in ("big.bam", "upload.bin", "new", "results.tar", "data/file")}
     here |= {f"data/{name}": content(name, 1200) for name in ("x.gz", "y.tmp", "bucket/key", "bucket/key2")}
@@ -83,7 +84,7 @@ def files() -> dict[str, bytes]:
 
 
 def lists() -> dict[str, bytes]:
-    """Returns files from which a program takes names, patterns or commands."""
+    """Returns files that contain names, patterns or commands, for options that read such files."""
     return {"names": b"a.bam\nold/c.tmp\n", "patterns": b"*.tmp\n", "commands.txt": b"cp s3://bucket/big .\n"}
 
 
@@ -93,13 +94,14 @@ def site() -> dict[str, bytes]:
 
 
 def endpoints() -> str:
-    """Returns the user's config.toml: the two named endpoints of the examples, both with the same
-    key."""
+    """Returns the user's config.toml. It has the two named endpoints of the examples, which use the
+    same key.
+    """
     return f'[endpoint.lab]\nurl = "{MINIO}"\n[endpoint.archive]\nurl = "http://{VERSITYGW}"\n'
 
 
 def write(root: Path, given: dict[str, bytes]) -> None:
-    """Makes files and the directories above them."""
+    """Writes files, and makes the directories above them."""
     for name, body in given.items():
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +109,9 @@ def write(root: Path, given: dict[str, bytes]) -> None:
 
 
 def separate_network() -> None:
-    """Moves this thread, and its later children, into a network with only a loopback."""
+    """Moves this thread, and the children that it starts later, into a network namespace that only
+    has a loopback.
+    """
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise PermissionError(ctypes.get_errno(), "a network namespace takes root")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -125,7 +129,7 @@ def wait_for(address: str, process: subprocess.Popen) -> None:
 
 
 class World:
-    """The servers and files. `run` runs a script among them."""
+    """The servers and files. `run` runs a script in this world."""
 
     def __init__(self, root: Path):
         separate_network()
@@ -144,7 +148,9 @@ class World:
         self.prepare()
 
     def certificate(self) -> None:
-        """Makes a certificate for the web server, which the examples use under these names too."""
+        """Makes a certificate for the web server. Examples use the files of the certificate too,
+        under these names.
+        """
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
             + ["-subj", "/CN=site", "-addext", "subjectAltName=IP:127.0.0.1", "-out", "chain.pem", "-keyout", "key.pem"],
@@ -184,7 +190,9 @@ class World:
         self.version = first["VersionId"]
 
     def start_sshd(self) -> None:
-        """Starts the host that the examples call `storage`: a login begins in `remote`."""
+        """Starts the host that the examples call `storage`. A login starts in the directory
+        `remote`.
+        """
         state = self.root / "ssh"
         state.mkdir(mode=0o700)
         for key in ("host", "user"):
@@ -204,15 +212,16 @@ class World:
         self.start(SSHD, [shutil.which("sshd", path="/usr/sbin"), "-D", "-e", "-f", state / "server"])
 
     def start(self, address: str, command: list, env: dict[str, str] | None = None) -> None:
-        """Starts a server and waits for it."""
+        """Starts a server, and waits until it answers."""
         log = (self.root / f"{address}.log").open("w")
         environment = CLEAN | {"HOME": str(self.root)} | (env or {})
         self.servers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
         wait_for(address, self.servers[-1])
 
     def prepare(self) -> None:
-        """Makes the files that examples assume, by the program: a manifest, a receipt, man
-        pages."""
+        """Uses the program to make files that the examples assume: a manifest, a receipt and man
+        pages.
+        """
         made = self.run(
             "firstbyte plan s3://bucket/run-43 --shards 8 --out m.parquet\n"
             "firstbyte cp --manifest m.parquet --shard 0/8 --receipt r0.json /scratch/run-43\n"
@@ -223,7 +232,7 @@ class World:
             shutil.move(self.here / name, self.pristine / name)
 
     def reset(self) -> None:
-        """Restores files and objects."""
+        """Restores the original files and objects."""
         for path in (self.here, self.home, self.root / "top", self.root / "remote"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.pristine, self.here)
@@ -239,7 +248,9 @@ class World:
                 self.reset_bucket(bucket["Name"])
 
     def reset_bucket(self, name: str) -> None:
-        """Restores missing and changed objects of a bucket, and deletes new ones."""
+        """Restores the objects of a bucket that are missing or changed, and deletes those that are
+        new.
+        """
         wanted = self.objects if name == "bucket" else {}
         listed = self.s3.list_objects_v2(Bucket=name).get("Contents", [])
         found = {entry["Key"]: entry["ETag"].strip('"') for entry in listed}
@@ -252,7 +263,7 @@ class World:
             self.s3.delete_bucket(Bucket=name)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of a user of this MinIO."""
+        """Returns the environment of a user who uses this MinIO."""
         path = [str(PROGRAM.parent), str(ROOT / ".venv" / "bin"), CLEAN["PATH"]]
         return CLEAN | {
             "PATH": os.pathsep.join(path),
@@ -284,15 +295,15 @@ class World:
         }
 
     def located(self, script: str) -> str:
-        """Adapts a document's script: places and hosts are the world's, and each line that starts a
-        server also waits for it.
+        """Adapts a script from a document. Directories and hosts are replaced with those of the
+        world, and each line that starts a server also waits for it.
         """
         script = PLACES.sub(f"{self.root}/top/", script)
         return "\n".join(map(waiting, HOSTS.sub(f"https://{WEB[1]}/", script).splitlines()))
 
     def run(self, script: str) -> subprocess.CompletedProcess:
-        """Runs a script by bash in the restored world. Ends the processes and mounts that it
-        leaves.
+        """Restores the world, and runs a script in it with bash. Then ends the processes and mounts
+        that the script has left.
         """
         self.reset()
         with tempfile.TemporaryFile() as output:
@@ -333,8 +344,8 @@ class World:
 
 
 def waiting(line: str) -> str:
-    """Adds to a line that starts a server or a slow file system in the background a wait for it,
-    which fails if the process has ended.
+    """If a line starts a server or a slow file system in the background, appends a command that
+    waits for it. The wait fails if the process has ended.
     """
     started = STARTED.match(line)
     verb = re.search(r"firstbyte (serve|link)\b", started[1]) if started else None

@@ -18,16 +18,18 @@ import image
 from waiting import patience
 
 HERE = Path(__file__).resolve().parent
-# Maximum of the guest's memory in bytes. qemu allocates it as it is used.
+# Maximum memory of the guest in bytes. qemu allocates it only when it is used.
 MEMORY = 3 << 30
-# Number and bytes of the guest's scratch disks, for file systems that it makes: sparse files.
+# Number of the guest's scratch disks, and the size of each in bytes. Jobs make file systems on
+# them. They are sparse files.
 SCRATCH_DISKS = 6
 SCRATCH_SIZE = 8 << 30
-# Two processors at the speed of the host.
+# Two processors, as fast as the host can emulate them.
 PARALLEL = ["-accel", "tcg,thread=multi", "-smp", "2"]
-# A single processor of 10^9 instructions a second by the guest's own clock, which skips waits.
+# One processor that executes 10^9 instructions per second of the guest's own clock, which skips
+# waits.
 COUNTED = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
-# Lines of the console that an error repeats.
+# Number of lines of the console that an error message repeats.
 REPEATED = 40
 
 
@@ -44,14 +46,16 @@ class Job:
     programs: tuple[Path, ...] = ()
     # Files and directories that are copied to /job, where Python finds modules.
     others: tuple[Path, ...] = ()
-    # Seconds of an idle host after which the guest is killed.
+    # Time after which the guest is killed, in seconds of an idle host.
     deadline: float = 300
-    # True if the clock counts instructions, so that times do not depend on the host.
+    # True if the clock counts instructions. Measured times then do not depend on the host.
     counted: bool = False
 
 
 def run(job: Job, console: Path | None = None) -> list[dict]:
-    """Boots, runs the job and returns its reports. Raises if it fails or does not end in time."""
+    """Boots the guest, runs the job and returns its reports. Raises if the job fails or does not
+    end in time.
+    """
     boot = image.image()
     remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=image.TARGET) as stage:
@@ -76,14 +80,14 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
 
 
 def remove_abandoned() -> None:
-    """Removes the directories of killed runs."""
+    """Removes the directories of runs that were killed."""
     for stage in image.TARGET.glob("run-*"):
         if not Path("/proc", stage.name.split("-")[1]).exists():
             shutil.rmtree(stage, ignore_errors=True)
 
 
 def pack(job: Job, home: Path) -> None:
-    """Makes the job's disk, and the empty disks."""
+    """Makes the disk with the job, and the empty scratch disks."""
     content = home / "job"
     shutil.copytree(HERE / "inside", content, ignore=shutil.ignore_patterns("__pycache__"))
     (content / "bin").mkdir()
@@ -91,7 +95,7 @@ def pack(job: Job, home: Path) -> None:
     (content / "command").write_text("".join(f"{word}\n" for word in (job.module, *job.arguments)))
     for program in job.programs:
         to = content / "bin" / program.name
-        # Symbols for debuggers are most of a test program.
+        # Debug symbols are the largest part of a test program, and are not needed.
         subprocess.run(["strip", "--strip-debug", "-o", to, program], check=True)
     for other in job.others:
         if other.is_dir():
@@ -111,13 +115,13 @@ def pack(job: Job, home: Path) -> None:
 def command(boot: image.Image, home: Path, counted: bool) -> list[str]:
     """Returns the command line of qemu."""
     drive = "if=virtio,format=raw,cache=unsafe,file="
-    # Snapshots: each run leaves the system and the job unchanged.
+    # With snapshots, a run does not change the disks of the system and of the job.
     disks = [f"{drive}{boot.disk},snapshot=on", f"{drive}{home}/job.disk,snapshot=on"]
     disks += [f"{drive}{home}/scratch{number}.disk,discard=unmap" for number in range(SCRATCH_DISKS)]
     words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-cpu", "max", *(COUNTED if counted else PARALLEL)]
     words += ["-m", f"{MEMORY >> 20}M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    # Without the timer check, which compares two clocks and fails if the host is too busy for the
-    # emulator.
+    # The timer check of the kernel is turned off. It compares two clocks, and fails if the host is
+    # too busy.
     words += ["-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)]
     words += ["-append", "console=ttyS0 panic=-1 quiet mitigations=off random.trust_cpu=on no_timer_check"]
     words += ["-serial", f"file:{home}/console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]

@@ -16,17 +16,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "guest"
 
-# The kernel for virtual machines has every module needed here and boots fastest.
+# The kernel for virtual machines has every module that is needed here, and boots fastest.
 PACKAGES = """linux-image-cloud-amd64 busybox-static kmod iproute2 nfs-common nfs-kernel-server samba cifs-utils
     python3 dosfstools exfatprogs e2fsprogs btrfs-progs xfsprogs util-linux mount coreutils findutils bash libc-bin tar procps
     strace libgcc-s1 fuse3""".split()
-# User that an NFS server assigns to a root without rights.
+# The user whom an NFS server gives to a root that has no rights there.
 NOBODY = "no" "body"
 # Packages of Python's library that jobs import.
 COMPILED = ("collections", "concurrent/futures", "ctypes", "email", "encodings", "http", "importlib", "json", "logging", "re", "urllib")
-# Modules of the disk, without which no other module can be read.
+# Kernel modules of the disk. Without these, no other module can be read.
 DISK_MODULES = ["virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk"]
-# Program of the initramfs. /dev/vda is the system, /dev/vdb the job.
+# The init program of the initramfs. /dev/vda is the system's disk, and /dev/vdb is the job's.
 INIT = """#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install /bin
@@ -41,7 +41,7 @@ exec switch_root /new /job/init
 
 @dataclass(frozen=True)
 class Image:
-    """Files that qemu boots from."""
+    """The files from which qemu boots."""
 
     kernel: Path
     initramfs: Path
@@ -49,7 +49,7 @@ class Image:
 
 
 def image() -> Image:
-    """Returns the guest's image; makes it first if there is none."""
+    """Returns the image of the guest. If there is none, makes it first."""
     stamp = hashlib.sha256(Path(__file__).read_bytes() + suite().encode()).hexdigest()[:16]
     home = TARGET / f"image-{stamp}"
     if not home.exists():
@@ -96,7 +96,8 @@ def complete(root: Path) -> None:
     (root / "etc/exports").touch()
     (root / "etc/mtab").symlink_to("/proc/mounts")
     (root / "job").mkdir()
-    # Compiled here, because each start of Python in the guest would compile its imports again.
+    # Compiled on the host: otherwise each start of Python in the guest would compile its imports
+    # again.
     for library in (root / "usr/lib").glob("python3.*"):
         for folder in (library, *(library / name for name in COMPILED)):
             run(sys.executable, "-m", "compileall", "-q", "-l", "--invalidation-mode", "unchecked-hash", "-s", str(root), str(folder))
@@ -105,7 +106,7 @@ def complete(root: Path) -> None:
 
 
 def initramfs(root: Path, release: str) -> bytes:
-    """Returns a cpio archive for the kernel: a static busybox and the modules of the disk."""
+    """Returns a cpio archive for the kernel, with a static busybox and the modules of the disk."""
     modules = {path.stem: path for path in (root / "lib/modules" / release).rglob("*.ko")}
     present = [name for name in DISK_MODULES if name in modules]
     entries = {"bin": (0o40755, b""), "bin/busybox": (0o100755, (root / "bin/busybox").read_bytes())}
@@ -115,7 +116,8 @@ def initramfs(root: Path, release: str) -> bytes:
     entries["TRAILER!!!"] = (0, b"")
     archive = bytearray()
     for number, (name, (mode, content)) in enumerate(entries.items(), 1):
-        # Inode, mode, owner, group, links, time, size, four device numbers, name, checksum.
+        # The fields are inode, mode, owner, group, links, time, size, four device numbers, name
+        # length and checksum.
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
         archive += b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
         archive += bytes(-len(archive) % 4) + content
@@ -124,14 +126,14 @@ def initramfs(root: Path, release: str) -> bytes:
 
 
 def disk(content: Path, to: Path, size: int) -> None:
-    """Makes an ext4 image with a directory's content."""
+    """Makes an ext4 image that contains the files of a directory."""
     with to.open("wb") as file:
         file.truncate(size)
     run("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", str(content), str(to))
 
 
 def run(*words: str) -> str:
-    """Runs a command and returns its output."""
+    """Runs a command, and returns its output."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
     if done.returncode != 0:

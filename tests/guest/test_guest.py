@@ -10,7 +10,8 @@ from serving import PROGRAM
 
 pytestmark = pytest.mark.needs_root
 
-# Seconds of the host: it may be busy, and an emulated processor is ten times as slow.
+# Limit in seconds of the host. The host may be busy, and an emulated processor is ten times as
+# slow.
 DEADLINE = 600
 
 
@@ -22,7 +23,7 @@ def listed():
 
 
 def chosen(reports: list[dict], **wanted: object) -> list[dict]:
-    """Returns the reports with these fields."""
+    """Returns those reports that have these values in their fields."""
     return [row for row in reports if all(row.get(name) == value for name, value in wanted.items())]
 
 
@@ -39,7 +40,7 @@ def test_no_other_method_lists_with_fewer_calls(listed, version, what):
     calls = {row["method"]: sum(row["calls"].values()) for row in rows}
     (ours,) = [count for method, count in calls.items() if method.startswith("firstbyte") and "--buffer" not in method]
     others = min(count for method, count in calls.items() if not method.startswith("firstbyte"))
-    # Threads of one walk may look a directory up twice.
+    # Several threads of one walk may look up the same directory.
     spare = others // 20 if "tree" in what else 0
     assert ours <= others + spare, calls
 

@@ -27,24 +27,25 @@ from guest import GuestFailed, Job  # noqa: E402
 from serving import PROGRAM, ROOT, TARGET  # noqa: E402
 
 REPORTS = image.TARGET / "reports.jsonl"
-# Kinds of file systems that the suites run on.
+# Kinds of file systems on which the suites are run.
 KINDS = "xfs,btrfs,overlay,vfat,exfat,casefold,cifs,nfs3,nfs4.1,nfs4.2"
-# Names of our own listing, for each scene that other programs list too.
+# Name of our own listing in each scene that other programs list too.
 OURS = {"names": "firstbyte ls", "layout": "firstbyte ls -R", "details": "firstbyte ls -l", "tree": "firstbyte ls -R", "tree with details": "firstbyte ls -R -l"}
-# Maximum ratio of the calls of a listing with types, or with another buffer, to those of the best
-# listing of names.
+# Maximum ratio of calls: those of a listing with types, or with another buffer, to those of the
+# best listing of names alone.
 NAMES_EACH = 4
 WALKS = ("layout", "tree", "tree with details")
 TREES = "details:500,tree:400,tree with details:400,usage:400"
 MODEL = ROOT / "crates/advise/examples/nfs.toml"
 VERSIONS = ("3", "4.1", "4.2")
-# Boots at once for each processor: cuts, restarts and outages are mostly waiting.
+# Number of guests that run at the same time for each processor. It is above 1, because cuts,
+# restarts and outages mostly wait.
 BOOTS = 2
 
 
 @dataclass
 class Part:
-    """A job, and a function that finds the failures in its reports."""
+    """A job, and a function that returns the failures in its reports."""
 
     job: Callable[[], Job]
     failures: Callable[[list[dict]], Iterator[str]]
@@ -52,7 +53,7 @@ class Part:
 
 @functools.cache
 def built(*words: str) -> Path:
-    """Builds a program of the workspace with cargo, and returns its path."""
+    """Builds a program of the workspace with cargo. Returns the path of the program."""
     command = ["cargo", "build", "--locked", "--workspace", "--message-format", "json", "--quiet", *words]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -63,7 +64,7 @@ def built(*words: str) -> Path:
 
 @functools.cache
 def package() -> Path:
-    """Makes the Python package with its module, for the Python of the guest."""
+    """Makes the Python package, with its native module, for the Python of the guest."""
     subprocess.run(["cargo", "build", "--locked", "--workspace", "--all-targets", "--quiet"], cwd=ROOT, check=True)
     home = image.TARGET / "package/firstbyte"
     shutil.rmtree(home, ignore_errors=True)
@@ -73,7 +74,8 @@ def package() -> Path:
 
 
 def wrong_listings(reports: list[dict]) -> Iterator[str]:
-    """Yields listings that are not exact, or for which another program made fewer calls."""
+    """Yields listings that are not exact, and listings for which another program needs fewer calls.
+    """
     for row in reports:
         if row.get("exact") is False:
             yield f"{row['method']} on NFS {row['version']} at {row['delay']} ms: not exact"
@@ -83,13 +85,13 @@ def wrong_listings(reports: list[dict]) -> Iterator[str]:
         for method, count in calls.items() if what == "names" else ():
             if method.startswith("firstbyte") and count > NAMES_EACH * max(min(others), 1):
                 yield f"{method} on NFS {version} at {delay} ms: {calls}"
-        # Threads of one walk may look a directory up twice.
+        # Several threads of one walk may look up the same directory.
         if ours and ours[0] > min(others) * (1.05 if what in WALKS else 1):
             yield f"{what} on NFS {version} at {delay} ms: {calls}"
 
 
 def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, int]]:
-    """Returns the calls of each method with nothing cached, by scene, version and delay."""
+    """Returns the calls that each method makes with nothing cached, by scene, version and delay."""
     found: dict[tuple[str, str, float], dict[str, int]] = {}
     for row in reports:
         if row.get("access") == "first":
@@ -99,8 +101,9 @@ def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, i
 
 
 def slow_trees(reports: list[dict]) -> Iterator[str]:
-    """Yields trees whose names take us more than 0.35 of the time of `find`, by the guest's own
-    clock."""
+    """Yields trees for which our listing takes more than 0.35 of the time of `find`, by the guest's
+    own clock.
+    """
     yield from wrong_listings(reports)
     seconds = {(row["version"], row["method"]): row["seconds"] for row in reports if row.get("access") == "first"}
     for (version, method), took in seconds.items():
@@ -109,7 +112,7 @@ def slow_trees(reports: list[dict]) -> Iterator[str]:
 
 
 def far_predictions(reports: list[dict]) -> Iterator[str]:
-    """Yields a median error of predictions above 20 %."""
+    """Yields a line if the median error of the predictions is above 20 %."""
     errors = [abs(row["error"]) for row in reports if row["case"] == "prediction"]
     if not errors or statistics.median(errors) > 0.2:
         yield f"median error of {len(errors)} predictions: {statistics.median(errors or [9])}"
@@ -123,14 +126,17 @@ def failed_cases(reports: list[dict]) -> Iterator[str]:
 
 
 def wrong_layouts(reports: list[dict]) -> Iterator[str]:
-    """Yields lost or doubled names, and rules that a neighbour saw broken."""
+    """Yields names that were lost or doubled, and rules that were broken while a neighbour watched.
+    """
     for row in reports:
         if row.get("lost") or row.get("doubled") or row.get("differing") or row.get("broken") or row["case"] == "conversion":
             yield f"layout: {row}"
 
 
 def unexpected_tests(reports: list[dict]) -> Iterator[str]:
-    """Yields tests that failed and are no documented exception, and suites that did not end."""
+    """Yields tests that have failed and are not documented exceptions, and suites that have not
+    ended.
+    """
     for row in reports:
         if row.get("ended") is False:
             yield f"{row['suite']} on {row['kind']} did not end"
@@ -139,22 +145,23 @@ def unexpected_tests(reports: list[dict]) -> Iterator[str]:
 
 
 def exceptions() -> list[tuple[str, list[str]]]:
-    """Returns the tests that need more than a file system has; docs/filesystems.md gives the
-    reasons."""
+    """Returns the tests that need more than a file system supports. docs/filesystems.md states the
+    reasons.
+    """
     lines = (HERE / "exceptions.txt").read_text().splitlines()
     pairs = [line.split() for line in lines if line.strip() and not line.startswith("#")]
     return [(test, kinds.split(",")) for test, kinds in pairs]
 
 
 def suites() -> Job:
-    """Returns the job of the suites of local stores and of trees."""
+    """Returns the job that runs the suites of local stores and of trees."""
     programs = (PROGRAM, built("--test", "conformance"), built("--test", "cli"))
     named = tuple(shorter(path) for path in programs)
     return Job("suites", (KINDS, str(PROGRAM), "conformance:local::", "cli:trees::"), named, deadline=1500)
 
 
 def shorter(program: Path) -> Path:
-    """Links a program under a name without cargo's number."""
+    """Makes a link to a program, whose name lacks the number that cargo adds."""
     link = image.TARGET / program.name.split("-")[0]
     if link != program:
         link.unlink(missing_ok=True)
@@ -163,21 +170,21 @@ def shorter(program: Path) -> Path:
 
 
 def layouts(version: str) -> Part:
-    """Returns the job of layouts with two clients."""
+    """Returns the job about layouts, which has two clients."""
     return Part(lambda: Job("layouts", (version, "60", "100", "1"), (PROGRAM, built("--example", "neighbour")), deadline=1200), wrong_layouts)
 
 
 def listings(scenes: str, versions: str, delays: str) -> Callable[[], Job]:
-    """Returns a job of listings, by a clock that counts instructions."""
+    """Returns a job of listings, in which the clock counts instructions."""
     return lambda: Job("listings", (scenes, versions, delays), (PROGRAM,), (package(),), deadline=1500, counted=True)
 
 
 def ours(module: str, *arguments: str, deadline: float = 900, counted: bool = False, others: tuple[Path, ...] = ()) -> Callable[[], Job]:
-    """Returns a job that needs only the program."""
+    """Returns a job that needs no program except firstbyte."""
     return lambda: Job(module, arguments, (PROGRAM,), others, deadline, counted)
 
 
-# The longest jobs first, and those that mostly wait.
+# All jobs. The longest ones come first, and those that mostly wait.
 JOBS = {
     "layouts 3": layouts("3"),
     "layouts 4.1": layouts("4.1"),
@@ -196,7 +203,7 @@ JOBS = {
 
 
 def run(name: str, job: Job) -> tuple[list[dict], list[str]]:
-    """Runs one part. Returns its reports and failures."""
+    """Runs one job. Returns its reports and its failures."""
     began = time.monotonic()
     try:
         reports = guest.run(job)
@@ -209,10 +216,10 @@ def run(name: str, job: Job) -> tuple[list[dict], list[str]]:
 
 
 def main() -> int:
-    """Runs the parts; the exit code is the number of failures."""
+    """Runs the chosen jobs. The exit code is the number of failures."""
     failed = 0
     names = sys.argv[1:] or list(JOBS)
-    # Made one after the other: they share cargo's files.
+    # Made one after another, because they share the files of cargo.
     jobs = [JOBS[name].job() for name in names]
     image.image()
     with REPORTS.open("a") as out, ThreadPoolExecutor(BOOTS * (os.cpu_count() or 1)) as pool:

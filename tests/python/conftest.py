@@ -21,18 +21,19 @@ from serving import AWS, PROGRAM, ROOT, serving
 
 from firstbyte.filesystem import FirstbyteFileSystem
 
-# Last, because a module there and one here have the same name.
+# Added last, because a module in that directory has the same name as one here.
 sys.path.append(str(ROOT / "tests" / "soak"))
 from servers import KEY, SECRET, Servers  # noqa: E402
 from waiting import WAIT_LIMIT
 
-# More names than two of the buffers that a directory is read by, so that a thread reads on.
+# Number of names that is larger than two of the buffers with which a directory is read, so that a
+# thread reads ahead.
 MANY = 20_000
 
 
 @pytest.fixture
 def odd(tmp_path) -> Path:
-    """Makes a directory with every kind of entry, and names of every kind."""
+    """Makes a directory with every kind of entry and every kind of name."""
     root = tmp_path / "odd"
     root.mkdir()
     (root / "file").write_bytes(b"content")
@@ -44,7 +45,7 @@ def odd(tmp_path) -> Path:
     os.symlink("loop", root / "loop")
     os.mkfifo(root / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
-        # Bound from inside the directory: a socket's path has 108 bytes at most.
+        # Bound from inside the directory, because the path of a socket has at most 108 bytes.
         here = os.getcwd()
         os.chdir(root)
         try:
@@ -59,7 +60,7 @@ def odd(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory) -> Path:
-    """Makes a directory with enough names that it is read ahead."""
+    """Makes a directory with so many names that it is read ahead."""
     root = tmp_path_factory.mktemp("many")
     for number in range(MANY):
         os.close(os.open(root / f"name-{number:06}", os.O_CREAT | os.O_WRONLY))
@@ -69,7 +70,7 @@ def many(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def tree(tmp_path) -> Path:
-    """Makes a tree of some 300 directories with links, so that directories are read ahead."""
+    """Makes a tree of about 300 directories and some links, so that directories are read ahead."""
     root, seeded = tmp_path / "tree", random.Random(3)
     directories = [root]
     root.mkdir()
@@ -87,10 +88,11 @@ def tree(tmp_path) -> Path:
 
 @pytest.fixture
 def audited():
-    """Returns a function that lists the audit events of os's directory functions that a call
-    raises."""
+    """Returns a function that makes a call, and lists the audit events of os's directory functions
+    that the call raises.
+    """
     events = None
-    # Fixtures' threads, which may list directories meanwhile, are left out.
+    # Events of other threads, which may list directories for other fixtures, are left out.
     own = threading.get_ident()
 
     def hook(event, arguments):
@@ -114,7 +116,8 @@ def audited():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Starts a server with the bucket `bucket`, the S3 endpoint of all tests of the module."""
+    """Starts a server with the bucket `bucket`. It is the S3 endpoint of all tests in the module.
+    """
     root = tmp_path_factory.mktemp("served")
     (root / "bucket").mkdir()
     with serving(root) as served, pytest.MonkeyPatch.context() as patch:
@@ -124,7 +127,7 @@ def served(tmp_path_factory):
             patch.setenv(name, value)
         patch.setenv("AWS_ENDPOINT_URL", served.url)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        # fsspec keeps file systems, and with them a previous server's address.
+        # fsspec caches file systems, which would keep the address of an earlier server.
         FirstbyteFileSystem.clear_instance_cache()
         yield served
 
@@ -134,7 +137,7 @@ def place(served):
     """Returns a function that makes an object and returns its location."""
 
     def place(name: str, content: bytes) -> str:
-        # A new file each time, because the version of a file is its identity.
+        # A new file each time, because the version of an object is the identity of its file.
         path = served.root / "bucket" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = served.root / "fresh"
@@ -147,7 +150,9 @@ def place(served):
 
 @dataclass
 class Store:
-    """A service with the bucket `bucket`, the options that reach it, and AWS's own client of it."""
+    """A service with the bucket `bucket`, the options with which it is accessed, and AWS's own
+    client for it.
+    """
 
     options: dict[str, str]
     client: Any
@@ -158,23 +163,24 @@ class Store:
         client = boto3.client(
             "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id=key, aws_secret_access_key=secret, config=style
         )
-        # If the answer to `Expect` is late, the client takes it for the answer to the request.
+        # If the answer to `Expect` is late, the client takes it for the answer to the whole
+        # request.
         client.meta.events.unregister("before-call.s3", add_expect_header)
         options = {"endpoint_url": url, "region": "us-east-1", "access_key_id": key, "secret_access_key": secret}
         return cls(options, client)
 
     def put(self, name: str, content: bytes) -> str:
-        """Makes an object and returns its location."""
+        """Makes an object. Returns its location."""
         self.client.put_object(Bucket="bucket", Key=name, Body=content)
         return f"s3://bucket/{name}"
 
     def put_all(self, contents: dict[str, bytes]) -> list[str]:
-        """Makes many objects at once and returns their locations."""
+        """Makes many objects, several at a time. Returns their locations."""
         with ThreadPoolExecutor(16) as pool:
             return list(pool.map(self.put, contents.keys(), contents.values()))
 
     def get(self, name: str) -> bytes | None:
-        """Returns the content of an object, or None without one."""
+        """Returns the content of an object, or None if there is no such object."""
         try:
             return self.client.get_object(Bucket="bucket", Key=name)["Body"].read()
         except self.client.exceptions.NoSuchKey:
@@ -206,7 +212,8 @@ def ours(tmp_path_factory):
 
 @pytest.fixture(params=["minio", "ours"])
 def store(request, monkeypatch):
-    """Yields each of the services. The environment does not lead to it, only its options do."""
+    """Yields each of the services. The environment does not name the service; only its options do.
+    """
     for name in [name for name in os.environ if name.startswith(("AWS_", "FIRSTBYTE_"))]:
         monkeypatch.delenv(name)
     return request.getfixturevalue(request.param)
@@ -214,8 +221,9 @@ def store(request, monkeypatch):
 
 @pytest.fixture
 def interrupted():
-    """Returns a function that runs a call of the package in another Python, and sends Ctrl-C once
-    it has begun."""
+    """Returns a function that runs a call of the package in another Python process, and sends
+    Ctrl-C to it once the call has begun.
+    """
 
     def run(call: str, begun: Callable[[], bool]) -> None:
         program = (

@@ -15,7 +15,7 @@ import unittest
 
 import firstbyte
 
-# Tests of CPython for the replaced functions: whole modules, or classes of them.
+# Tests of CPython for the replaced functions: whole modules, or classes in them.
 SUITES = [
     "test.test_os.TestDirEntry",
     "test.test_os.TestScandir",
@@ -26,7 +26,7 @@ SUITES = [
     "test.test_os.Pep383Tests",
     "test.test_os.OSErrorTests",
     "test.test_os.TestInvalidFD",
-    # `posix`'s class of tests has some of `listdir`.
+    # Some tests of `listdir` are in the test class of `posix`.
     *(f"test.test_posix.PosixTester.test_listdir{case}" for case in ("", "_default", "_bytes", "_bytes_like", "_fd")),
     "test.test_glob",
     "test.test_shutil",
@@ -34,7 +34,7 @@ SUITES = [
 
 
 def replace() -> None:
-    """Replaces the functions of `os`, and those of `posix` that `os` takes over."""
+    """Replaces the functions of `os`, and those of `posix` that `os` has imported."""
     theirs = {os.scandir: firstbyte.scandir, os.listdir: firstbyte.listdir}
     for their, our in theirs.items():
         for module in (os, posix):

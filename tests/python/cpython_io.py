@@ -19,7 +19,7 @@ opened = 0
 
 
 def ours(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
-    """Opens by ours as `io.open` does if `file` is a name and is only read, else by `io.open`."""
+    """Opens a file with our `open` if `file` is a name and is only read, else with `io.open`."""
     global opened
     is_read = isinstance(mode, str) and mode in ("rb", "br")
     is_name = isinstance(file, (str, os.PathLike)) and not isinstance(file, bool)
@@ -34,7 +34,7 @@ def main() -> int:
     import test.test_io
     import test.test_zipfile
 
-    # Sets the names that the test classes use.
+    # Sets the module names that the test classes use.
     test.test_io.load_tests(unittest.defaultTestLoader, unittest.TestSuite(), None)
     io.open = ours
     test.test_io.CIOTest.open = staticmethod(ours)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import firstbyte
 
-# Bytes that the last three quarters may add: pages that the allocator keeps. A leak of one name per
-# entry would add 50 MB per million entries.
+# Maximum number of bytes by which memory may grow in the last three quarters: pages that the
+# allocator keeps. A leak of one name per entry would be 50 MB per million entries.
 MOST = 4 << 20
 
 
@@ -27,7 +27,7 @@ def scandir(path: Path) -> int:
 
 
 def stat(path: Path) -> int:
-    # `stat` costs a system call for each entry, so some entries are enough.
+    # Calls `stat` for some entries only, because each `stat` is a system call.
     entries = firstbyte.scandir(path)
     some = list(itertools.islice(entries, 100))
     entries.close()
@@ -62,7 +62,7 @@ def errors(path: Path) -> int:
 
 
 def resident() -> int:
-    """Returns the process's bytes of memory."""
+    """Returns the resident memory of the process in bytes."""
     gc.collect()
     with open("/proc/self/statm") as figures:
         return int(figures.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -76,8 +76,8 @@ def main() -> int:
     present = len(os.listdir(chosen.directory))
     grown = []
     for function in (scandir, stat, listdir, walk, list_arrow, iter_batches, errors):
-        # Functions that return few entries per call are called as often as the others, and not
-        # until they have returned as many entries.
+        # A function that returns few entries per call is called as often as the others; it need not
+        # return as many entries.
         each = function(chosen.directory)
         rounds = max(8, chosen.entries // max(each, present))
         settled = 0

@@ -17,12 +17,12 @@ import firstbyte
 import firstbyte.aio
 
 CONTENT = random.Random(9).randbytes(3_000_001)
-# Promised seconds to end a call, scaled for a slow machine.
+# Promised time for ending a call in seconds, scaled for a slow machine.
 PROMISED = patience(2)
 
 
 class Dripping(BaseHTTPRequestHandler):
-    """Sends an object of 50 MB slowly, until its reader is gone."""
+    """Sends an object of 50 MB slowly, until its reader has disconnected."""
 
     protocol_version = "HTTP/1.1"
 
@@ -79,7 +79,8 @@ def dripping():
 
 
 def test_every_function_that_waits_is_there():
-    # `arrow_filesystem` does not wait: it only makes an object for pyarrow.
+    # `arrow_filesystem` is not included, because it does not wait: it only makes an object for
+    # pyarrow.
     waiting = {name for name in firstbyte.__all__ if inspect.isfunction(getattr(firstbyte, name))} - {"arrow_filesystem"}
     assert waiting | {"File", "Layout"} == set(firstbyte.aio.__all__)
     for name in firstbyte.aio.__all__:
@@ -196,7 +197,7 @@ def test_a_cancelled_call_ends_its_transfer_and_leaves_nothing_under_the_final_n
             await task
         assert time.monotonic() - began < PROMISED
         if call not in ("read", "load_safetensors"):
-            # Bytes that a file requested still arrive in memory.
+            # Bytes that a file has already requested still arrive, and go to memory only.
             await asyncio.to_thread(until, "no read", lambda: not server.reading)
         assert not (tmp_path / "copied").exists()
 
@@ -239,7 +240,8 @@ def test_an_iterator_whose_step_was_cancelled_says_so_and_one_that_was_closed_ha
         keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
         steps = firstbyte.aio.walk("s3://bucket/x", endpoint_url=url, **keys)
         await cancelled_when_asked(server, anext(steps))
-        # The iterator has lost its place: going on, or an end, would hide entries.
+        # The iterator has lost its position. If it continued or ended, entries would be missing
+        # without an error.
         for _ in range(2):
             with pytest.raises(RuntimeError, match="cancelled"):
                 await anext(steps)
@@ -307,8 +309,8 @@ def test_a_write_whose_task_is_cancelled_leaves_what_was_there(store):
 def test_more_calls_wait_at_once_than_there_are_processors():
     async def main(server, url):
         tasks = [asyncio.create_task(firstbyte.aio.read_many([url])) for _ in range(20)]
-        # Each read needs a thread: otherwise some would wait for the end of others, which never
-        # comes.
+        # Each read needs a thread of its own: otherwise some reads would wait for others to end,
+        # and these never end.
         await asyncio.to_thread(until, "20 reads", lambda: server.reading >= 20)
         for task in tasks:
             task.cancel()
@@ -328,7 +330,7 @@ def test_a_child_of_a_fork_has_threads_of_its_own(ours):
     assert asyncio.run(get()) == [b"content"]
     child = os.fork()
     if child == 0:
-        # The child must never return into pytest.
+        # The forked child must never return into pytest.
         try:
             os._exit(0 if asyncio.run(get()) == [b"content"] else 1)
         finally:

@@ -8,7 +8,7 @@ import pytest
 import firstbyte
 
 BILL = {"bill_as": "s3-standard", "transfer": "internet"}
-# List prices of S3 Standard in us-east-1, in dollars.
+# List prices of S3 Standard in us-east-1, in dollars per request and per byte.
 GET, PUT, BYTE = 4e-7, 5e-6, 0.09 / 1024**3
 MANY = {f"budget/{number:02}": bytes([number]) * 200_000 for number in range(40)}
 
@@ -35,7 +35,7 @@ def test_dollars_are_those_of_one_run(minio, tmp_path):
 def test_a_budget_ends_a_tree_and_nothing_is_lost(verb, minio, tmp_path):
     for name, content in MANY.items():
         minio.put(name, content)
-    # The budget is the price of 20 objects of 200 kB to the internet.
+    # The budget is what 20 objects of 200 kB cost to the internet.
     words = {"budget": 0.00034} | BILL | minio.options
     words |= {} if verb == "sync" else {"recursive": True}
     with pytest.raises(OSError, match="budget of 0.00034 USD") as caught:
@@ -57,7 +57,7 @@ def test_a_budget_ends_a_copy_and_hydration(minio, tmp_path):
         firstbyte.hydrate(location, cache=tmp_path / "cache", **words)
     [status] = firstbyte.status(location, cache=tmp_path / "cache")
     assert status["state"] == "partial"
-    # Each run has a separate budget.
+    # Each run has a budget of its own.
     assert firstbyte.cp(location, tmp_path / "copy", **words | {"budget": 1})["usd"] < 0.002
 
 

@@ -17,17 +17,17 @@ import firstbyte
 import firstbyte.aio
 from firstbyte.filesystem import FirstbyteFileSystem
 
-# Longer than one part of an upload.
+# Content that is longer than one part of an upload.
 CONTENT = random.Random(4).randbytes(17_000_003)
 NAMES = ["a.txt", "d/b c.gz", "d/e/n\u00e4me +1", "z.gz"]
-# Published account and key of Azure's emulator.
+# The public account name and key of Azure's emulator.
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 @dataclass
 class Cloud:
-    """A service, and an empty place in it."""
+    """A service, and an empty prefix in it."""
 
     scheme: str
     root: str
@@ -54,17 +54,17 @@ def servers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def google(servers):
-    """Starts fake-gcs-server and returns the variables that lead to it."""
+    """Starts fake-gcs-server. Returns the variables with which clients find it."""
     port = free_port()
     command = ["fake-gcs-server", "-scheme", "http", "-backend", "memory", "-log-level", "error"]
-    # fake-gcs-server takes any host other than its public one for the name of a bucket.
+    # fake-gcs-server takes any host name except its public one for the name of a bucket.
     command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
     return {"STORAGE_EMULATOR_HOST": servers.start(command, port).url}
 
 
 @pytest.fixture(scope="module")
 def azure(servers):
-    """Starts Azurite and returns the variables that lead to it."""
+    """Starts Azurite. Returns the variables with which clients find it."""
     port = free_port()
     program = ROOT / ".venv/azurite/node_modules/.bin/azurite-blob"
     command = [str(program), "--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
@@ -75,13 +75,14 @@ def azure(servers):
 
 @pytest.fixture(scope="module")
 def host(servers):
-    """Starts OpenSSH's server. Returns its address, and the variables that lead to it."""
+    """Starts OpenSSH's server. Returns its address, and the variables with which clients find it.
+    """
     state, port = servers.stage / "ssh", free_port()
     state.mkdir(mode=0o700)
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", state / key], check=True)
     if os.geteuid() == 0:
-        # An empty directory that the server requires for its process without rights.
+        # The server needs this empty directory for its unprivileged process.
         Path("/run/sshd").mkdir(exist_ok=True)
     (state / "server").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {state}/host\nAuthorizedKeysFile {state}/user.pub\nPidFile none\n"
@@ -92,7 +93,7 @@ def host(servers):
         f"IdentityFile {state}/user\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {state}/known\n"
         "GlobalKnownHostsFile none\nStrictHostKeyChecking yes\n"
     )
-    # OpenSSH's server has to be started by its absolute path.
+    # OpenSSH's server must be started with its absolute path.
     sshd = shutil.which("sshd", path=f"{CLEAN['PATH']}:/usr/sbin")
     servers.start([sshd, "-D", "-e", "-f", str(state / "server")], port)
     return f"sftp://127.0.0.1:{port}", {"FIRSTBYTE_SSH": f"ssh -F {state}/client"}
@@ -100,7 +101,7 @@ def host(servers):
 
 @pytest.fixture(params=["gs", "az", "sftp"])
 def cloud(request, tmp_path, monkeypatch):
-    """Yields each of the services, reached through the environment."""
+    """Yields each of the services, which are configured by the environment."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "FIRSTBYTE_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -111,7 +112,7 @@ def cloud(request, tmp_path, monkeypatch):
         root = f"{url}{tmp_path}/there"
     else:
         variables = request.getfixturevalue({"gs": "google", "az": "azure"}[request.param])
-        # Each test has its own bucket.
+        # Each test has a bucket of its own.
         root = f"{request.param}://{tmp_path.name.lower().replace('_', '-')[:60].strip('-')}"
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -131,7 +132,7 @@ def test_a_file_is_written_and_read(cloud):
         text.write("one\n\u00e4\n")
     with firstbyte.open(cloud.at("text"), "r", encoding="utf-8", cache=False) as text:
         assert text.readlines() == ["one\n", "\u00e4\n"]
-    # The object has the old or the new content, and never a mix.
+    # The object must have the old content or the new content, and never a mixture.
     with pytest.raises(ZeroDivisionError), firstbyte.open(location, "wb") as file:
         file.write(CONTENT[:10_000_000])
         raise ZeroDivisionError
@@ -200,7 +201,7 @@ def test_objects_are_hydrated_and_released(cloud):
     assert [row["pinned"] for row in firstbyte.status(tree, recursive=True)] == [True] * 4
     assert firstbyte.open(location).read() == CONTENT
     assert firstbyte.release(tree, recursive=True)["objects"] == 4
-    # Another version is other content, even if bytes of the old one are cached.
+    # A new version has new content, even if bytes of the old version are cached.
     cloud.write("big", CONTENT[::-1])
     assert firstbyte.open(location).read(1000) == CONTENT[::-1][:1000]
     with pytest.raises(FileNotFoundError):
@@ -258,7 +259,7 @@ def test_options_of_s3_are_refused_by_other_targets(target, option):
 def test_another_account_in_the_environment_is_another_engine(cloud, monkeypatch):
     location = cloud.write("x", b"x")
     assert firstbyte.open(location, cache=False).read() == b"x"
-    # A port that nothing listens on.
+    # URL with a port on which no program listens.
     nowhere = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", nowhere)
     monkeypatch.setenv(

@@ -17,7 +17,7 @@ KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "directory", modes.S_IFLNK: "syml
 
 
 def rows(path, links=False):
-    """Yields the name, inode and kind of each entry, by os."""
+    """Yields name, inode and kind of each entry, as `os` reports them."""
     with os.scandir(path) as entries:
         for entry in entries:
             mode = os.lstat(entry.path).st_mode
@@ -120,7 +120,7 @@ def test_polars_and_duckdb_read_the_same_rows(many):
 def test_columns_outlive_the_listing_and_one_another(many):
     listing = firstbyte.list_arrow(many)
     first, second = pyarrow.table(listing), pyarrow.table(listing)
-    # The columns share memory, instead of being copied.
+    # The two tables share their memory, so no column was copied.
     address = [chunk.buffers()[2].address for chunk in first["name"].chunks]
     assert address == [chunk.buffers()[2].address for chunk in second["name"].chunks]
     name = second["name"]

@@ -21,11 +21,11 @@ LENGTHS = [0, 1, 2, 100, 8191, 40_000, 500_000, -1, None]
 
 
 def outcome(call):
-    """Returns the result or the exception of a call in a form that compares."""
+    """Returns the result or the exception of a call, in a form that can be compared."""
     try:
         result = call()
     except Exception as error:
-        # A subclass counts as its base class.
+        # A subclass of an exception counts as its base class.
         kind = next(kind for kind in (io.UnsupportedOperation, OSError, ValueError, TypeError, OverflowError) if isinstance(error, kind))
         return kind, getattr(error, "errno", None)
     return bytes(result) if isinstance(result, (bytearray, memoryview)) else result
@@ -38,7 +38,7 @@ def into(file, method, length):
 
 
 def calls(choice):
-    """Returns a random call of a file's methods."""
+    """Returns a random call of one of a file's methods."""
     length, offset = choice.choice(LENGTHS), choice.randrange(-50, len(CONTENT) + 50)
     whence = choice.choice([0, 0, 1, 2])
     return choice.choice(
@@ -75,7 +75,7 @@ def test_a_buffered_file_does_what_a_builtin_one_does(place, tmp_path, seed):
             choice.setstate(after)
             want = outcome(lambda: call(theirs))
             assert have == want, (step, state)
-            # Builtin files may have more in their buffer.
+            # Built-in files may have more bytes in their buffer than ours.
             position = outcome(theirs.tell)
             if outcome(ours.tell) != position:
                 ours.seek(position)
@@ -101,7 +101,8 @@ def test_a_raw_file_does_what_a_builtin_one_does(place, tmp_path):
                 ]
             )
             have, want = outcome(lambda: call(ours)), outcome(lambda: call(theirs))
-            # Positions beyond the system's limits, or ours, are refused differently.
+            # Positions beyond the limits of the system, or of our files, are refused with different
+            # exceptions.
             are_limits = all(isinstance(result, tuple) and result[:1] in [(OSError,), (OverflowError,)] for result in (have, want))
             assert have == want or are_limits
             assert ours.tell() == theirs.tell()

@@ -53,8 +53,9 @@ def test_the_receipt_is_that_of_the_program(place, tmp_path):
     copy = [TARGET / "debug" / "firstbyte", "--json", "cp", location, tmp_path / "one"]
     printed = json.loads(subprocess.run(copy, check=True, capture_output=True).stdout)
     returned = firstbyte.cp(location, tmp_path / "two")
-    # Receipts name a bound only if a limit was met, and each copy meets its own. Copies in one
-    # process share a store, which counts kinds of requests for all of them together.
+    # These fields may differ. A receipt names a bound only if a limit was met, which may be another
+    # one in each copy. Copies in one process share a store, which counts the kinds of requests for
+    # all copies together.
     apart = {"bound_by", "requests_by_kind", "received_bytes", "sent_bytes"}
     first, second = ([field for field in receipt if field not in apart] for receipt in (returned, printed))
     assert first == second
@@ -82,7 +83,7 @@ def test_errors_name_the_side_they_are_about(place, tmp_path):
 
 def test_ctrl_c_ends_it_and_the_next_one_goes_on(place, tmp_path, interrupted):
     location, target = place("data", CONTENT), tmp_path / "data"
-    # Slow enough that the copy is interrupted before it ends.
+    # The rate is so low that the copy is interrupted before it ends.
     interrupted(f"cp({location!r}, {str(target)!r}, limit_rate='200kB')", lambda: any(tmp_path.iterdir()))
     assert not target.exists()
     firstbyte.cp(location, target)

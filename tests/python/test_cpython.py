@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Tests of CPython that cannot pass, each with the reason. None so far.
+# Tests of CPython that cannot pass, each with the reason. There are none.
 EXCEPTIONS: dict[str, str] = {}
 
 
@@ -16,5 +16,5 @@ def test_cpython_s_tests_of_os_glob_and_shutil_pass_with_scandir_walk_and_listdi
     result = json.loads(done.stdout.splitlines()[-1])
     failed = {name: text for name, text in result["failed"].items() if name not in EXCEPTIONS}
     assert not failed, "\n".join(f"{name}\n{text}" for name, text in failed.items())
-    # A renamed class or an empty module would pass unnoticed.
+    # If a test class were renamed, or a module empty, no test would run, which must be noticed.
     assert result["ran"] - result["skipped"] > 150, result

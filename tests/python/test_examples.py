@@ -22,8 +22,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "python" / "examples"
 
 @pytest.fixture
 def example(monkeypatch):
-    """Yields a function that imports an example by its name."""
-    # Spawned workers import it by name, too.
+    """Yields a function that imports an example, given its name."""
+    # Worker processes that are spawned import the example by its name, too.
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     yield importlib.import_module
@@ -33,7 +33,7 @@ def example(monkeypatch):
 
 @pytest.fixture
 def tables(place):
-    """Makes three tables below a prefix, of 100, 200 and 300 rows."""
+    """Makes three tables below a prefix, with 100, 200 and 300 rows."""
     numbers = numpy.random.default_rng(3)
     frames = []
     for part in (1, 2, 3):
@@ -104,7 +104,8 @@ def test_pytorch_or_workers_without_it(example, place):
     assert module.train("s3://bucket/many", epochs=2) == (600, 2 * sum(map(len, samples.values())))
     dataset = module.Objects("s3://bucket/many")
     assert sorted(sample for batch in module.batches(dataset, 0) for sample in batch) == sorted(samples.values())
-    # Start methods of a DataLoader on Linux: up to Python 3.13, and from then on.
+    # The default start methods of a DataLoader on Linux: `fork` up to Python 3.13, and `spawn` for
+    # later versions.
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
             assert pool.map(dataset.__getitem__, [7, 5]) == [dataset[7], dataset[5]]

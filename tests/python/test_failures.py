@@ -21,7 +21,7 @@ CASES = json.loads((ROOT / "tests" / "failures.json").read_text())
 
 
 class Scripted:
-    """Server that answers each request as a case says."""
+    """A server that answers each request as its case says."""
 
     def __init__(self, case):
         self.case, self.socket = case, socket.create_server(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ class Scripted:
             head += piece
         case = self.case
         if case.get("silent"):
-            # Waits until the client gives up.
+            # Waits until the client disconnects.
             connection.recv(1)
             return False
         if case.get("hang"):
@@ -87,7 +87,9 @@ class Scripted:
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
-    """Returns the exception of each case. All run at once: they mostly wait between attempts."""
+    """Returns the exception of each case. All cases run at the same time, because they mostly wait
+    between attempts.
+    """
     out = tmp_path_factory.mktemp("out")
 
     def attempt(number, case):

@@ -19,7 +19,7 @@ CONTENT = random.Random(3).randbytes(1_000_001)
 
 
 class Fixtures(abstract.AbstractFixtures):
-    """Fixtures of fsspec's tests: a place in a bucket."""
+    """Fixtures for fsspec's tests: a prefix in a bucket."""
 
     @pytest.fixture
     def fs(self, served):
@@ -373,8 +373,9 @@ def test_it_is_imported_only_when_it_is_wanted():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Starts an S3 service that accepts any key. Yields its URL and each request's
-    `Authorization`."""
+    """Starts an S3 service that accepts any key. Yields its URL, and the `Authorization` headers of
+    its requests.
+    """
     import http.server
     import threading
 

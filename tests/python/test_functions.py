@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "deploy" / "functions"
-# Fields of every answer, by any function.
+# Fields that every function returns in every answer.
 FIELDS = {
     "verb", "source", "objects", "bytes", "seconds", "bytes_per_second", "peak_memory_bytes", "cpu_seconds", "failed",
     "init_seconds", "remaining_seconds", "tmp_bytes", "environment", "environment_started", "invocation", "stages",
@@ -16,7 +16,7 @@ FIELDS = {
 
 
 class Context:
-    """The used part of Lambda's context."""
+    """Those parts of Lambda's context that the functions use."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 60_000
@@ -24,8 +24,9 @@ class Context:
 
 @pytest.fixture
 def function(served, tmp_path, monkeypatch):
-    """Returns a function that imports a handler afresh, as a new environment does, and its
-    directory."""
+    """Returns a function that imports a handler anew, as a new environment does; and the handler's
+    directory.
+    """
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     monkeypatch.setenv("FIRSTBYTE_TMP", str(tmp))
@@ -46,7 +47,8 @@ def function(served, tmp_path, monkeypatch):
 
 @pytest.fixture
 def files(place, tmp_path):
-    """Makes the same files as objects and in a directory: a large one, and many small ones."""
+    """Makes the same files twice, as objects and in a directory: a large one, and many small ones.
+    """
     contents = {"big": os.urandom(9_000_000)} | {f"many/d{n % 3}/f{n}": os.urandom(1000 + n) for n in range(40)}
     for name, content in contents.items():
         place(f"files/{name}", content)

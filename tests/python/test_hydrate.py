@@ -25,8 +25,9 @@ def states(**options):
 
 
 def here(**options):
-    """Returns the cached bytes by location. They count at once; a version counts as hydrated only
-    once it is verified."""
+    """Returns the number of cached bytes of each location. Bytes count as soon as they are cached,
+    while a version counts as hydrated only after it has been verified.
+    """
     return {row["location"]: row["bytes_here"] for row in firstbyte.status(**options)}
 
 
@@ -83,8 +84,8 @@ def test_an_object_is_here_released_and_here_again(place, cache):
         assert file.read() == CONTENT
     released = firstbyte.release(location, cache=cache)
     assert released["objects"] == 1 and released["bytes"] >= len(CONTENT)
-    # Threads that have just ended a read may still hold the file. Its name then remains, without a
-    # block.
+    # Threads that have just completed a read may still hold the file. Then its name remains,
+    # without any block.
 
     def gone() -> bool:
         firstbyte.release(location, cache=cache)
@@ -121,7 +122,8 @@ def test_what_is_not_brought_here_is_an_error(place, cache):
 
 def test_ctrl_c_ends_a_hydration_and_the_next_goes_on(place, cache, interrupted):
     location = place("slow", CONTENT)
-    # Slow enough that it is interrupted before it ends. A block in flight counts already.
+    # The rate is so low that the hydration is interrupted before it ends. Blocks in flight already
+    # count.
     some_here = lambda: any(row["bytes_here"] > 128 << 10 for row in firstbyte.status(cache=cache))
     interrupted(f"hydrate({location!r}, cache={cache!r}, limit_rate='300kB')", some_here)
     receipt = firstbyte.hydrate(location, cache=cache)

@@ -13,7 +13,8 @@ from waiting import WAIT_LIMIT
 
 import firstbyte
 
-# Functions that import the package in a subinterpreter, and use it in the main interpreter.
+# Functions that import the package in a subinterpreter, and functions that use it in the main
+# interpreter.
 PROGRAM = """
 import sys
 try:
@@ -34,7 +35,7 @@ def here():
     with firstbyte.open(sys.argv[1], cache=False) as file:
         print('read', file.read(), len(list(firstbyte.scandir('.'))) > 0, flush=True)
 """
-# Embeds Python as mod_wsgi does: the server's own program, with an interpreter for each
+# Embeds Python as mod_wsgi does: in a program of the server's own, with one interpreter for each
 # application.
 EMBEDDING = r"""
 #include <Python.h>

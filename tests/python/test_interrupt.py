@@ -15,12 +15,12 @@ import pytest
 from serving import AWS, CLEAN, PROGRAM
 from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, patience
 
-# Promised seconds from Ctrl-C to the end, scaled for a slow machine.
+# Promised time from Ctrl-C to the end of a call in seconds, scaled for a slow machine.
 PROMISED = patience(2)
 
 
 class Stalling(BaseHTTPRequestHandler):
-    """Describes `/described`, and leaves all other requests without an answer."""
+    """Describes the object `/described`, and never answers any other request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -44,7 +44,7 @@ class Stalling(BaseHTTPRequestHandler):
 
 @contextmanager
 def stalling():
-    """Starts a server that stalls, both as a web server and as S3."""
+    """Starts a server that stalls. It acts as a web server and as S3."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
     server.asked, server.over = threading.Event(), threading.Event()
     server.daemon_threads = True
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_call_that_waits_for_a_server_that_stalls(call, tmp_path):
             assert not (tmp_path / "to").is_file()
 
 
-# Prints the time from the handler of the signal to the end of the call.
+# Prints the time from the signal's handler to the end of the call.
 TIMED = """
 import signal, time
 def handler(*_):
@@ -136,8 +136,8 @@ def test_no_call_waits_for_its_work_once_ctrl_c_is_handled(call, tmp_path):
                 os.kill(process.pid, signal.SIGINT)
                 return float(process.communicate(timeout=WAIT_LIMIT)[0])
 
-    # Calls that wait for endless work take a second each time. Calls whose work ends take some
-    # milliseconds, and longer only if the machine is busy at that moment.
+    # A call whose work is endless would take at least a second every time. A call whose work ends
+    # takes some milliseconds, and more only if the machine is busy at that moment.
     times = [elapsed()]
     while min(times) >= patience(0.1) and len(times) < 3:
         times.append(elapsed())
@@ -171,8 +171,8 @@ except TimeoutError:
 
 @pytest.mark.parametrize("daemon", [True, False])
 def test_an_exit_with_calls_under_way_in_threads_neither_crashes_nor_hangs(daemon, tmp_path):
-    # Daemon threads are abandoned at exit. Python waits for other threads, which end by their
-    # deadline.
+    # Python abandons daemon threads when it exits. It waits for other threads, which end when their
+    # deadline has passed.
     program = f"""
 import threading
 file = firstbyte.open('URL/described', deadline=2)
@@ -187,7 +187,8 @@ if {daemon}:
 for call in calls:
     threading.Thread(target=work, args=(call,), daemon={daemon}).start()
 import time
-# Most calls wait for the server by then; one that does not yet is abandoned earlier.
+# By then most calls are waiting for the server. A call that is not waiting yet is only abandoned
+# earlier.
 time.sleep(0.5)
 print('exits', flush=True)
 """
@@ -207,7 +208,7 @@ waiting = firstbyte.open('URL/described', deadline=20)
 threads = [threading.Thread(target=lambda: waiting.read_at(0, 10), daemon=True) for _ in range(4)]
 [thread.start() for thread in threads]
 import time
-# Most calls wait for the server by then; a fork that comes earlier has to work too.
+# By then most calls are waiting for the server. A fork that comes earlier must work too.
 time.sleep(0.5)
 child = os.fork()
 if child == 0:
@@ -225,7 +226,7 @@ print(os.waitpid(child, 0)[1], flush=True)
 
 
 def test_no_signal_is_handled_otherwise_than_before_the_import(place, served, tmp_path):
-    """Handlers belong to the process, including those of faults in mapped files."""
+    """Signal handlers belong to the whole process, including those for faults in mapped files."""
     location, at = place("signals/one", bytes(3 << 20)), tmp_path / "at"
     place("signals/two", b"x")
     at.mkdir()
@@ -237,7 +238,7 @@ import sys, threading
 def handled():
     lines = open("/proc/self/status").read().splitlines()
     return [line for line in lines if line.startswith(("SigCgt", "SigIgn", "SigBlk"))]
-# The C library has a handler of its own from the first thread on.
+# The C library installs a handler when the first thread starts, so start one before.
 threading.Thread(target=int).start()
 before = handled()
 import firstbyte, firstbyte.filesystem

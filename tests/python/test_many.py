@@ -75,7 +75,7 @@ def test_one_that_is_missing_is_raised_at_its_place(samples, store):
 
 
 class Counting(BaseHTTPRequestHandler):
-    """Answers with 100 KB of the number in the path, once it may; counts requests."""
+    """Once it may, answers with 100 KB that consist of the number in the path. Counts requests."""
 
     protocol_version = "HTTP/1.1"
 
@@ -88,7 +88,7 @@ class Counting(BaseHTTPRequestHandler):
             server.failing[number] = failures - 1
         server.go.wait()
         if failures > 0:
-            # Ends the body early.
+            # Ends the body before its stated length.
             self.head()
             self.wfile.write(b"x" * 1000)
             self.close_connection = True
@@ -108,7 +108,7 @@ class Counting(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Connections that may wait to be accepted.
+    # Maximum number of connections that wait to be accepted.
     request_queue_size = 128
 
 
@@ -129,7 +129,7 @@ def counting(held=False):
 
 
 def settled(server, expected: int = 1) -> int:
-    """Returns the number of requests once `expected` were made and no more come."""
+    """Returns the number of requests, once `expected` requests were made and no more arrive."""
     until("requests", lambda: len(server.asked) >= expected)
     before = -1
     while before != len(server.asked):
@@ -151,14 +151,14 @@ def test_what_is_read_ahead_stays_below_the_memory_ceiling():
     with counting() as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(200)], concurrency=8, memory=32 << 20)
         first = next(reading)
-        # 1 MiB is assumed until the first answer, so all of the 32 MiB is used: some 330 objects
-        # would fit, and there are 200.
+        # Until the first answer, each object is assumed to have 1 MiB, so the whole 32 MiB are
+        # used: about 330 objects would fit, and there are only 200.
         assert settled(server, 200) == 200
         del reading
     with counting() as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(200)], concurrency=8, memory=2 << 20)
         assert next(reading) == first
-        # At most 2 MiB wait, and the next one counts as 1 MiB.
+        # At most 2 MiB are waiting, and the next object counts as 1 MiB.
         assert settled(server) <= 1 + (2 << 20) // 100_000
         assert len(list(reading)) == 199
 
@@ -168,7 +168,7 @@ def test_a_body_that_breaks_off_is_read_again_whole():
         server.failing = {3: 2, 7: 1}
         read = firstbyte.read_many([f"{server.url}/{n}" for n in range(10)])
         assert read == [bytes([number]) * 100_000 for number in range(10)]
-        # Slow machines hedge some requests, which then come twice.
+        # On a slow machine some requests are hedged, and so arrive twice.
         assert not Counter([*range(10), 3, 3, 7]) - Counter(server.asked)
 
 
@@ -200,7 +200,7 @@ def test_the_children_of_a_fork_read_by_themselves(samples, store):
         assert pool.map(child, range(4)) == [True] * 4
     inherited = os.fork()
     if inherited == 0:
-        # The child must never return into pytest.
+        # The forked child must never return into pytest.
         try:
             next(begun)
         except RuntimeError as error:
@@ -213,7 +213,7 @@ def test_the_children_of_a_fork_read_by_themselves(samples, store):
 
 
 def test_large_objects_keep_to_the_ceiling_one_at_a_time(served):
-    """Reads 24 objects of 33 MiB with a limit of 32 MiB: one at a time."""
+    """Reads 24 objects of 33 MiB with a limit of 32 MiB, so one after another."""
     size = 33 << 20
     (served.root / "bucket" / "large").mkdir()
     with open(served.root / "bucket" / "large" / "0", "wb") as file:
@@ -230,13 +230,13 @@ assert lengths == [{size}] * 24
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    # Room for the caller's object twice, as bytes of Python and in the buffer it was read into, and
-    # for the next one.
+    # There is room for the caller's object twice, as Python bytes and in the buffer into which it
+    # was read, and for the next object.
     assert int(done.stdout) < 4.5 * size, done.stdout
 
 
 class Cut(BaseHTTPRequestHandler):
-    """Serves `CONTENT`, and closes each connection after 20,000 bytes of a body."""
+    """Serves `CONTENT`, and closes each connection after 20,000 bytes of the body."""
 
     CONTENT = bytes(range(250)) * 400
     protocol_version = "HTTP/1.1"

@@ -7,9 +7,10 @@ import pytest
 
 @pytest.fixture
 def named(store, tmp_path, monkeypatch):
-    """The store, reachable only under the name `lab`."""
+    """Yields the store, which can be accessed only by the name `lab`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    # fsspec keeps file systems by their options, and would return the one of another configuration.
+    # fsspec caches file systems by their options, and would return one with an earlier
+    # configuration.
     fsspec.get_filesystem_class("firstbyte").clear_instance_cache()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", store.options["access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", store.options["secret_access_key"])

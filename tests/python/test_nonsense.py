@@ -12,7 +12,7 @@ from firstbyte.filesystem import FirstbyteFileSystem
 
 
 class Lying:
-    """Path-like object whose conversion fails."""
+    """A path-like object whose conversion to a path fails."""
 
     def __fspath__(self):
         raise ZeroDivisionError
@@ -70,13 +70,13 @@ NONSENSE = [
     "sha256:zz",
     "crc32:",
 ]
-# Exceptions of Python's own functions for a wrong type or value, or a missing file.
+# Exceptions that Python's own functions raise for a wrong type or value, or for a missing file.
 USUAL = (TypeError, ValueError, OSError, OverflowError, ZeroDivisionError, AttributeError, NotImplementedError, BufferError, MemoryError)
 
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch, tmp_path):
-    """Leads to a port without a server, and keeps deadlines short."""
+    """Sets an endpoint at which no server listens, and short deadlines."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "FIRSTBYTE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
@@ -94,10 +94,10 @@ def nowhere(monkeypatch, tmp_path):
 
 
 def refused(call, *arguments, **options):
-    """Makes a call. The test fails on any exception but the usual ones."""
+    """Makes a call. The test fails if it raises an exception that is not one of the usual ones."""
     try:
         result = call(*arguments, **options)
-        # Lazy results are advanced.
+        # A lazy result is advanced, because it may fail only then.
         if hasattr(result, "__next__"):
             next(result, None)
         if hasattr(result, "close"):
@@ -131,7 +131,7 @@ def test_no_option_makes_a_function_panic(tmp_path):
     }
     for (call, place), names in options.items():
         for name, value in itertools.product(names, NONSENSE):
-            # A negative or enormous size of a buffer is refused by Python itself.
+            # Python itself refuses a buffer size that is negative or enormous.
             refused(call, place, **{name: value})
 
 

@@ -18,7 +18,7 @@ from web import Web
 
 import firstbyte
 
-# Some blocks and a rest.
+# Content of several whole blocks and a part of one.
 CONTENT = random.Random(4).randbytes(3_000_001)
 
 
@@ -41,7 +41,7 @@ def test_it_reads_as_a_local_file_does(data, tmp_path):
         for _ in range(2000):
             step = choice.randrange(7)
             if step == 0:
-                # Positions before the beginning are never drawn, as everywhere here.
+                # Positions before the beginning are never drawn, as in all tests here.
                 offset, whence = choice.choice([(choice.randrange(len(CONTENT) + 9), 0), (choice.randrange(9), 1), (-choice.randrange(9), 2)])
                 assert have.seek(offset, whence) == want.seek(offset, whence)
             elif step == 1:
@@ -94,7 +94,7 @@ def test_without_a_buffer_it_is_its_raw_file(data):
         with pytest.raises(BufferError):
             raw.readinto(memoryview(bytearray(20))[::2])
         for offset, whence in [(-1, 0), (-len(CONTENT) - 1, 2), (0, 7)]:
-            # The error is io.FileIO's.
+            # io.FileIO raises the same error.
             with pytest.raises(OSError) as error:
                 raw.seek(offset, whence)
             assert error.value.errno == errno.EINVAL
@@ -121,7 +121,7 @@ def test_a_small_read_fetches_its_block_only():
 def test_other_threads_run_while_one_waits():
     with Web(CONTENT, held=True) as web, firstbyte.open(web.url, cache=False) as file, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(file.read_at, 1000, 100)
-        # If the read held the interpreter's lock, this thread could never let the server answer.
+        # If the read held the interpreter's lock, this thread could not let the server answer.
         assert web.asked.wait(20)
         web.go.set()
         assert reading.result() == CONTENT[1000:1100]
@@ -182,7 +182,7 @@ def test_a_fork_during_reads_hangs_no_process(place, tmp_path, cached):
         for _ in range(30):
             child = os.fork()
             if child == 0:
-                # The child must never return into pytest.
+                # The forked child must never return into pytest.
                 try:
                     os._exit(0 if file.read_at(7, 200_000) == CONTENT[7:200_007] else 1)
                 except BaseException:

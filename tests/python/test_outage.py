@@ -11,24 +11,25 @@ import firstbyte
 from firstbyte.filesystem import FirstbyteFileSystem
 
 DEADLINE = 3
-# Promised seconds until a call ends: one after the deadline, scaled by the machine.
+# Promised time until a call ends in seconds: the deadline and one second more, scaled for a slow
+# machine.
 BOUND = DEADLINE + patience(1)
 THREADS = 10
-# Bytes of a sparse object, too many to be fetched ahead.
+# Size of a sparse object in bytes. It is too large to be fetched ahead.
 SIZE = 64 << 30
 
 
 @pytest.fixture
 def big(served):
-    """Makes an object far larger than any read-ahead."""
+    """Makes an object that is far larger than any read-ahead."""
     with open(served.root / "bucket" / "big", "wb") as file:
         os.ftruncate(file.fileno(), SIZE)
     return "s3://bucket/big"
 
 
 def slowest(call) -> float:
-    """Returns the longest time of ten threads that make the same call, each of which has to
-    fail."""
+    """Makes the same call in ten threads. Each must fail. Returns the longest time that one took.
+    """
 
     def one(_) -> float:
         began = time.monotonic()
@@ -41,7 +42,7 @@ def slowest(call) -> float:
 
 
 def until_it_works(call):
-    """Repeats the call until the server's return has been noticed, and returns its result."""
+    """Repeats the call until it is noticed that the server is back. Returns the result."""
     results = []
 
     def works() -> bool:
@@ -61,7 +62,7 @@ def test_ten_threads_fail_within_one_deadline_and_read_again_afterwards(served, 
     with firstbyte.open(big, buffering=0, cache=where, deadline=DEADLINE) as file:
         with served.stopped():
             assert slowest(lambda: file.read_at(40 << 30, 4096)) < BOUND
-            # New calls do not wait for their own deadline.
+            # New calls fail at once, without waiting for a deadline of their own.
             assert slowest(lambda: file.read_at(50 << 30, 4096)) < BOUND
         assert until_it_works(lambda: file.read_at(40 << 30, 4096)) == bytes(4096)
 

@@ -34,11 +34,11 @@ def test_signatures_begin_as_those_of_os():
 
 def test_importing_brings_no_other_package_along_nor_what_is_slow_to_import():
     program = "import sys; before = set(sys.modules); import firstbyte; print(sorted(set(sys.modules) - before))"
-    # Without the site's own modules, which may have imported any module.
+    # Runs without site packages, which might have imported any module.
     path = {"PYTHONPATH": str(Path(firstbyte.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=os.environ | path)
     brought = {name.split(".")[0] for name in eval(done.stdout)}
-    # Python's list of its modules lacks the one that distinguishes interpreters.
+    # Python's list of its own modules lacks the one for subinterpreters.
     assert brought - set(sys.stdlib_module_names) - {"_xxsubinterpreters"} == {"firstbyte"}
     assert not brought & {"typing", "re", "dataclasses", "collections", "contextlib", "asyncio"}
 
@@ -50,8 +50,8 @@ def test_the_package_is_typed_and_carries_its_version():
 
 
 def test_the_stub_names_what_the_module_has(tmp_path):
-    # fsspec and pyarrow have no types, so their metaclasses are unknown. Only type checkers see the
-    # names that are imported for them, and the name of an except clause.
+    # Exceptions. fsspec and pyarrow have no types, so their metaclasses are not known. Names that
+    # are imported for type checkers, and the name in an except clause, do not exist at run time.
     known = [
         "firstbyte.filesystem.FirstbyteFileSystem",
         "firstbyte._arrow.pyarrow",

@@ -22,7 +22,7 @@ import firstbyte
 from firstbyte.filesystem import FirstbyteFileSystem
 
 BLOCK = 128 << 10
-# Some blocks and a rest.
+# Content of several whole blocks and a part of one.
 CONTENT = random.Random(8).randbytes(3_000_001)
 GROUPS = 8
 ROWS = 200_000
@@ -156,7 +156,7 @@ def test_a_fork_after_a_prefetch_reads_on_in_both(data):
             file.prefetch([(0, len(CONTENT))])
             child = os.fork()
             if child == 0:
-                # The child must never return into pytest.
+                # The forked child must never return into pytest.
                 try:
                     os._exit(0 if file.read_ranges([(7, 200_000)]) == [CONTENT[7:200_007]] else 1)
                 except BaseException:
@@ -204,7 +204,7 @@ def chunk_bytes(parquet: bytes, columns: list[int]) -> int:
 
 
 def readers(url: str) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yields the columns c2 and c5, by each way to read them."""
+    """Yields the columns c2 and c5, as each method reads them."""
     columns = ["c2", "c5"]
     with firstbyte.open(url, cache=False) as file:
         yield "open", pyarrow.parquet.read_table(file, columns=columns).to_pandas()
@@ -225,7 +225,7 @@ def test_columns_of_parquet_are_fetched_ahead_and_others_are_not(frame, parquet)
         for name, found in readers(web.url):
             pandas.testing.assert_frame_equal(found, expected)
             ranges = web.taken()
-            # Whole blocks are fetched, and the end of the file.
+            # Whole blocks are fetched, and also the end of the file.
             most = chunk_bytes(parquet, [2, 5]) + (2 * GROUPS + 2) * 2 * BLOCK
             assert sum(end - start for start, end in ranges) <= most, name
 
@@ -236,7 +236,7 @@ def test_parquet_columns_are_requested_before_they_are_read(parquet):
         chunks = [groups.row_group(group).column(6) for group in range(GROUPS)]
         web.taken()
         file.read_at(chunks[0].data_page_offset, chunks[0].total_compressed_size)
-        # The following four chunks, and no more until one of them is read.
+        # The next four chunks are fetched ahead, and no more until one of them is read.
         wanted = [chunk.data_page_offset // BLOCK for chunk in chunks[1:5]]
         until(
             "four chunks are requested",

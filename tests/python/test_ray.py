@@ -16,13 +16,14 @@ OBJECTS = int(os.environ.get("FIRSTBYTE_RAY_OBJECTS", "200"))
 KEYS = int(os.environ.get("FIRSTBYTE_RAY_KEYS", "2000"))
 # Minimum size of an object in bytes.
 SIZE = int(os.environ.get("FIRSTBYTE_RAY_SIZE", "5000"))
-# Twice a task's requests at once: a worker may outlive its node for a moment.
+# Twice the number of concurrent requests of one task, because a worker may outlive its node for a
+# moment.
 IN_FLIGHT = 128
 NODES = int(os.environ.get("FIRSTBYTE_RAY_NODES", "2"))
 
 
 def fill(root, count: int, size: int) -> None:
-    """Makes `count` objects of different content."""
+    """Makes `count` objects, each with different content."""
     root.mkdir(parents=True)
     for number in range(count):
         (root / f"object-{number:06}").write_bytes(b"%d" % number * (size + number % 7))
@@ -30,9 +31,11 @@ def fill(root, count: int, size: int) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(served):
-    """Starts raylets on this machine, each with one processor; the driver's own runs no tasks."""
+    """Starts raylets on this machine, each with one processor. The driver's own raylet runs no
+    tasks.
+    """
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
-    # Actors find the program there.
+    # Actors find the program through PATH.
     os.environ["PATH"] = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
     import ray
     from ray.cluster_utils import Cluster
@@ -58,9 +61,9 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
         over.append((done, shards, receipt["shard"]["index"]))
 
     def lose_a_node() -> None:
-        """Removes a node in the middle of its shard, which starts again on another node."""
-        # Three quarters of the first shards, more than a single node's: the removed one has copied
-        # some.
+        """Removes a node while it copies a shard. The shard then starts again on another node."""
+        # Waits for three quarters of the objects in the first shards. One node cannot have copied
+        # as many, so the removed node has copied some.
         wanted = OBJECTS * NODES * 3 // 32
         until("objects", lambda: len(list(to.glob("object-*"))) >= wanted, 15 + OBJECTS / 500)
         running.remove_node(nodes.pop(), allow_graceful=False)
@@ -76,8 +79,8 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
         assert [done for done, _, _ in over] == list(range(1, 9))
         assert {path.name for path in to.iterdir()} == {path.name for path in objects.iterdir()}
         assert all((to / path.name).read_bytes() == path.read_bytes() for path in objects.iterdir())
-        # The task that lost its node skips its finished objects; only objects in flight were
-        # fetched again.
+        # The task that lost its node skips the objects that it has completed. Only objects in
+        # flight were fetched again.
         again = [name for name, times in fetched(log, "many/").items() if times > 1]
         assert len(again) <= IN_FLIGHT and receipt["skipped"] > 0, again
         print(f"copied {receipt['done']} in {time.monotonic() - began:.0f} s; fetched twice: {len(again)}; skipped: {receipt['skipped']}")
@@ -119,7 +122,7 @@ def test_every_node_gets_all_of_a_tree_through_the_gateways_of_all(served, clust
 
     running, _ = cluster
     fill(served.root / "bucket" / "shared", 5, 40_000)
-    # A node with a separate cache, beside the others'.
+    # A node whose cache is separate from that of the others.
     own = {"FIRSTBYTE_CACHE": str(tmp_path / "own")}
     extra = running.add_node(num_cpus=1, object_store_memory=80 << 20, env_vars=own)
     try:

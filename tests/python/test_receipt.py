@@ -46,7 +46,9 @@ def test_a_copy_takes_an_expiry_and_may_guess_no_content_type(minio, tmp_path):
 
 @contextmanager
 def recorded():
-    """Starts a store that has every object, empty. Yields also the heads of the requests to it."""
+    """Starts a store in which every object exists and is empty. Also yields the heads of its
+    requests.
+    """
     heads = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -92,7 +94,7 @@ def test_objects_are_written_and_read_with_a_key_of_ones_own(tmp_path):
             firstbyte.cp(source, "s3://bucket/k", sse_c_key=wrong, **options)
         with pytest.raises(ValueError, match="sse_c_key: .*source: no key"):
             firstbyte.open("s3://bucket/k", cache=False, sse_c_key=source, **options).read()
-        # An unused key is not read.
+        # A key file that is not needed is not read.
         firstbyte.cp(source, tmp_path / "copy", sse_c_key=wrong)
         assert list(firstbyte.ls(tmp_path, sse_c_key=wrong))
 

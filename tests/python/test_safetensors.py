@@ -42,7 +42,7 @@ def test_tensors_are_those_of_the_file_in_its_order(place, cache):
     location = place("model.safetensors", content)
     offsets = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     order = [name for name, _ in firstbyte.load_safetensors(location, cache=cache)]
-    # An empty tensor has the offset of the next one.
+    # An empty tensor has the same offset as the next tensor.
     starts = [offsets[name]["data_offsets"][0] for name in order]
     assert starts == sorted(starts)
     found = dict(firstbyte.load_safetensors(location, cache=cache))
@@ -78,7 +78,7 @@ def test_a_load_with_a_cache_leaves_the_file_there_for_the_next(place):
     next(stopped)
     stopped.close()
     check(dict(firstbyte.load_safetensors(location, cache=True)), want)
-    # The last request also verifies the file, after it has brought the last tensor.
+    # After the last tensor has arrived, the last request also verifies the file.
     until("hydrated", lambda: [status["state"] for status in firstbyte.status(location)] == ["hydrated"])
 
 
@@ -134,7 +134,9 @@ def one(begin: int, end: int) -> dict[str, object]:
 
 
 def more(value: bytes) -> bytes:
-    """Returns a header with one tensor that has a field which the format ignores."""
+    """Returns a header with one tensor. The tensor has an additional field, which the format
+    ignores.
+    """
     return b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":' + value + b"}}"
 
 

@@ -19,7 +19,7 @@ FUNCTIONS = [(os.scandir, firstbyte.scandir), (os.listdir, firstbyte.listdir)]
 
 
 class Path:
-    """An os.PathLike that returns the value it was made with."""
+    """An os.PathLike that returns the value with which it was made."""
 
     def __init__(self, path):
         self.path = path
@@ -29,7 +29,7 @@ class Path:
 
 
 def outcome(function, *arguments):
-    """Returns the names or the error of a call in a form that compares."""
+    """Returns the names or the error of a call, in a form that can be compared."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -71,7 +71,7 @@ def test_entries_of_a_descriptor_are_named_and_asked_by_it(odd, monkeypatch):
     try:
         want = [facts(entry) for entry in os.scandir(descriptor)]
         assert [facts(entry) for entry in firstbyte.scandir(descriptor)] == want
-        # Both leave the descriptor open and at its start.
+        # Both functions leave the descriptor open, and positioned at its start.
         assert os.lseek(descriptor, 0, os.SEEK_CUR) == 0
         assert firstbyte.listdir(descriptor) == os.listdir(descriptor) == firstbyte.listdir(descriptor)
         with firstbyte.scandir(descriptor) as entries:
@@ -109,7 +109,7 @@ def test_a_directory_that_is_read_ahead_has_the_names_of_os_in_its_order(many):
         "zero\0byte", b"zero\0byte", "\ud800", "x" * 300, "/proc/1/nothing", 1.5, [], {}, object(), True, -1, -5, 1 << 40,
         987654, bytearray(b"/etc/ssl"), memoryview(b"/etc/ssl"), bytearray(b"/nowhere"),
     ],
-    # Without addresses of objects, which differ between the processes that run the tests.
+    # The ids omit the addresses of objects, which differ between the processes that run the tests.
     ids=lambda path: re.sub(r" at 0x\w+", "", repr(path)),
 )  # fmt: skip
 def test_what_is_no_directory_fails_as_with_os(theirs, ours, path):
@@ -180,7 +180,8 @@ def test_only_an_iterator_dropped_while_open_warns(many, tmp_path):
     assert dropped(lambda iterator: iterator.__exit__(None, None, None))[0] == []
 
 
-# In another process: in this one, threads of other tests may still be closing descriptors.
+# Run in another process, because threads of other tests may still be closing descriptors in this
+# one.
 DESCRIPTORS = """
 import gc, os, sys, warnings, firstbyte
 

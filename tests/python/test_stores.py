@@ -27,7 +27,7 @@ NAMES = [
 
 @pytest.fixture
 def tree(store):
-    """Makes objects below `tree/`, each as long as its name."""
+    """Makes objects below `tree/`. The length of each is the length of its name."""
     store.put_all({f"tree/{name}": b"." * len(name) for name in NAMES})
     return "s3://bucket/tree"
 
@@ -45,7 +45,7 @@ def test_ls_has_what_the_service_says(tree, store):
     everything = firstbyte.ls(tree, recursive=True, **store.options)
     assert sorted((entry.name, entry.size) for entry in everything) == sorted((name, len(name)) for name in NAMES)
     for entry in everything:
-        # Entries are accepted as locations.
+        # An entry is accepted as a location.
         assert firstbyte.open(entry, cache=False, **store.options).size == entry.size
     [one] = firstbyte.ls(f"{tree}/a.txt", **store.options)
     assert (one.name, one.location, one.size, one.etag) == ("a.txt", f"{tree}/a.txt", 5, head["ETag"])
@@ -96,7 +96,7 @@ def test_a_wide_and_deep_tree_is_walked_whole(ours):
     walked = firstbyte.walk("s3://bucket/wide", **ours.options)
     found = [f"{root}/{file}".removeprefix("s3://bucket/") for root, _, files in walked for file in files]
     assert sorted(found) == sorted(names)
-    # A walk that is left early leaves no thread behind.
+    # A walk that is not completed leaves no thread behind.
     before = threading.enumerate()
     walk = firstbyte.walk("s3://bucket/wide", **ours.options)
     next(walk)
@@ -161,7 +161,7 @@ def test_a_store_is_listed_into_columns(tree, store):
 
 
 def test_batches_of_a_store_come_in_the_size_asked_for(ours):
-    # More objects than a page lists.
+    # There are more objects than one page of a listing has.
     ours.put_all({f"batches/{number:04}": b"" for number in range(1_234)})
     for size in (1, 100, 1_000, 10_000):
         batches = firstbyte.iter_batches("s3://bucket/batches", batch_size=size, **ours.options)
@@ -179,7 +179,7 @@ def test_batches_of_a_store_come_in_the_size_asked_for(ours):
     next(begun)
     child = os.fork()
     if child == 0:
-        # The child must never return into pytest.
+        # The forked child must never return into pytest.
         try:
             next(begun)
         except RuntimeError as error:

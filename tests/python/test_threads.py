@@ -80,7 +80,7 @@ def test_a_child_does_not_wait_for_threads_it_has_not(many, tree):
         next(walk)
     child = os.fork()
     if child == 0:
-        # The child must never return into pytest.
+        # The forked child must never return into pytest.
         try:
             for iterator in (entries, batches):
                 try:

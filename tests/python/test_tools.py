@@ -26,7 +26,7 @@ def record(name: str, content: bytes) -> str:
 
 
 def wheel(folder: Path) -> Path:
-    """Packs the module and the program under test as `pip install .` does."""
+    """Packs the module and the program under test into a wheel, as `pip install .` does."""
     [info] = Path(sysconfig.get_path("purelib")).glob("firstbyte-*.dist-info")
     version = info.name.removesuffix(".dist-info")
     files = {path.relative_to(PACKAGE.parent): path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".so", ".typed")}
@@ -45,7 +45,7 @@ def wheel(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> str:
-    """Makes an index with only this package."""
+    """Makes a package index that has only this package."""
     folder = tmp_path_factory.mktemp("index") / "simple" / "firstbyte"
     folder.mkdir(parents=True)
     (folder / "index.html").write_text(f'<a href="{wheel(folder).name}">firstbyte</a>\n')
@@ -53,7 +53,7 @@ def index(tmp_path_factory) -> str:
 
 
 def run(command: list, env: dict[str, Path]) -> str:
-    """Returns the output of a command that must succeed."""
+    """Runs a command, which must succeed. Returns its output."""
     environment = CLEAN | {"PATH": f"{BIN}{os.pathsep}{CLEAN['PATH']}"} | {name: str(value) for name, value in env.items()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -75,7 +75,7 @@ def test_uv_installs_the_program_as_a_tool(index, tmp_path):
 
 def test_pipx_installs_the_program_as_a_tool(index, tmp_path):
     env = {"PIPX_HOME": tmp_path / "home", "PIPX_BIN_DIR": tmp_path / "bin", "PIPX_MAN_DIR": tmp_path / "man"}
-    # Otherwise pipx asks PyPI for a newer pip.
+    # Without this, pipx would ask PyPI for a newer pip.
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     run(["pipx", "install", "--index-url", index, "firstbyte"], env)
     try_tool(tmp_path / "bin" / "firstbyte", tmp_path / "home" / "venvs")

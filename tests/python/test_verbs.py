@@ -12,7 +12,7 @@ from firstbyte.filesystem import FirstbyteFileSystem
 
 
 class Bar:
-    """The members of tqdm's bar that the package uses."""
+    """Those members of tqdm's bar that the package uses."""
 
     def __init__(self):
         self.n, self.total, self.refreshed = 0, None, 0
@@ -131,7 +131,8 @@ def test_a_copy_reports_its_progress_and_chooses(place, tmp_path):
         firstbyte.cp("s3://bucket/t/", tmp_path / "w", recursive=True, progress=stop)
 
 
-# Calls of an object, with a bucket in its place. Calls that read a missing one raise an error.
+# Calls that need an object, made with a bucket instead. Calls that read must raise the error for a
+# missing object.
 WITHOUT_A_KEY = {
     "open to write": lambda fs, bucket: firstbyte.open(f"s3://{bucket}", "wb").close(),
     "open to write a slash": lambda fs, bucket: firstbyte.open(f"s3://{bucket}/", "wb").close(),
@@ -194,7 +195,9 @@ def test_a_bucket_is_neither_made_nor_missed(place, served):
 
 
 class OwnPrefix(BaseHTTPRequestHandler):
-    """A store whose keys allow only a prefix: requests of the bucket itself are denied."""
+    """A store whose credentials are valid only below a prefix. It denies requests for the bucket
+    itself.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -234,7 +237,7 @@ def test_directories_are_made_without_a_right_on_the_bucket(tmp_path):
         fs.pipe("bucket/mine/run/two", b"more")
         fs.put(str(tmp_path / "tree"), "bucket/mine/tree", recursive=True)
         assert server.objects == {"/bucket/mine/run/two": b"more", "/bucket/mine/tree/d/one": b"content"}, server.seen
-        # No bucket is created on the way.
+        # No call has tried to create a bucket.
         assert [path for method, path in server.seen if method == "PUT" and not path.startswith("/bucket/mine/")] == []
     finally:
         server.shutdown()

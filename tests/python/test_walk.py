@@ -12,7 +12,7 @@ import firstbyte
 
 
 def both(*arguments, **options):
-    """Returns the triples of both."""
+    """Returns the triples of our `walk`, and those of `os.walk`."""
     return list(firstbyte.walk(*arguments, **options)), list(os.walk(*arguments, **options))
 
 
@@ -58,7 +58,8 @@ def test_the_caller_prunes_and_orders_the_walk(tree):
 
 
 def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
-    # Old times, so that directories read ahead count as current unless they are examined again.
+    # The times are old, so that a directory that was read ahead counts as current unless it is
+    # examined again.
     old = 1_000_000_000
     places = sorted(os.path.relpath(root, tree) for root, _, _ in os.walk(tree))
     copy = tree.with_name("copy")
@@ -72,7 +73,8 @@ def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
         for number, (place, dirs, files) in enumerate(walk(root)):
             seen.append((os.path.relpath(place, root), sorted(dirs), sorted(files)))
             dirs.sort()
-            # Changes any directories: some already walked, and some only read ahead.
+            # Changes any five directories. Some have been walked already, and some have only been
+            # read ahead.
             for target in seeded.sample(places, 5):
                 (root / target / f"file {number}").write_bytes(b"")
                 (root / target / f"directory {number}").mkdir()
@@ -106,7 +108,7 @@ def test_errors_go_to_onerror_and_the_walk_goes_on(tree, topdown):
     def walked(walk):
         errors = []
         steps = []
-        # Adds a directory that does not exist, as if it had vanished before its turn.
+        # Adds a directory that does not exist, as if it had vanished before the walk came to it.
         for root, dirs, files in walk(tree, topdown, lambda error: errors.append((type(error), error.filename))):
             steps.append((root, list(dirs), files))
             dirs.append("gone")
@@ -150,7 +152,7 @@ def test_audit_events_are_those_of_os(tree, audited):
 
 
 def test_a_walk_may_be_left_at_any_point(tree):
-    # Threads of earlier tests may end meanwhile.
+    # Threads of earlier tests may end during this test.
     before = set(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
     for steps in (1, 20, 100):
         walk = firstbyte.walk(tree)
@@ -175,7 +177,7 @@ def test_a_tree_deeper_than_the_stack_of_calls_is_walked(tmp_path):
         assert sum(1 for _ in firstbyte.walk(tmp_path)) == depth + 1
         assert sum(1 for _ in firstbyte.walk(tmp_path, topdown=False)) == depth + 1
     finally:
-        # The standard library's removal recurses too deeply.
+        # The standard library's function for removing a tree would recurse too deeply.
         os.chdir(tmp_path)
         for _ in range(depth):
             os.rename("d/d", "e") if os.path.isdir("d/d") else None

@@ -22,7 +22,7 @@ RECORD = 1000
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Starts two processes, spawned as dask does it."""
+    """Starts two processes, which are spawned as dask spawns its workers."""
     with LocalCluster(
         n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None, local_directory=str(tmp_path)
     ) as cluster, Client(cluster) as client:
@@ -31,20 +31,22 @@ def cluster(tmp_path):
 
 @pytest.fixture
 def field(place, tmp_path):
-    """Makes an array, and the location of a NetCDF file with it."""
+    """Makes an array, and a NetCDF file that contains it. Returns the array and the location of the
+    file.
+    """
     array = numpy.random.default_rng(7).random((12, 40, 50))
     xarray.Dataset({"t2m": (("time", "y", "x"), array)}).to_netcdf(tmp_path / "field.nc", engine="h5netcdf")
     return array, place("field.nc", (tmp_path / "field.nc").read_bytes())
 
 
 def part(file, index):
-    """Returns a record of a file, and the process that read it."""
+    """Returns a record of a file, and the id of the process that read it."""
     file.seek(index * RECORD)
     return file.read(RECORD), os.getpid()
 
 
 class Records:
-    """A map-style dataset over one open file, as in torch's documentation."""
+    """A map-style dataset that reads from one open file, as in torch's documentation."""
 
     def __init__(self, location):
         self.file = firstbyte.open(location)
@@ -57,7 +59,7 @@ class Records:
 
 
 def fetch(dataset, indices):
-    """Reads samples from the dataset, as a worker of a DataLoader does."""
+    """Reads samples of the dataset, as a worker of a DataLoader does."""
     return [dataset[index] for index in indices]
 
 
@@ -94,7 +96,7 @@ def test_xarray_reads_by_the_file_system_by_distributed_workers(field, cluster):
 def test_workers_of_a_loader_read_the_file_of_their_dataset(place, method):
     content = os.urandom(30 * RECORD)
     dataset = Records(place("records", content))
-    # Read before the workers begin, so that threads and connections exist.
+    # Read before the workers start, so that threads and connections exist in this process.
     assert dataset[0] == content[:RECORD]
     batches = [list(range(start, start + 6)) for start in range(0, len(dataset), 6)]
     with multiprocessing.get_context(method).Pool(2) as pool:

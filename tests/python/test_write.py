@@ -12,15 +12,16 @@ import pytest
 import firstbyte
 
 CONTENT = random.Random(6).randbytes(70_001)
-# More than two parts of an upload.
+# Content that needs more than two parts of an upload.
 LARGE = random.Random(7).randbytes(11_000_001)
 TEXT = "first \u00e4\r\nsecond \U0001f600\n\nthird\rno end"
 
 
 @pytest.fixture
 def place(request, tmp_path, monkeypatch):
-    """Places for written objects: `name` in a directory or a bucket, a function that reads it, and
-    options."""
+    """Places for written objects. A place gives the location of `name` in a directory or a bucket,
+    a function that reads it, and options.
+    """
 
     class Place:
         def __init__(self, root, options, read):
@@ -72,7 +73,7 @@ def test_reading_modes_are_those_of_files(mode, store, tmp_path):
 
 
 def test_modes_that_files_refuse_are_refused_alike_and_nothing_is_asked():
-    # No server listens there.
+    # No server listens at this endpoint.
     nowhere = {"endpoint_url": "http://127.0.0.1:9"}
     for mode in ["", "q", "rw", "rbt", "rr", "b", "U", "wx", "rb ", "bb"]:
         with pytest.raises(ValueError):
@@ -166,8 +167,8 @@ def test_an_exclusive_write_refuses_what_exists(place):
 @everywhere
 @pytest.mark.parametrize("length", [10, 6_000_000, 11_000_000])
 def test_of_two_exclusive_writes_one_is_refused_when_it_is_closed(place, length):
-    # A local file has only one unfinished copy at a time, so another program makes the competing
-    # one.
+    # A local file can have only one unfinished copy at a time, so another program makes the
+    # competing copy.
     first = place.open("race", "xb")
     first.write(b"1" * length)
     if place.root.startswith("/"):

@@ -5,7 +5,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Web(ThreadingHTTPServer):
-    """Records the requested ranges, and answers once `go` is set: at once unless `held`."""
+    """Records the requested ranges, and answers once `go` is set. `go` is set from the start unless
+    `held` is true.
+    """
 
     def __init__(self, content: bytes, held: bool = False):
         super().__init__(("127.0.0.1", 0), Answer)
@@ -25,7 +27,7 @@ class Web(ThreadingHTTPServer):
         self.server_close()
 
     def taken(self) -> list[tuple[int, int]]:
-        """Returns the ranges since the last call, in order."""
+        """Returns the ranges that were requested since the last call, sorted."""
         ranges, self.ranges = sorted(self.ranges), []
         return ranges
 

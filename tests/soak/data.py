@@ -9,11 +9,11 @@ SEED = 20
 
 
 class Failed(Exception):
-    """A run ended wrongly, or delivered wrong content."""
+    """A run has ended wrongly, or has delivered wrong content."""
 
 
 def big(path: Path, size: int, seed: int = SEED) -> Path:
-    """Makes a file of `size` random bytes."""
+    """Makes a file of `size` random bytes, which follow from `seed`."""
     source = random.Random(seed)
     with open(path, "wb") as file:
         for at in range(0, size, MIB):

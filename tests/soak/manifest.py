@@ -21,7 +21,7 @@ SIZES = [int(DRAWS.lognormvariate(math.log(100_000), 1.5)) for _ in range(65_521
 
 
 class Keys:
-    """Keys of the bucket, in order."""
+    """The keys in the bucket, in order. They are computed, not stored."""
 
     def __init__(self, count: int):
         self.count = count
@@ -34,7 +34,7 @@ class Keys:
 
     @staticmethod
     def size(index: int) -> int:
-        """Returns the size of an object: log-normal, with a median of 100 kB."""
+        """Returns the size of an object. Sizes are log-normal, with a median of 100 kB."""
         return SIZES[index * 2_654_435_761 % len(SIZES)]
 
 
@@ -48,7 +48,9 @@ class Bucket(BaseHTTPRequestHandler):
         """Logs nothing."""
 
     def do_GET(self):
-        """Answers with a page of keys, and with a delimiter also of the directories among them."""
+        """Answers with a page of keys. If the request has a delimiter, the page also has the
+        directories among the keys.
+        """
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = unquote(query.get("continuation-token", "")) or query.get("start-after", "")
@@ -62,7 +64,7 @@ class Bucket(BaseHTTPRequestHandler):
             if cut >= 0:
                 last = key[: cut + 1]
                 at = bisect.bisect_left(self.keys, last + LAST)
-                # A directory of the last page is not listed again.
+                # A directory that the previous page had is not listed again.
                 if not after.startswith(last):
                     rows.append(f"<CommonPrefixes><Prefix>{last}</Prefix></CommonPrefixes>")
                 last += LAST
@@ -86,7 +88,7 @@ class Bucket(BaseHTTPRequestHandler):
 
 
 def measured(command: list[str], env: dict[str, str], codes: tuple[int, ...] = (0,)) -> tuple[str, int, float]:
-    """Runs a command. Returns its output, its peak of resident memory, and its processor time."""
+    """Runs a command. Returns its output, its peak resident memory, and its processor time."""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         out = process.stdout.read()
         _, status, used = os.wait4(process.pid, 0)
@@ -97,7 +99,9 @@ def measured(command: list[str], env: dict[str, str], codes: tuple[int, ...] = (
 
 
 def run(firstbyte: Path, stage: Path, env: dict[str, str], objects: int) -> int:
-    """Plans `objects` objects, reads a shard, and reads all. Returns the number of failures."""
+    """Plans `objects` objects, reads one shard, and reads all shards. Returns the number of
+    failures.
+    """
     handler = type("Counted", (Bucket,), {"keys": Keys(objects)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

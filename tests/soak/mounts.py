@@ -24,13 +24,13 @@ OBJECTS = 20
 SIZE = 16 * MIB
 READERS = 100
 DEADLINE = 30
-# Seconds that a call may take beyond the deadline.
+# Number of seconds by which a call may exceed its deadline.
 GRACE = 5
 GROUP_BYTES = 128 * MIB
 
 
 class Group:
-    """A memory group of `GROUP_BYTES`, in version 1 or 2 of control groups."""
+    """A control group with a memory limit of `GROUP_BYTES`, in version 1 or 2 of control groups."""
 
     def __init__(self) -> None:
         old = Path("/sys/fs/cgroup/memory")
@@ -42,29 +42,33 @@ class Group:
         (self.path / ("memory.limit_in_bytes" if self.is_old else "memory.max")).write_text(str(GROUP_BYTES))
 
     def join(self) -> None:
-        """Puts this process, and so a daemon that it starts, into the group."""
+        """Puts this process into the group. A daemon that the process starts is then in the group,
+        too.
+        """
         (self.path / "cgroup.procs").write_text("0")
 
     def was_killed(self) -> bool:
-        """Returns true if the kernel killed a process of the group for lack of memory."""
+        """Returns true if the kernel has killed a process of the group because memory ran out."""
         events = (self.path / ("memory.oom_control" if self.is_old else "memory.events")).read_text()
         return "oom_kill 0" not in events
 
 
 def resident(process: int) -> int:
-    """Returns the anonymous resident memory of a process, in bytes. The kernel can reclaim pages of
-    files."""
+    """Returns the anonymous resident memory of a process in bytes. Pages of files are not counted,
+    because the kernel can reclaim them.
+    """
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     return int(lines["RssAnon"].split()[0]) * 1024
 
 
 def stamp(number: int, version: int, page: int) -> bytes:
-    """Returns the beginning of a page: object, version, position."""
+    """Returns the beginning of a page: the object's number, the version, and the page's position.
+    """
     return b"object %04d version %08d page %08d\n" % (number, version, page)
 
 
 def write(root: Path, number: int, version: int) -> None:
-    """Replaces an object by another version, atomically."""
+    """Replaces an object with another version, atomically."""
     new = root / f"new-{number}"
     with open(new, "wb") as file:
         for page in range(SIZE // PAGE):
@@ -73,7 +77,7 @@ def write(root: Path, number: int, version: int) -> None:
 
 
 def version_of(page: bytes, number: int, at: int) -> int:
-    """Returns the version in a page; fails if it is another page than the requested one."""
+    """Returns the version that a page belongs to. Fails if the page is not the requested one."""
     words = page.split(b"\n", 1)[0].split()
     if len(words) != 6 or int(words[1]) != number or int(words[5]) != at:
         raise Failed(f"object {number} page {at}: got {page[:48]!r}")
@@ -81,7 +85,9 @@ def version_of(page: bytes, number: int, at: int) -> int:
 
 
 class Reader:
-    """Opens objects one after another, reads each in one of several ways, and times every call."""
+    """Opens one object after another, reads each in one of several ways, and measures the time of
+    every call.
+    """
 
     def __init__(self, mount: Path, seed: int, until: float):
         self.mount, self.draws, self.until = mount, random.Random(seed), until
@@ -93,7 +99,7 @@ class Reader:
             try:
                 self.one(number)
             except OSError as error:
-                # Overwritten while open: the only error allowed.
+                # ESTALE is the only allowed error: the object was overwritten while it was open.
                 if error.errno != errno.ESTALE:
                     raise Failed(f"object {number}: {error}") from error
                 self.stale += 1
@@ -132,8 +138,8 @@ class Reader:
         else:
             with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as view:
                 view.madvise(mmap.MADV_RANDOM)
-                # A mapped page that cannot be read raises a signal, so only pages just read are
-                # touched.
+                # A mapped page that cannot be read raises a signal, so only pages that have just
+                # been read are accessed.
                 for _ in range(16):
                     at = self.draws.randrange(pages)
                     self.timed(lambda at=at: os.pread(descriptor, PAGE, at * PAGE))
@@ -148,14 +154,15 @@ def reader(mount: Path, seed: int, until: float, results) -> None:
 
 
 def cache_of(soak) -> Path:
-    """Returns the cache's path, on a disk: files in memory would count as the daemon's own
-    memory."""
+    """Returns the path of the cache. It is on a disk, because files in memory would count as memory
+    of the daemon.
+    """
     return Path(os.environ.get("TMPDIR", "/var/tmp")) / soak.stage.name / "cache"
 
 
 @contextlib.contextmanager
 def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> Iterator[tuple[Path, int]]:
-    """Mounts the bucket; yields the path and the daemon's process id."""
+    """Mounts the bucket. Yields the path of the mount, and the process id of the daemon."""
     at = soak.stage / "mnt"
     at.mkdir(exist_ok=True)
     command = [str(soak.firstbyte), "--json", "--endpoint-url", server.url, "mount", "s3://bench", str(at), "--cache", str(cache_of(soak))]
@@ -169,8 +176,8 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """Reads a mount by 100 readers for some minutes, behind a link that cuts 1 % of the
-    connections, in a small cgroup, while objects are overwritten.
+    """100 readers read from a mount for some minutes. The mount is behind a link that cuts 1 % of
+    the connections, in a small control group, and objects are overwritten meanwhile.
     """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
@@ -209,8 +216,8 @@ def crowd(soak, seconds: int) -> int:
 
 
 def kills(soak, times: int) -> int:
-    """Kills the daemon repeatedly during hydration over one cache. Each new daemon must verify and
-    keep what was cached.
+    """Kills the daemon repeatedly while it hydrates, always with the same cache. Each new daemon
+    must verify and keep what is cached.
     """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
@@ -225,7 +232,7 @@ def kills(soak, times: int) -> int:
             failed += 1
             print(f"  {number}: FAILED: {error}", flush=True)
         if before == OBJECTS * SIZE:
-            # Everything is cached: the next round starts with an empty cache.
+            # Everything is cached, so the next round must start with an empty cache.
             own(soak, "release", "--all")
             before = 0
     print(f"  {times} kills, {failed} failed", flush=True)
@@ -234,7 +241,7 @@ def kills(soak, times: int) -> int:
 
 
 def kill_once(soak, link: Server, before: int) -> int:
-    """Runs the daemon until it is killed. Returns the cached bytes after it."""
+    """Runs the daemon until it is killed. Returns the number of cached bytes after that."""
     results = multiprocessing.Queue()
     with mounted(soak, link) as (at, daemon):
         hydrate = [str(soak.firstbyte), "-q", "hydrate", "-r", str(at)]
@@ -271,7 +278,7 @@ def own(soak, *words: str) -> str:
 
 
 def until_it_fails(at: Path, seed: int, results) -> None:
-    """Reads until the mount is gone; puts an earlier failure into `results`."""
+    """Reads until the mount is gone. A failure before that is put into `results`."""
     draws = random.Random(seed)
     try:
         while True:
@@ -281,7 +288,7 @@ def until_it_fails(at: Path, seed: int, results) -> None:
                     page = draws.randrange(SIZE // PAGE)
                     version_of(os.pread(file.fileno(), PAGE, page * PAGE), number, page)
     except OSError:
-        # The daemon was killed, so reads end with an error at once, as promised.
+        # The daemon was killed, so reads must fail at once, as promised.
         results.put("")
     except Failed as error:
         results.put(str(error))

@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Imports from the directory above: the long runs are a separate program beside the tests.
+# Adds the directory above, because the long runs are a separate program that uses modules of the
+# tests.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from waiting import WAIT_LIMIT, answers, until  # noqa: E402
 
@@ -27,7 +28,8 @@ AWS = {
     "AWS_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# Environment of every process here, without variables that change endpoints or trust.
+# Environment of every process that is started here, without variables that change endpoints or
+# trusted certificates.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -48,7 +50,7 @@ class Server:
 
 
 def free_port() -> int:
-    """Returns a port that no process listens on now."""
+    """Returns a port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -65,7 +67,7 @@ def wait_for(port: int, process: subprocess.Popen) -> None:
 
 
 class Servers(contextlib.ExitStack):
-    """The servers of one run; leaving the context ends them."""
+    """The servers of one run. Leaving the context ends them."""
 
     def __init__(self, stage: Path, firstbyte: Path):
         super().__init__()
@@ -83,8 +85,9 @@ class Servers(contextlib.ExitStack):
         return Server(process.pid, port)
 
     def nginx(self, root: Path) -> Server:
-        """Starts nginx over `root` with sendfile and no access log, as its manual advises; it
-        allows PUT."""
+        """Starts nginx over `root`, with sendfile and without an access log, as its manual advises.
+        PUT is allowed.
+        """
         port = free_port()
         home = self.stage / f"nginx-{port}"
         home.mkdir()
@@ -108,10 +111,11 @@ class Servers(contextlib.ExitStack):
         command += ["--console-address", f"127.0.0.1:{console}"]
         env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
         server = self.start([*command, str(root)], port, env)
-        # MinIO keeps deleted objects for minutes: uploads would fill the stage, which is in memory.
+        # MinIO keeps deleted objects for minutes, which would fill the stage, because the stage is
+        # in memory.
         trash = root / ".minio.sys" / "tmp" / ".trash"
         threading.Thread(target=self.empty, args=(trash,), daemon=True).start()
-        # MinIO accepts connections before it can serve.
+        # MinIO accepts connections before it can serve requests.
         time.sleep(2)
         return server
 
@@ -122,7 +126,7 @@ class Servers(contextlib.ExitStack):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def serve(self, root: Path, *flags: str) -> Server:
-        """Starts our own server over `root`; it prints its address on standard output."""
+        """Starts our own server over `root`, which prints its address on standard output."""
         return self.own(["serve", str(root), "--listen", "127.0.0.1:0", *flags])
 
     def link(self, to: Server, *flags: str) -> Server:
@@ -130,7 +134,7 @@ class Servers(contextlib.ExitStack):
         return self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
 
     def own(self, arguments: list[str], env: dict[str, str] | None = None) -> Server:
-        """Starts firstbyte as a server and waits for the address it prints."""
+        """Starts firstbyte as a server, and waits for the address that it prints."""
         log = self.enter_context(open(self.stage / "firstbyte.log", "a"))
         process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN | (env or {}), stdout=subprocess.PIPE, stderr=log, text=True)
         self.callback(stop, process)
@@ -143,7 +147,7 @@ class Servers(contextlib.ExitStack):
         return Server(process.pid, int(found[1]))
 
     def end_link(self, link: Server) -> dict[str, int]:
-        """Ends a link and returns its counts."""
+        """Ends a link, and returns the link's counts."""
         process = self.ours[link.pid]
         process.terminate()
         return json.loads(process.communicate(timeout=WAIT_LIMIT)[0])

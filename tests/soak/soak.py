@@ -26,24 +26,27 @@ from tools import Tools
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
-# Bytes that a kill may cost at most: for each of these requests its chunk and the content of its
-# socket; for an upload a part (crates/transfer/src/plan.rs).
+# Maximum number of bytes that a kill may cost. For a download: the chunk of each of these requests,
+# and the content of its socket. For an upload: one part (crates/transfer/src/plan.rs).
 CONCURRENCY = 8
 MAY_REREAD = CONCURRENCY * 8 * data.MIB
-# Ratio of the heads of requests and answers to the bytes themselves.
+# HTTP heads, of requests and responses, as a share of the body bytes.
 HEADS = 0.01
-# Bytes per second: slow enough that a kill lands in the middle, fast enough for fifty of them.
+# Rate in bytes per second. It is low enough for a kill to come in the middle, and high enough for
+# fifty kills.
 RATE = 400_000_000
-# Number of the first CALLS in crates/cli/tests/support/refusals.rs, which have a stand-in.
+# Number of calls at the beginning of CALLS in crates/cli/tests/support/refusals.rs. These calls can
+# be replaced by others.
 CALLS_WITH_A_STAND_IN = 14
-# Cuts, delays and damage of 1 % each. Stalls take long, so only the second list has them.
+# Cuts, delays and damage occur with 1 % each. Only the second list has stalls, because stalls take
+# long.
 WITH_CRC = ("--corrupt", "1%", "--cut", "1%", "--delay", "1%:200ms", "--duplicate", "1%")
 WITHOUT_CRC = ("--cut", "1%", "--delay", "1%:200ms", "--stall", "1%:3s")
 
 
 @dataclass
 class Soak:
-    """Program, servers, stage and random draws of the runs."""
+    """The program, the servers, the stage and the random draws of the runs."""
 
     firstbyte: Path
     stage: Path
@@ -52,7 +55,9 @@ class Soak:
     draws: random.Random
 
     def cp(self, *words: str) -> subprocess.Popen:
-        """Starts a copy with a fixed number of requests, so that the cost of a kill is bounded."""
+        """Starts a copy with a fixed number of concurrent requests, so that the cost of a kill is
+        bounded.
+        """
         command = [str(self.firstbyte), "--json", "--concurrency", str(CONCURRENCY), "cp", *words]
         state = {"XDG_CACHE_HOME": str(self.stage / "cache")}
         return subprocess.Popen(
@@ -60,7 +65,7 @@ class Soak:
         )
 
     def to_the_end(self, *words: str) -> dict:
-        """Runs a copy to its end and returns its receipt."""
+        """Runs a copy until it ends. Returns its receipt."""
         process = self.cp(*words)
         out, err = process.communicate(timeout=600)
         if process.returncode != 0:
@@ -68,7 +73,9 @@ class Soak:
         return json.loads(out)
 
     def minio(self, size: int) -> tuple[Tools, Path]:
-        """Starts MinIO with `big.bin`, which has a full-object checksum, as firstbyte stores it."""
+        """Starts MinIO with the object `big.bin`, which has a full-object checksum, as objects
+        stored by firstbyte have.
+        """
         tools = Tools(self.servers.minio(fresh(self.stage / "minio")))
         tools.make_bucket()
         file = data.big(self.stage / "big.bin", size)
@@ -84,7 +91,8 @@ def fresh(path: Path) -> Path:
 
 
 def kill_and_resume(soak: Soak, link: Server, words: list[str], counted: str) -> int:
-    """Kills a copy at a random instant, runs it again, and returns the bytes on the link."""
+    """Kills a copy at a random instant, and runs it again. Returns the number of bytes on the link.
+    """
     process = soak.cp(*words)
     time.sleep(soak.draws.uniform(0.05, GIB / RATE))
     process.kill()
@@ -94,7 +102,9 @@ def kill_and_resume(soak: Soak, link: Server, words: list[str], counted: str) ->
 
 
 def kills(soak: Soak, make: Callable[[Server], list[str]], to: Server, counted: str, check: Callable[[], None]) -> int:
-    """Kills `soak.times` copies. Returns how many did not resume, differed, or reread too much."""
+    """Kills `soak.times` copies. Returns how many did not resume, have wrong content, or read too
+    much again.
+    """
     failed = 0
     for number in range(soak.times):
         link = soak.servers.link(to, "--rate", str(RATE))
@@ -112,7 +122,9 @@ def kills(soak: Soak, make: Callable[[Server], list[str]], to: Server, counted: 
 
 
 def arrived(out: Path, original: Path) -> Callable[[], None]:
-    """Returns a check that `out` holds only a copy of `original`; the check empties it."""
+    """Returns a check that `out` contains a copy of `original` and nothing else. The check also
+    empties `out`.
+    """
     want = data.digest(original)
 
     def check() -> None:
@@ -160,8 +172,9 @@ def kill_upload(soak: Soak) -> int:
 
 
 def faults(soak: Soak, words: list[str], out: Path, original: Path, verified: str, may_fail: int) -> int:
-    """Copies behind a faulty link: none may be wrong, and `may_fail` of them may end in an
-    error."""
+    """Makes copies behind a faulty link. None may be wrong, and at most `may_fail` of them may end
+    with an error.
+    """
     want, wrong, ended = data.digest(original), 0, 0
     for _ in range(soak.times * 4):
         try:
@@ -194,8 +207,9 @@ def faults_without_crc(soak: Soak) -> int:
 
 
 def tested(crate: str, test: str, **counts: int) -> int:
-    """Runs the tests of a module in Rust with this much work. Returns 1 if they fail, else 0. The
-    tests of most crates are one program, of which `test` is a module; elsewhere it is a program.
+    """Runs a test module in Rust with these counts. Returns 1 if the tests fail, else 0. In most
+    crates all tests are one program, of which `test` is a module; in the others `test` is a
+    program.
     """
     name = crate.removeprefix("firstbyte-")
     is_module = (ROOT / "crates" / name / "tests" / "main.rs").exists()
@@ -207,7 +221,7 @@ def tested(crate: str, test: str, **counts: int) -> int:
 
 def kill_layout(soak: Soak) -> int:
     """kill -9 while 1,000,000 files become a layout and back, with writers and readers"""
-    # Uses the test of `make test` with larger numbers.
+    # Runs the same test as `make test`, with larger numbers.
     return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
@@ -224,7 +238,7 @@ def serve_model(soak: Soak) -> int:
 
 def properties(soak: Soak) -> int:
     """every property of the crates with 10,000 cases that `make test` does not try"""
-    # `make test` tries the same cases each time, so that a failure there comes from a change.
+    # `make test` tries the same cases each time, so that a failure there is due to a change.
     counts = {"PROPTEST_CASES": str(200 * soak.times), "PROPTEST_RNG_SEED": str(soak.draws.randrange(1 << 32))}
     command = ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--quiet", "--no-fail-fast"]
     return int(subprocess.run(command, env=os.environ | counts, check=False).returncode != 0)
@@ -233,14 +247,14 @@ def properties(soak: Soak) -> int:
 def serve_hostile(soak: Soak) -> int:
     """1,000,000 odd and hostile heads, chunked bodies, forms and documents to `serve`"""
     counts = {"FIRSTBYTE_HOSTILE_CASES": 20_000 * soak.times, "FIRSTBYTE_SEED": soak.draws.randrange(1 << 32)}
-    # A single heap, as in the program: heaps of threads would count as growth.
+    # With a single heap, as in the program. The heaps of further threads would count as growth.
     counts["MALLOC_ARENA_MAX"] = 1
     return tested("firstbyte-serve", "hostile", **counts)
 
 
 def gateway(soak: Soak) -> int:
     """200 kills of a gateway, 4,500 clients that read nothing, 1,000 overwrites under readers"""
-    # A quarter of 20,000 descriptors are connections.
+    # A quarter of the 20,000 descriptors are for connections.
     counts = {"FIRSTBYTE_GATEWAY_KILLS": 4 * soak.times, "FIRSTBYTE_GATEWAY_CLIENTS": 90 * soak.times}
     failed = tested("firstbyte-cli", "gateway", **counts)
     return failed + tested("firstbyte-serve", "gateway", FIRSTBYTE_GATEWAY_OVERWRITES=20 * soak.times)
@@ -253,7 +267,7 @@ def manifests(soak: Soak) -> int:
 
 def array_jobs(soak: Soak) -> int:
     """100,000 objects in 8 array jobs of Slurm on four nodes: one lost, a shard run twice"""
-    # Uses the test of `make test` with more and smaller objects.
+    # Runs the same test as `make test`, with more and smaller objects.
     counts = {"OBJECTS": "100000", "SIZE": "1500", "SHARDS": "8", "NODES": "4"}
     counts = {f"FIRSTBYTE_SLURM_{name}": count for name, count in counts.items()}
     return python_tested(soak, "tests/clients/test_slurm.py", counts)
@@ -283,7 +297,7 @@ def install(soak: Soak) -> int:
 
 
 def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
-    """Runs tests in Python with this much work. Returns 1 if they fail, else 0."""
+    """Runs tests in Python with these counts. Returns 1 if they fail, else 0."""
     command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test, *options]
     program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
     return int(subprocess.run(command, env=os.environ | program | counts, check=False).returncode != 0)
@@ -358,7 +372,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=50, help="kills of each kind; four times as many faulty copies [50]")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    # After a signal too, servers must be stopped and the stage, which is in memory, removed.
+    # The servers must be stopped and the stage, which is in memory, removed, even after a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = 0
     for name in chosen.runs:

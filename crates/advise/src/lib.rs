@@ -1,11 +1,12 @@
 //! Predicts the time and cost of reading from storage, and recommends storage for a workload.
 //!
-//! A [`model`] describes a service, a machine or a program. [`limits`] predicts a job from its
-//! numbers. [`advice`] checks, ranks and words the options of a [`workload`], with [`prices`] for
-//! the cost. [`ranges`] has the errors of predictions against public measurements.
+//! A [`model`] describes a service, a machine or a program. [`limits`] predicts a job from the
+//! numbers of the job. [`advice`] checks and ranks the options for a [`workload`], and writes the
+//! recommendation, with costs from [`prices`]. [`ranges`] has the errors of predictions, compared
+//! to public measurements.
 //!
-//! Pure: no files, no clock, no network; the same input gives the same output. The callers, `bench`
-//! and the command line, read and write files.
+//! The crate is pure: it uses no files, no clock and no network, and the same input gives the same
+//! output. Its callers, `bench` and the command line, read and write files.
 
 pub mod advice;
 pub mod file_error;

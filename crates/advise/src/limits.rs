@@ -1,16 +1,17 @@
-//! The prediction: each phase of a job takes as long as its slowest limit, and phases follow each
-//! other.
+//! The prediction of a job. A job is a sequence of phases, and each phase takes as long as its
+//! slowest limit.
 //!
-//! A [`JobInput`] holds the numbers of one job, and [`JobInput::predict`] is a pure function of it.
-//! Time never falls when an amount grows or a rate shrinks. Called by the options of the advice.
+//! A [`JobInput`] holds the numbers of one job, and [`JobInput::predict`] is a pure function of
+//! them. Invariant: no time falls when an amount grows or a rate shrinks. Called by the advice, for
+//! each option.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds within which a function may spend its whole quota of processor time. Derived from fitted
-/// rows: 5 ms of work take 5 ms at 512 MB of memory and 80 ms at 128 MB.
-const QUOTA_PERIOD: f64 = 0.02;
+/// Seconds within which a serverless function may use its whole quota of processor time. Derived
+/// from fitted measurements: 5 ms of work take 5 ms with 512 MB of memory, and 80 ms with 128 MB.
+const QUOTA_PERIOD_SECONDS: f64 = 0.02;
 
 /// The resource or delay for which a phase waits.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -18,9 +19,9 @@ const QUOTA_PERIOD: f64 = 0.02;
 pub enum Limit {
     /// Start of the job: image, runtime, mount, creation of a file system.
     Start,
-    /// Names: listing, lookups, creation.
+    /// Operations on names: listing, looking up, creating.
     Names,
-    /// Round trips one after another.
+    /// Round trips, one after another.
     Latency,
     /// The rate of one connection.
     Connection,
@@ -35,7 +36,7 @@ pub enum Limit {
     StorageNetwork,
     /// The disks of the file system or volume.
     Disk,
-    /// Bringing data from the bucket behind a file system, or from a snapshot.
+    /// Bringing data to the service from the bucket behind a file system, or from a snapshot.
     Hydration,
     /// Requests per second.
     #[serde(rename = "request rate")]
@@ -54,13 +55,13 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The purpose of a phase.
+/// What a job does in a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PhasePurpose {
     /// Start of the job, until it can send its first request.
     Start,
-    /// Names: listing, lookups, creation.
+    /// Operations on names: listing, looking up, creating.
     List,
     /// Reading.
     Read,
@@ -73,24 +74,24 @@ pub enum PhasePurpose {
 pub struct JobPhase {
     /// Its purpose.
     pub stage: PhasePurpose,
-    /// Seconds.
+    /// Duration in seconds.
     pub seconds: f64,
     /// The limit that determines its duration.
     pub limit: Limit,
 }
 
-/// An amount limited by a rate and a bucket: bytes, operations or processor seconds.
+/// An amount that is limited by a token bucket: bytes, operations or processor seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatePool {
     /// The limit that this pool represents.
     pub limit: Limit,
-    /// Units that all jobs need together.
+    /// Number of units that all concurrent jobs need together.
     pub amount: f64,
     /// Sustained units per second.
     pub rate: f64,
     /// Units per second while the bucket is not empty; at least `rate`.
     pub burst: f64,
-    /// Units above `rate` that the bucket holds when the job starts.
+    /// Units above `rate` that are in the bucket when the job starts.
     pub bucket: f64,
 }
 
@@ -101,7 +102,7 @@ impl RatePool {
         Self { limit, amount, rate, burst: rate, bucket: 0.0 }
     }
 
-    /// Returns the least seconds that the amount takes.
+    /// Returns the minimum time for the amount, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let burst = self.burst.max(self.rate);
@@ -109,7 +110,8 @@ impl RatePool {
     }
 }
 
-/// Requests of one job, sent in parallel lanes. Each lane sends one request after another.
+/// The requests of one job. They are sent in parallel lanes, each of which sends one request after
+/// another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lanes {
     /// Number of files that are opened.
@@ -120,7 +122,7 @@ pub struct Lanes {
     pub open: f64,
     /// Number of requests for data.
     pub requests: f64,
-    /// Requests in flight, at least 1.
+    /// Number of requests that are in flight together, at least 1.
     pub at_once: f64,
     /// Seconds from a request to its first byte.
     pub first_byte: f64,
@@ -130,14 +132,15 @@ pub struct Lanes {
     pub streams: f64,
     /// Bytes per second of one connection.
     pub connection: f64,
-    /// Processor seconds that reading takes.
+    /// Processor time for reading, in seconds.
     pub cpu: f64,
-    /// Processors that one lane can use, at most 1.
+    /// Number of processors that one lane can use, at most 1.
     pub speed: f64,
 }
 
 impl Lanes {
-    /// Returns the seconds of the longest lane, and its largest part.
+    /// Returns the duration of the longest lane in seconds, and the limit that takes the largest
+    /// part of it.
     #[must_use]
     pub fn seconds(&self) -> (f64, Limit) {
         if self.requests <= 0.0 && self.files <= 0.0 {
@@ -147,12 +150,12 @@ impl Lanes {
         let files = each(self.files, self.files_at_once) * (self.open + self.first_byte);
         let more = (self.requests - self.files).max(0.0);
         let latency = files + each(more, self.at_once) * self.first_byte;
-        // Fewer requests than lanes leave lanes idle.
+        // If there are fewer requests than lanes, the other lanes are idle.
         let lanes = self.at_once.min(self.requests.max(self.files)).max(1.0);
         let carried = self.bytes / lanes.min(self.streams.max(1.0)) / self.connection;
         let cpu = self.cpu / lanes;
-        // Work within one period of the quota is not throttled.
-        let cpu = if cpu <= self.speed * QUOTA_PERIOD { cpu } else { cpu / self.speed };
+        // Work that fits into one period of the quota is not throttled.
+        let cpu = if cpu <= self.speed * QUOTA_PERIOD_SECONDS { cpu } else { cpu / self.speed };
         let parts = [(latency, Limit::Latency), (carried, Limit::Connection), (cpu, Limit::Cpu)];
         let largest =
             parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Limit::Latency, |part| part.1);
@@ -165,35 +168,35 @@ impl Lanes {
 pub struct JobInput {
     /// Seconds before the first request.
     pub start: f64,
-    /// Seconds of listing, looking up and creating names, one after another.
+    /// Seconds for listing, looking up and creating names, one after another.
     pub names: f64,
     /// Requests of the job.
     pub lanes: Lanes,
-    /// Limits that requests or jobs share.
+    /// Limits that all requests, or all jobs, share.
     pub pools: Vec<RatePool>,
-    /// Seconds to restore the whole first file before it can be read.
+    /// Seconds until the first file is completely restored. The file cannot be read before that.
     pub restored: f64,
-    /// Seconds of copying from the page cache.
+    /// Seconds for copying data from the page cache.
     pub cached: f64,
-    /// Seconds of reading the local copy again after it was made.
+    /// Seconds for reading data from the local copy after it was made.
     pub local: f64,
     /// Seconds of computing.
     pub compute: f64,
-    /// Reading ends before computing begins.
+    /// True if reading ends before computing starts.
     pub before: bool,
 }
 
 /// A predicted job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
-    /// Phases in their order.
+    /// Phases of the job, in order.
     pub phases: Vec<JobPhase>,
     /// Seconds until the program can read its first byte.
     pub first: f64,
 }
 
 impl Predicted {
-    /// Returns the seconds of the whole job.
+    /// Returns the duration of the whole job in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
@@ -208,7 +211,7 @@ impl Predicted {
 }
 
 impl JobInput {
-    /// Returns the seconds of reading and its limit.
+    /// Returns the duration of reading in seconds, and the limit that determines it.
     fn read(&self) -> (f64, Limit) {
         let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
         let all = pools.chain([self.lanes.seconds()]);
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_bucket_lasts_until_its_bytes_are_gone() {
-        // 300 MB above 75 MB/s last 0.32 s at 1 GB/s.
+        // At 1 GB/s, the bucket of 300 MB above the rate of 75 MB/s is empty after 0.32 s.
         let pool =
             |amount| RatePool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
         assert!((pool(200e6).seconds() - 0.2).abs() < 1e-9);

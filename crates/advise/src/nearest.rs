@@ -1,11 +1,11 @@
-//! Finds the known names closest to an unknown one, for error messages about keys, regions, fields,
-//! models and machines.
+//! Finds the known names that are closest to an unknown name, for error messages about keys,
+//! regions, fields, models and machines.
 
-/// Most names that are offered.
-const OFFERED: usize = 3;
+/// Maximum number of names that a message offers.
+const MAX_OFFERED_NAMES: usize = 3;
 
-/// Returns the names closest to `name`, the best first: at most three, which differ in at most half
-/// of their letters.
+/// Returns the names that are closest to `name`, the closest first. There are at most
+/// [`MAX_OFFERED_NAMES`] of them, and each differs in at most half of its letters.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
@@ -14,16 +14,16 @@ pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) 
         .collect();
     scored.sort_unstable();
     scored.dedup();
-    scored.into_iter().take(OFFERED).map(|(_, other)| other.to_owned()).collect()
+    scored.into_iter().take(MAX_OFFERED_NAMES).map(|(_, other)| other.to_owned()).collect()
 }
 
-/// Formats the closest names as the end of a message; empty if no name is close.
+/// Formats the closest names as the end of a message. Returns an empty text if no name is close.
 pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    offered(&nearest(name, names))
+    nearest_hint(&nearest(name, names))
 }
 
-/// Formats names that were found before as the end of a message.
-pub(crate) fn offered(nearest: &[String]) -> String {
+/// Formats the results of [`nearest`] as the end of a message.
+pub(crate) fn nearest_hint(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_names_come_first_and_strangers_not_at_all() {
+    fn the_closest_names_come_first_and_dissimilar_names_are_left_out() {
         let regions = ["us-east-1", "us-east-2", "eu-west-1", "ap-northeast-2"];
         assert_eq!(nearest("us-esat-1", regions)[0], "us-east-1");
         assert_eq!(nearest("ap-northeast2", regions)[0], "ap-northeast-2");

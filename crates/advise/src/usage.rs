@@ -1,9 +1,9 @@
-//! The billed usage of a job, in quantities with units. The advice fills it in, and
-//! [`crate::prices`] computes its cost.
+//! The usage of one option that is billed, in quantities with units. The advice determines the
+//! usage, and [`crate::prices`] computes its cost.
 //!
-//! Decimal and binary units differ: AWS writes GB and mostly bills GiB. So [`Unit::to`] converts
-//! explicitly, and only within one dimension. Quantities are used amounts, before minimums and
-//! steps, which belong to the price.
+//! Decimal and binary units differ: AWS writes GB but mostly bills GiB. So [`Unit::to`] converts
+//! explicitly, and only between units of one dimension. Quantities are the amounts that are used;
+//! minimums and steps belong to the price.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 /// Hours per month as AWS counts them: 365 days of 24 hours, divided by twelve.
 pub const HOURS_PER_MONTH: f64 = 730.0;
 
-/// GB in a GiB.
+/// Number of GB in a GiB.
 const GB_PER_GIB: f64 = 1.073_741_824;
 
-/// The billed usage of one option: storage and computer.
+/// The usage of one option that is billed: storage and compute.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct OptionUsage {
     /// Billed items.
     pub items: Vec<UsageItem>,
-    /// People who wait for each job, if their time has a value.
+    /// People who wait for each job, if the workload states what their time is worth.
     #[serde(default)]
     pub waiting: Option<WaitingPeople>,
 }
 
-/// A billed item.
+/// One billed item.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct UsageItem {
     /// Key of the price, see [`KEYS`]: `s3-standard/get`, `ec2/r6i.24xlarge`.
@@ -34,7 +34,7 @@ pub struct UsageItem {
     pub quantity: f64,
     /// The unit of `quantity`.
     pub unit: Unit,
-    /// The period: each job uses this much, or each month whatever runs.
+    /// Whether `quantity` is used by each job, or each month whatever runs.
     pub per: Per,
 }
 
@@ -52,12 +52,12 @@ impl UsageItem {
     }
 }
 
-/// People who wait for a job. Their time is not billed, so it is counted separately.
+/// People who wait for a job. Their time is not billed, so its value is reported separately.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WaitingPeople {
-    /// Hours waited for one job.
+    /// Hours that people wait for one job.
     pub hours: f64,
-    /// Value of an hour, in dollars.
+    /// Value of one hour, in dollars.
     pub per_hour: f64,
 }
 
@@ -90,7 +90,7 @@ pub enum Unit {
     /// 2^30 bytes for an hour: memory of a container.
     #[serde(rename = "GiB-hour")]
     GiBHours,
-    /// 2^30 bytes for a second: memory of a function.
+    /// 2^30 bytes for a second: memory of a serverless function.
     #[serde(rename = "GiB-second")]
     GiBSeconds,
     /// Requests of one kind.
@@ -126,7 +126,7 @@ enum Dimension {
 }
 
 impl Unit {
-    /// Every unit.
+    /// All units.
     pub const ALL: [Self; 12] = [
         Self::GB,
         Self::GiB,
@@ -142,8 +142,8 @@ impl Unit {
         Self::IopsMonth,
     ];
 
-    /// Converts `quantity` from this unit into `other`; `None` if they measure different things. A
-    /// month has [`HOURS_PER_MONTH`] hours.
+    /// Converts `quantity` from this unit to `other`; `None` if the units measure different things.
+    /// A month has [`HOURS_PER_MONTH`] hours.
     #[must_use]
     pub fn to(self, other: Self, quantity: f64) -> Option<f64> {
         if self == other {
@@ -153,7 +153,8 @@ impl Unit {
         (dimension == wanted).then(|| quantity * factor / by)
     }
 
-    /// Returns the dimension of the unit, and its size in the dimension's smallest unit.
+    /// Returns the dimension of the unit, and the size of the unit in multiples of the dimension's
+    /// smallest unit.
     fn scale(self) -> (Dimension, f64) {
         match self {
             Self::GB => (Dimension::Bytes, 1.0),
@@ -191,18 +192,18 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A price that a usage can name.
+/// A price that a usage can refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceKey {
-    /// The key; `*` is a placeholder for the name of an instance type.
+    /// The key. `*` stands for the name of an instance type.
     pub name: &'static str,
     /// The unit that AWS bills.
     pub unit: Unit,
-    /// Description of the billed thing.
+    /// Description of what is billed.
     pub what: &'static str,
 }
 
-/// The prices that a usage can name. A catalogue may lack some of them in a region.
+/// The prices that a usage can refer to. A catalogue may lack some of them for a region.
 pub const KEYS: [PriceKey; 39] = [
     key("s3-standard/storage", Unit::GiBMonth, "data in a bucket"),
     key("s3-standard/get", Unit::Requests, "GET, SELECT and other read requests"),

@@ -1,6 +1,6 @@
-//! Public measurements beside the predictions. This test writes the table of
-//! docs/reference/advise.md and the factors of `ranges`. Test rows grade; figures and factors come
-//! from fitted rows.
+//! Compares public measurements with predictions. Writes the table in docs/reference/advise.md, and
+//! checks the factors in `ranges`. Figures of models and factors are taken only from fitted rows;
+//! the other rows, the test rows, grade the predictions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,11 +14,12 @@ use firstbyte_advise::{prices, workload};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// Part of the sources whose worst fitted row of a kind lies within its factor.
-const HELD: f64 = 0.9;
+/// Fraction of the sources for which a factor must cover the worst fitted row.
+const COVERED_SOURCES: f64 = 0.9;
 
-/// Residual below which a row is taken to have given a model its figure, so that it proves nothing.
-const GAVE: f64 = 0.015;
+/// Relative error below which a row is assumed to be the origin of a figure in a model. Such a row
+/// proves nothing.
+const MIN_RESIDUAL: f64 = 0.015;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,19 +41,19 @@ struct Measured {
     pair: Option<String>,
     #[serde(default)]
     order_only: bool,
-    /// Measured before EFS counted reads as a third.
+    /// True if measured before EFS metered reads at a third of their bytes.
     #[serde(default)]
     unmetered: bool,
     workload: String,
 }
 
-/// A measurement with its prediction.
+/// A measurement and its prediction.
 struct Graded {
     measured: Measured,
-    /// Predicted seconds from the first request on. Mounts and starts are not in the measurements
-    /// either.
+    /// Predicted seconds after the first request was sent. Mounting and starting are excluded,
+    /// because the measurements exclude them too.
     seconds: f64,
-    /// Limit of the longest phase after the start.
+    /// Limit of the longest phase, without the start.
     limit: Limit,
     test: bool,
 }
@@ -70,7 +71,7 @@ impl Graded {
         self.seconds / self.measured.seconds - 1.0
     }
 
-    /// Returns the logarithm of measured over predicted time.
+    /// Returns the logarithm of measured time divided by predicted time.
     fn residual(&self) -> f64 {
         (self.measured.seconds / self.seconds).ln()
     }
@@ -86,7 +87,7 @@ impl Graded {
     }
 }
 
-/// Returns true for a test row: the first bit of the SHA-256 of its name is set.
+/// Returns whether a row is reserved for testing: the first bit of the SHA-256 of its name is set.
 fn is_test(name: &str) -> bool {
     Sha256::digest(name.as_bytes())[0] >> 7 == 1
 }
@@ -115,7 +116,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
-/// Counts the pairs of one setting that are predicted in the measured order, and all pairs.
+/// Counts the pairs of rows of the same setting that are predicted in the measured order, and all
+/// such pairs.
 fn pairs(rows: &[Graded]) -> (usize, usize) {
     let mut groups = BTreeMap::<&str, Vec<&Graded>>::new();
     for row in rows {
@@ -135,7 +137,7 @@ fn pairs(rows: &[Graded]) -> (usize, usize) {
     (right, all)
 }
 
-/// Figures of one part of the rows, for a sentence.
+/// Figures about some of the rows, for a sentence in the documentation.
 struct Summary {
     rows: usize,
     median: f64,
@@ -225,8 +227,8 @@ fn test_rows_are_predicted_within_the_goals() {
     assert!(of.limits.0 * 10 >= of.limits.1 * 9, "limit right in {} of {}", of.limits.0, of.limits.1);
 }
 
-/// Returns the factor that covers [`HELD`] of the sources by their worst residuals; `None` if there
-/// are too few sources.
+/// Returns the factor that covers the worst errors of the fraction [`COVERED_SOURCES`] of the
+/// sources; `None` if there are fewer than [`SOURCES`] sources.
 fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst = BTreeMap::<&str, f64>::new();
     for row in rows {
@@ -235,7 +237,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
     }
     let mut worst: Vec<f64> = worst.into_values().collect();
     worst.sort_by(f64::total_cmp);
-    let at = (worst.len() as f64 * HELD).ceil() as usize;
+    let at = (worst.len() as f64 * COVERED_SOURCES).ceil() as usize;
     // Rounded up to two decimals.
     (worst.len() >= SOURCES)
         .then(|| (worst[at - 1].exp() * 100.0).ceil() / 100.0)
@@ -246,7 +248,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
 fn the_factors_are_the_residuals_of_the_fitted_rows() {
     let rows = graded();
     let fitted = rows.iter().filter(|row| !row.test && !row.measured.order_only);
-    let fitted: Vec<&Graded> = fitted.filter(|row| row.error().abs() >= GAVE).collect();
+    let fitted: Vec<&Graded> = fitted.filter(|row| row.error().abs() >= MIN_RESIDUAL).collect();
     let mut kinds = BTreeMap::<Limit, Vec<&Graded>>::new();
     for row in &fitted {
         kinds.entry(row.limit).or_default().push(row);

@@ -1,6 +1,6 @@
 //! The grammar of the command line: the tree of verbs (subcommands), and the environment variable
-//! of each option. Options of all verbs are in `globals`, options of one verb in its file. Only
-//! `main` imports this module.
+//! of each option. Options that all verbs share are in `globals`; options of one verb are in the
+//! verb's file. Only `main` imports this module.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -25,7 +25,7 @@ use crate::verbs::{
     unmount::UnmountArgs,
 };
 
-/// Examples of commands at the end of the help.
+/// Examples of commands, printed at the end of the help.
 macro_rules! examples {
     () => {
         "\
@@ -148,7 +148,7 @@ impl Cli {
     }
 }
 
-/// Returns the given global options of a command line as environment variables.
+/// Returns the global options that were given on the command line, as environment variables.
 fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     let command = command();
     let given =
@@ -157,7 +157,7 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
         let id = arg.get_id().as_str();
         let value = match arg.get_action() {
             ArgAction::Count => matches.get_count(id).to_string().into(),
-            // Several values are separated by line feeds.
+            // Several values of one option are joined by line feeds.
             _ => matches.get_raw(id)?.collect::<Vec<_>>().join(OsStr::new("\n")),
         };
         Some((arg.get_env()?.to_owned(), value))
@@ -184,10 +184,10 @@ fn given_for_gateways(matches: &ArgMatches) -> Option<String> {
 const WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
-/// Returns the whole grammar. Every option except [`WITHOUT_VARIABLE`] gets its variable here, so
-/// none can be forgotten.
+/// Returns the whole grammar. This function gives each option its environment variable, except
+/// those in [`OPTIONS_WITHOUT_VARIABLE`], so no option can be forgotten.
 pub fn command() -> Command {
-    help::arranged(with_variables(Cli::command()))
+    help::with_help(with_variables(Cli::command()))
 }
 
 fn with_variables(command: Command) -> Command {
@@ -196,13 +196,14 @@ fn with_variables(command: Command) -> Command {
 
 fn with_variable(arg: clap::Arg) -> clap::Arg {
     let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help" | "version")) else { return arg };
-    if WITHOUT_VARIABLE.contains(&long) {
+    if OPTIONS_WITHOUT_VARIABLE.contains(&long) {
         return arg;
     }
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
-    // clap keeps names until the process ends; there are a few dozen of them.
+    // clap keeps each name until the process ends, so leaking the few dozen names costs nothing
+    // more.
     let name: &'static str = name.leak();
-    // An empty variable counts as unset, as with curl and the AWS tools.
+    // An empty variable counts as unset, as in curl and the AWS tools.
     if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
         return arg;
     }
@@ -229,7 +230,7 @@ mod tests {
         let verbs = command.get_subcommands().flat_map(Command::get_arguments);
         for arg in command.get_arguments().chain(verbs) {
             let long = arg.get_long().filter(|long| !matches!(*long, "help" | "version"));
-            let named = long.is_some_and(|long| !WITHOUT_VARIABLE.contains(&long));
+            let named = long.is_some_and(|long| !OPTIONS_WITHOUT_VARIABLE.contains(&long));
             assert_eq!(arg.get_env().is_some(), named, "{}", arg.get_id());
         }
         let timeout = command.get_arguments().find(|arg| arg.get_id() == "read_timeout").unwrap();

@@ -1,5 +1,5 @@
-//! The global options, and the values that verbs make from them: store options, transfer settings,
-//! the memory ceiling.
+//! The global options, and the values that verbs derive from the global options: store options,
+//! transfer settings, the memory ceiling.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -101,22 +101,24 @@ pub enum ProgressMode {
     Never,
 }
 
-/// Least `--memory`, enough for sorting. A transfer uses more than such a small limit if it has to.
-const LEAST_MEMORY: u64 = 64 << 10;
+/// Minimum `--memory`, bytes: enough for sorting. A transfer may need more than a limit this small,
+/// and then exceeds it.
+const MIN_MEMORY: u64 = 64 << 10;
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    if bytes < LEAST_MEMORY {
+    if bytes < MIN_MEMORY {
         return Err("a number without a unit is bytes; write a size such as 32MiB, at least 64KiB".into());
     }
     Ok(bytes)
 }
 
-/// Parses headers, and files with one header per line.
+/// Parses the values of `--header`: headers, and names of files with one header per line.
 fn read_headers(given: &[String]) -> Result<HttpHeaders, String> {
     let header = |line: &str| match line.split_once(':') {
         Some((name, value)) => (name.trim().to_ascii_lowercase(), value.trim().to_owned()),
-        // The text may be a secret and is not repeated. The store refuses the empty name.
+        // The error does not repeat the text, which may be a secret. An empty name makes the store
+        // refuse the header.
         None => (String::new(), String::new()),
     };
     let mut headers = Vec::new();
@@ -140,14 +142,14 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
     }
 }
 
-/// Returns the variable's name if it has this value, else the option's name.
+/// Returns the variable's name if the variable has this value, else the option's name.
 fn setting(option: &'static str, variable: &'static str, value: &str) -> &'static str {
     if environment::variable(variable).as_deref() == Some(value) { variable } else { option }
 }
 
 impl Globals {
-    /// Returns the client's options: access to stores, reads and copies. The memory ceiling is not
-    /// included, because finding it takes system calls.
+    /// Returns the client's options: access to stores, reads and copies. The memory ceiling is left
+    /// at its default, because determining the ceiling takes system calls.
     pub fn options(&self) -> ClientOptions {
         let mut options = ClientOptions::of_system(&environment::variable);
         let store = &mut options.store;
@@ -174,7 +176,8 @@ impl Globals {
         options
     }
 
-    /// Returns the gateways of `--via`. The list and the key are read before the first ranged read.
+    /// Returns the gateways of `--via`. The list and the key are read from their files just before
+    /// the first ranged read.
     fn gateways(&self) -> Gateways {
         let urls = self.via.clone().map(|text| {
             let setting = setting("--via", "FIRSTBYTE_VIA", &text);
@@ -194,13 +197,13 @@ impl Globals {
         setting("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
     }
 
-    /// Makes a store for verbs that write nothing. It is not scoped; the engine of a verb that must
-    /// end cleanly scopes it.
+    /// Makes a store for verbs that write nothing. A stop does not cancel its requests; a verb that
+    /// must end cleanly uses an engine, which makes a scoped store from this one.
     pub fn store(&self) -> firstbyte::Result<Store> {
         Ok(self.client()?.store().clone())
     }
 
-    /// Makes a store with a verb's own store options.
+    /// Makes a store with the given store options instead of the global ones.
     pub fn store_of(&self, store: firstbyte_store::StoreOptions) -> firstbyte::Result<Store> {
         Ok(Client::waiting(ClientOptions { store, ..self.options() })?.store().clone())
     }
@@ -228,7 +231,7 @@ impl Globals {
         self.memory.unwrap_or_else(|| environment::default_memory(&environment::variable))
     }
 
-    /// Returns the settings of transfers, which `stop` ends.
+    /// Returns the settings of transfers that end when `stop` is set.
     pub fn settings(&self, stop: Stop) -> TransferSettings {
         TransferSettings { memory: self.memory_ceiling(), stop, ..self.options().copies }
     }

@@ -1,5 +1,5 @@
-//! The help of the program: verbs in groups, and the global options once instead of below each
-//! verb. [`args`](crate::args) adds it to the grammar.
+//! The help of the program: verbs in groups, with the global options listed once instead of below
+//! each verb. [`args`](crate::args) adds the help to the grammar.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use clap::{Arg, Args, Command};
 use crate::globals::Globals;
 
 /// Headings with their verbs. The short help shows only the first group.
-const GROUPS: [(&str, &[&str]); 6] = [
+const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Core", &["cp", "sync", "mv", "rm", "ls", "mount", "hydrate"]),
     ("Look", &["cat", "stat", "tree", "du", "check"]),
     ("Mounts and cache", &["unmount", "release", "status", "profile"]),
@@ -18,10 +18,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure and predict", &["bench", "probe", "advise", "link", "demo", "doctor", "completions"]),
 ];
 
-/// Columns for the names of verbs.
-const NAME: usize = 11;
-/// Columns for the descriptions on a terminal of 80 columns.
-const ABOUT: usize = 80 - 2 - NAME - 2;
+/// Width of the names of verbs, in columns.
+const VERB_COLUMNS: usize = 11;
+/// Width of the descriptions on a terminal of 80 columns.
+const DESCRIPTION_COLUMNS: usize = 80 - 2 - VERB_COLUMNS - 2;
 
 const PROGRAM: &str = "\
 {about}
@@ -43,29 +43,30 @@ const MORE: &str = "\
 All verbs: firstbyte help. One verb: firstbyte help cp. Global options: firstbyte help options.";
 
 /// Adds the help to the grammar.
-pub fn arranged(command: Command) -> Command {
+pub fn with_help(command: Command) -> Command {
     let text = |help: Option<&StyledStr>| help.map(ToString::to_string).unwrap_or_default();
-    let short = format!("{}\n\n{MORE}\n\n{}", group(&command, &GROUPS[0]), text(command.get_after_help()));
+    let short =
+        format!("{}\n\n{MORE}\n\n{}", group(&command, &VERB_GROUPS[0]), text(command.get_after_help()));
     let long = format!("{}\n\n{}", all(&command), text(command.get_after_long_help()));
     let options = global_options();
     command
         .help_template(PROGRAM)
         .after_help(short)
         .after_long_help(long)
-        .mut_args(|arg| if arg.is_global_set() { hidden(arg) } else { arg })
-        .mut_subcommands(arranged_verb)
+        .mut_args(|arg| if arg.is_global_set() { hide_option(arg) } else { arg })
+        .mut_subcommands(verb_with_help)
         .mut_subcommand("options", |verb| verb.help_template("{before-help}").before_help(options))
 }
 
-fn arranged_verb(verb: Command) -> Command {
+fn verb_with_help(verb: Command) -> Command {
     match verb.has_subcommands() {
-        true => verb.mut_subcommands(arranged_verb),
+        true => verb.mut_subcommands(verb_with_help),
         false => verb.help_template(VERB),
     }
 }
 
-/// Hides an option from the help. Completions and man pages keep it.
-fn hidden(arg: Arg) -> Arg {
+/// Hides an option from the help. Completions and man pages still show the option.
+fn hide_option(arg: Arg) -> Arg {
     arg.hide_short_help(true).hide_long_help(true)
 }
 
@@ -77,7 +78,7 @@ pub fn global_options() -> String {
 }
 
 fn all(command: &Command) -> String {
-    GROUPS.iter().map(|named| group(command, named)).collect::<Vec<_>>().join("\n\n")
+    VERB_GROUPS.iter().map(|named| group(command, named)).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Formats a heading, and a line for each of its verbs.
@@ -87,15 +88,15 @@ fn group(command: &Command, (heading, verbs): &(&str, &[&str])) -> String {
         let about = command.find_subcommand(name).and_then(Command::get_about);
         let about = about.map(ToString::to_string).unwrap_or_default();
         // Writing to a String cannot fail.
-        let _ = write!(text, "\n  {name:NAME$}  {}", first_clause(&about));
+        let _ = write!(text, "\n  {name:VERB_COLUMNS$}  {}", first_clause(&about));
     }
     text
 }
 
-/// Returns the beginning of a sentence that fits into a line.
+/// Returns the first clause of a text, which fits into a line.
 fn first_clause(text: &str) -> &str {
     let text = [". ", "; ", ": "].iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
-    match text.chars().count() > ABOUT {
+    match text.chars().count() > DESCRIPTION_COLUMNS {
         true => text.rsplit_once(", ").map_or(text, |(first, _)| first),
         false => text,
     }
@@ -113,7 +114,7 @@ mod tests {
     fn every_verb_is_in_one_group() {
         let command = command();
         let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name);
-        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        let grouped: Vec<&str> = VERB_GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
         let unique: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(unique, verbs.collect());
         assert_eq!(unique.len(), grouped.len());

@@ -120,8 +120,9 @@ fn run(cli: &Cli) -> Result<Exit> {
     }
 }
 
-/// Begins the log. `-v` names each object; `-vv` logs every request and other libraries' messages.
-/// Warnings of a mount and of a server are always logged, because no other output shows them.
+/// Starts the log. `-v` names each object; `-vv` logs every request, and the messages of other
+/// libraries. Warnings of `mount` and `serve` are always logged, because these verbs have no other
+/// output for them.
 fn begin_log(cli: &Cli) -> Result<()> {
     let globals = &cli.globals;
     let verbosity = match (globals.verbose, &globals.log_file) {

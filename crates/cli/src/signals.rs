@@ -1,11 +1,11 @@
 //! Ends a run on Ctrl-C, on SIGTERM, or at its `--deadline`.
 //!
-//! The first signal asks the work to end cleanly and to keep its journal, so that the next run
-//! resumes. Work that has not ended after a grace period is abandoned, because some waits cannot be
-//! interrupted (a file system that does not answer, a pipe that is not read). Every verb tolerates
-//! being killed at any instant. A second signal ends the process at once. Effects that must not
-//! outlive the process (a mount point, directories of measurements) are undone before this module
-//! ends it.
+//! The first signal asks the work to end cleanly and to keep its journal, so that the next run can
+//! resume. Work that has not ended after a grace period is abandoned, because some waits cannot be
+//! interrupted: a file system that does not answer, or a pipe that is not read. That is safe,
+//! because every verb tolerates being killed at any instant. A second signal ends the process at
+//! once. Before this module ends the process, it undoes effects that must not outlive the process,
+//! such as a mount point or the directories of a measurement. The verbs call it.
 
 use std::ffi::OsStr;
 use std::sync::mpsc;
@@ -19,46 +19,47 @@ use signal_hook::iterator::Signals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Time for work to end cleanly. The program promises to end within two seconds; the rest is for
-/// the process to exit.
+/// Time that work has to end cleanly. The program promises to end within two seconds; the remaining
+/// half second is for the process to exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
-/// Time for a measurement to end its processes and remove its files.
+/// Time that a measurement has to end its child processes and remove its files.
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
-/// Time to undo effects that must not outlive the process. A file system may not answer.
-const UNDOING: Duration = Duration::from_millis(400);
-/// Interval at which signals are checked after the first.
-const LOOK: Duration = Duration::from_millis(10);
+/// Maximum time for undoing effects that must not outlive the process. The time is limited, because
+/// a file system may not answer.
+const UNDO_TIME_LIMIT: Duration = Duration::from_millis(400);
+/// Polling interval for further signals after the first.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How a process is ended if it does not end by itself after its first signal.
+/// When and how a process ends if its work does not end by itself after the first signal.
 #[derive(Clone, Copy, Debug)]
 pub struct ForcedEnd {
-    /// Time after SIGINT.
+    /// Time that work has after SIGINT.
     pub interrupted: Duration,
-    /// Time after SIGTERM or SIGHUP, the signals that end services.
+    /// Time that work has after SIGTERM or SIGHUP, the signals that end services.
     pub terminated: Duration,
-    /// Exit code of the process then.
+    /// Exit code of the process if its time has run out.
     pub exit: Exit,
 }
 
 impl ForcedEnd {
-    /// Ending of a run with a result: it counts as interrupted.
+    /// For a run that has a result. If the run is ended early, it counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
-    /// Ending of a measurement, which has child processes to end and files to remove. This takes
-    /// longer on a busy machine; a stop interrupts all of its waits.
+    /// For a measurement, which has child processes to end and files to remove. That takes longer
+    /// than [`GRACE`] on a busy machine, although a stop interrupts all of its waits.
     const MEASUREMENT: Self =
         Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }
 
-/// Calls `first` on the first signal, from a separate thread. Work that still runs after [`GRACE`]
-/// is abandoned.
+/// Calls `first` on the first signal, from a separate thread. Work that has not ended [`GRACE`]
+/// later is abandoned.
 ///
 /// # Errors
-/// The operating system refuses the handlers or the thread.
+/// The operating system refuses the signal handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDOING))
+    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
-/// Like [`on_interrupt`], for measurements: their directories are removed before the process ends.
+/// Like [`on_interrupt`], for measurements: removes their directories before the process ends.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -67,8 +68,8 @@ pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Resu
     on_signals(&[SIGINT, SIGTERM], ForcedEnd::MEASUREMENT, first, last)
 }
 
-/// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. Calls `last` before
-/// it ends the process itself, even if `first` has not returned.
+/// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. If this module ends
+/// the process, it calls `last` before that, even if `first` has not returned.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -77,10 +78,10 @@ pub fn on_end(
     first: impl FnOnce() + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDOING))
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDO_TIME_LIMIT))
 }
 
-/// Calls `report` on each SIGUSR1, from a separate thread, for the life of the process.
+/// Calls `report` on each SIGUSR1, from a separate thread that runs until the process ends.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -105,7 +106,8 @@ fn on_signals(
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);
         let Some(signal) = signals.forever().next() else { return };
-        // `first` may block, and a second signal must not wait for it.
+        // `first` runs on a thread of its own, because it may block and a second signal must not
+        // wait for it.
         let asked = thread("stopping", first);
         let grace = if signal == SIGINT { ending.interrupted } else { ending.terminated };
         let until = Instant::now() + grace;
@@ -113,7 +115,7 @@ fn on_signals(
             if signals.pending().next().is_some() {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         undo(last, within);
         if ending.exit == Exit::Interrupted {
@@ -121,11 +123,11 @@ fn on_signals(
         }
         std::process::exit(ending.exit as i32);
     };
-    // The thread lives as long as the process and is never joined.
+    // This thread runs until the process ends, so it is never joined.
     thread("signals", watch)
 }
 
-/// Calls `last` on a separate thread, and waits for it for at most `within`.
+/// Calls `last` on a separate thread, and waits at most `within` until it returns.
 fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
     let (done, ended) = mpsc::channel::<()>();
     let undoing = thread("undoing", move || {
@@ -139,11 +141,11 @@ fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
 
 /// Blocks or unblocks signals for this thread and the threads that it starts later.
 ///
-/// The kernel delivers a signal to one thread that does not block it. A thread that waits for a
-/// file system would not handle it, so only the thread that watches for signals leaves them
-/// unblocked. Programs started by this process do not inherit blocked signals.
+/// The kernel delivers a signal to any thread that does not block it. A thread that waits for a
+/// file system could not handle the signal, so only the thread that watches for signals leaves them
+/// unblocked. Programs that this process starts do not inherit the blocked signals.
 fn change_mask(how: i32, signals: &[i32]) {
-    // SAFETY: the set is a local that `sigemptyset` initialises before it is used; no pointer
+    // SAFETY: `sigemptyset` initialises the local set before it is used, and no pointer to the set
     // outlives the calls.
     unsafe {
         let mut set = std::mem::zeroed();
@@ -151,20 +153,20 @@ fn change_mask(how: i32, signals: &[i32]) {
         for signal in signals {
             libc::sigaddset(&raw mut set, *signal);
         }
-        // It fails only for an invalid `how`.
+        // This call fails only if `how` is invalid.
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }
 
-/// The time limit of a run, and the location for its message.
+/// The time limit of a run, and the source that the error message names.
 #[derive(Clone, Copy, Debug)]
 pub struct RunDeadline<'a> {
     pub after: Duration,
     pub source: &'a OsStr,
 }
 
-/// Returns a handle that Ctrl-C, SIGTERM and the deadline stop. Work that still runs some time
-/// later is abandoned.
+/// Returns a handle that is stopped by Ctrl-C, SIGTERM or the deadline. Work that has not ended
+/// after a grace period is abandoned.
 pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
@@ -176,7 +178,7 @@ pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
     Ok(stop)
 }
 
-/// Ends the process some time after its deadline if the run has not ended.
+/// Ends the process [`GRACE`] after the deadline if the run has not ended by then.
 ///
 /// # Errors
 /// No thread can be started.
@@ -189,19 +191,19 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
     })
 }
 
-/// Starts a thread with a small stack, enough for the few functions that it calls.
+/// Starts a thread with a small stack, which is enough for the few functions that it calls.
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).stack_size(128 << 10);
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
-/// Calls `first` on the first SIGINT or SIGTERM. Work that still runs after the time of `ending` is
-/// abandoned.
+/// Calls `first` on the first SIGINT or SIGTERM. Work that has not ended within the time that
+/// `ending` allows is abandoned.
 ///
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDOING))
+    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
 /// Watches for the signals. Returns a channel that receives a message on the first one.
@@ -211,7 +213,7 @@ pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Re
 pub fn interruption(ending: ForcedEnd) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
     let first = move || {
-        // This fails only if the work is over and the receiver is gone.
+        // Sending fails only if the work is over and the receiver has been dropped.
         let _ = send.send(());
     };
     on_ending(ending, first).map(|()| receive)

@@ -1,63 +1,63 @@
 //! Removes the secrets of URLs from the arguments that other processes see.
 //!
-//! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. This module
-//! overwrites secrets in it after the arguments have been parsed. Until then, and in the history of
-//! the shell, the secrets are visible. A daemon is a fork and inherits the cleaned memory. `main`
-//! calls this once, before it starts threads.
+//! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. After the
+//! arguments have been parsed, this module overwrites the secrets in that memory. Secrets remain
+//! visible until then, and in the history of the shell. The daemon of a mount is a fork and
+//! inherits the cleaned memory. `main` calls this once, before it starts threads.
 
 use std::ops::Range;
 
 use firstbyte_location::redacted_operand;
 
-/// Field numbers of `/proc/self/stat` (proc(5)), counted from the field after the name, which is
-/// field 2.
-const ARGUMENTS_START: usize = 48 - 3;
-const ARGUMENTS_END: usize = 49 - 3;
+/// Field numbers of `/proc/self/stat` (proc(5)), counted from the state, the first field after the
+/// name. The state is field 3 in proc(5).
+const ARGUMENTS_START_FIELD: usize = 48 - 3;
+const ARGUMENTS_END_FIELD: usize = 49 - 3;
 
-/// Option whose value is a secret.
-const HEADER: &str = "--header";
+/// The option whose value is a secret.
+const HEADER_OPTION: &str = "--header";
 
 /// Overwrites the secrets in this process's arguments.
 pub fn hide_secrets() {
     let holds_secrets = |text: &std::ffi::OsString| {
         let text = text.to_string_lossy();
-        text.starts_with(HEADER) || redacted_operand(&text) != text
+        text.starts_with(HEADER_OPTION) || redacted_operand(&text) != text
     };
     if !std::env::args_os().any(|text| holds_secrets(&text)) {
         return;
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let Some(range) = arguments(&stat) else { return };
-    // SAFETY: the kernel reports that the arguments are there, in this process's writable stack.
-    // They end with a NUL, and there is no other thread that could read them meanwhile. The
-    // standard library's copies are not touched.
+    // SAFETY: the kernel reports this range as the location of the arguments, in the writable stack
+    // of this process. The last argument ends with a NUL. There is no other thread that could read
+    // the range meanwhile, and the standard library has its own copies.
     let memory = unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) };
     overwrite(memory);
 }
 
-/// Parses the addresses of the arguments from `/proc/self/stat`.
+/// Parses the address range of the arguments from `/proc/self/stat`.
 fn arguments(stat: &str) -> Option<Range<usize>> {
-    // The name is in parentheses and may contain anything.
+    // The name of the program is in parentheses and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number)?.trim().parse::<usize>().ok();
-    let (start, end) = (field(ARGUMENTS_START)?, field(ARGUMENTS_END)?);
+    let (start, end) = (field(ARGUMENTS_START_FIELD)?, field(ARGUMENTS_END_FIELD)?);
     (start != 0 && start < end).then_some(start..end)
 }
 
-/// Overwrites secrets in adjacent arguments, each ended by a NUL. Each argument keeps its address.
+/// Overwrites secrets in adjacent arguments, each of which ends in a NUL. No argument moves.
 fn overwrite(memory: &mut [u8]) {
     let mut is_header = false;
     for argument in memory.split_mut(|byte| *byte == 0) {
         let text = String::from_utf8_lossy(argument).into_owned();
-        let is_value = std::mem::replace(&mut is_header, text == HEADER);
+        let is_value = std::mem::replace(&mut is_header, text == HEADER_OPTION);
         let shown = match text.split_once(':') {
-            Some((name, _)) if is_value || name.starts_with(HEADER) => format!("{name}:***").into(),
+            Some((name, _)) if is_value || name.starts_with(HEADER_OPTION) => format!("{name}:***").into(),
             _ => redacted_operand(&text),
         };
         if shown == text {
             continue;
         }
-        // The replacement may be longer than the secret, and is then cut.
+        // A replacement that is longer than the secret is truncated.
         let length = shown.len().min(argument.len());
         argument[..length].copy_from_slice(&shown.as_bytes()[..length]);
         argument[length..].fill(0);

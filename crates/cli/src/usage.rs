@@ -1,12 +1,13 @@
-//! Usage errors in one line: the typed text, its verb, and what to type instead. clap finds them,
-//! but explains them in paragraphs. Only `args` calls this.
+//! Usage errors in one line: the wrong text, its verb, and the right text. clap detects these
+//! errors, but explains them in paragraphs. Only `args` calls this module.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// Formats the line for a usage error of these words. `grammar` is the whole command line.
+/// Formats one line for the usage error that clap found in `words`. `grammar` is the whole command
+/// line.
 pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> String {
     let known = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_verb(error),
@@ -20,7 +21,7 @@ pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Strin
     known.unwrap_or_else(|| sentence(error))
 }
 
-/// Formats the line for a missing value, or one that its option does not accept.
+/// Formats the line for a value that is missing or that its option does not accept.
 fn bad_value(error: &clap::Error) -> Option<String> {
     let option = text(error, ContextKind::InvalidArg)?;
     let name = option.split_whitespace().next()?;
@@ -33,7 +34,7 @@ fn bad_value(error: &clap::Error) -> Option<String> {
         (None, Some(values)) => format!("no such value; write {}", values.join(", ")),
         (None, None) => return None,
     };
-    // Some errors also repeat the value.
+    // Some of clap's messages repeat the value.
     let why = why.rsplit_once(&format!("{value}: ")).map_or(&*why, |(_, rest)| rest);
     Some(format!("{name} {value}: {why}"))
 }
@@ -47,7 +48,7 @@ fn sentence(error: &clap::Error) -> String {
     format!("{} (see {} --help)", said.trim_start_matches("error: "), program(error))
 }
 
-/// Returns the command of the usage: `firstbyte` or `firstbyte cp`.
+/// Returns the command that clap's usage names: `firstbyte` or `firstbyte cp`.
 fn program(error: &clap::Error) -> String {
     let verb = verb_of(error).filter(|verb| !verb.is_empty());
     verb.map_or("firstbyte".to_owned(), |verb| format!("firstbyte {verb}"))
@@ -68,8 +69,8 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
     }
 }
 
-/// Our verbs, each with the names that other programs use.
-const OTHER_NAMES: [(&str, &[&str]); 13] = [
+/// Our verbs, each with the names that it has in other programs.
+const FOREIGN_VERB_NAMES: [(&str, &[&str]); 13] = [
     ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
     ("sync", &["mirror", "rsync"]),
     ("mv", &["move", "rename"]),
@@ -88,7 +89,7 @@ const OTHER_NAMES: [(&str, &[&str]); 13] = [
 /// Formats the line for an unknown verb.
 fn unknown_verb(error: &clap::Error) -> Option<String> {
     let typed = text(error, ContextKind::InvalidSubcommand)?;
-    let other = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
+    let other = FOREIGN_VERB_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
     if let Some((verb, _)) = other {
         return Some(format!(
             "{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
@@ -99,8 +100,8 @@ fn unknown_verb(error: &clap::Error) -> Option<String> {
     Some(format!("{typed}: no such verb{meant} (see {} --help)", program(error)))
 }
 
-/// Our options, shown with a value if they have one, and the names that other programs use.
-const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
+/// Our options, shown with a value if they take one, each with its names in other programs.
+const FOREIGN_OPTION_NAMES: [(&str, &[&str]); 14] = [
     ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
     ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
     ("--compare checksum", &["--checksum", "--check-content"]),
@@ -180,9 +181,9 @@ fn has_option(verb: &Command, typed: &str) -> bool {
     verb.get_arguments().any(|arg| is_long(arg) || is_short(arg))
 }
 
-/// Returns our option for another program's, if the verb has it.
+/// Returns our option for an option of another program, if the verb has ours.
 fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
-    let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
+    let (ours, _) = FOREIGN_OPTION_NAMES.iter().find(|(_, names)| names.contains(&typed))?;
     let long = ours.split(' ').next()?.strip_prefix("--")?;
     let found = options.iter().find(|arg| arg.get_long() == Some(long))?;
     Some(match found.get_short() {
@@ -197,7 +198,8 @@ fn other_case(typed: &str, options: &[Arg]) -> Option<char> {
     options.iter().filter_map(Arg::get_short).find(|short| short.eq_ignore_ascii_case(&letter))
 }
 
-/// Returns the options of a verb such as `cp` or `layout shard`, or of `firstbyte` itself.
+/// Returns the options of a verb such as `cp` or `layout shard`, or of `firstbyte` itself if `verb`
+/// is empty.
 fn options_of(verb: &str, grammar: &Command) -> Option<Vec<Arg>> {
     let mut built = grammar.clone();
     built.build();
@@ -206,7 +208,7 @@ fn options_of(verb: &str, grammar: &Command) -> Option<Vec<Arg>> {
     Some(found.get_arguments().cloned().collect())
 }
 
-/// Returns the verb in the usage of an error: `cp`, `layout shard`.
+/// Returns the verb that the usage in an error names: `cp`, `layout shard`.
 fn verb_of(error: &clap::Error) -> Option<String> {
     let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
     let usage = usage.to_string();

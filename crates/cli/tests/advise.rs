@@ -5,7 +5,7 @@ use crate::support;
 use serde_json::Value;
 use support::{Ran, World};
 
-/// Runs a command line that must succeed. Returns its standard output.
+/// Runs a command line, which must succeed. Returns its standard output.
 fn printed(world: &World, words: &[&str]) -> String {
     let output = world.command(words).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,11 +1,12 @@
-//! `advise prices` as users run it: shown prices, missing prices, and the import of AWS's files.
+//! `advise prices` as users run it: prices that are shown, prices that are missing, and the import
+//! of AWS's price files.
 
 use crate::support;
 
 use serde_json::Value;
 use support::World;
 
-/// Returns an offer file of S3 with `filler` products that the import skips.
+/// Returns an offer file of S3 that has `filler` products which the import skips.
 fn offer(filler: usize) -> String {
     let product = |sku: &str, usage: &str| {
         format!(
@@ -90,7 +91,7 @@ fn an_import_overrides_the_embedded_price_and_keeps_what_was_imported() {
     assert_eq!((own["usd"].as_f64(), own["day"].as_str()), (Some(3e-7), Some("2026-11-02")));
     assert_eq!(own["source"], "AWS Price List, AmazonS3");
 
-    // A second import keeps the first. `-` reads the file from standard input.
+    // A second import keeps the prices of the first. `-` reads the file from standard input.
     let second = offer(10).replace("Requests-Tier2", "Requests-Tier1");
     let ran = world
         .run_with_input(&["advise", "prices", "import", "-", "--region", "us-east-1"], second.as_bytes());
@@ -98,7 +99,7 @@ fn an_import_overrides_the_embedded_price_and_keeps_what_was_imported() {
     assert_eq!(get_price(&world)["usd"], 3e-7);
     assert_eq!(rows(&world, &["s3-standard/put", "--region", "us-east-1"])[0]["usd"], 3e-7);
 
-    // An import without prices for the region leaves the catalogue unchanged.
+    // The offer has no prices for this region, so the import changes nothing.
     let ran = world
         .run_with_input(&["advise", "prices", "import", "-", "--region", "eu-west-1"], second.as_bytes());
     assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -1,4 +1,4 @@
-//! `cp -a` keeps the properties of a local tree besides its content.
+//! `cp -a` keeps the properties of the entries of a local tree, in addition to their content.
 
 use crate::support;
 
@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use support::World;
 
-/// Returns all kept properties of an entry: mode, owner, group, modification time, target of a
-/// link.
+/// Returns the properties of an entry that `cp -a` keeps: mode, owner, group, modification time,
+/// and the target of a symbolic link.
 fn facts(path: &Path) -> (u32, u32, u32, i64, i64, Option<String>) {
     let found = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let link = fs::read_link(path).ok().map(|target| target.to_str().unwrap().to_owned());
-    // The times of links are not compared.
+    // The times of symbolic links are not compared.
     let time = if link.is_some() { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
     (found.mode(), found.uid(), found.gid(), time.0, time.1, link)
 }
@@ -24,7 +24,7 @@ fn age(path: &Path, seconds: u64) {
     fs::File::open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Writes a tree with all kinds of entries.
+/// Writes a tree that has every kind of entry.
 fn plant(world: &World) {
     let root = world.path("src");
     world.write("src/bin/tool", b"#!/bin/sh\n");
@@ -40,7 +40,7 @@ fn plant(world: &World) {
         chown(root.join("private/key"), Some(1234), Some(4321)).unwrap();
         chown(root.join("bin"), Some(77), None).unwrap();
         lchown(root.join("tool"), Some(5), Some(6)).unwrap();
-        // A change of owner removes these bits.
+        // Set after the owner, because changing the owner removes these bits.
         fs::set_permissions(root.join("bin/tool"), Permissions::from_mode(0o6755)).unwrap();
     }
     for (seconds, name) in [(100, "bin/tool"), (200, "bin"), (300, "private"), (400, "empty"), (500, "")] {
@@ -62,12 +62,13 @@ fn everything_is_kept_and_a_second_copy_finds_nothing_to_do() {
     let world = World::new();
     plant(&world);
     let copy = |words: &[&str]| world.run(&[&["--json", "cp", "-a"], words].concat()).ok().receipt();
-    // Objects are two files and three links.
+    // The copied objects are two files and three symbolic links.
     assert_eq!(copy(&["src", "dst"])["objects"], 5);
     same(&world, "dst");
     let again = copy(&["src", "dst"]);
     assert_eq!((&again["objects"], &again["skipped"]), (&0.into(), &5.into()));
-    // Changes made to the copy are undone, even in files with the same content.
+    // Copying again restores what was changed in the copy, even in files whose content is
+    // unchanged.
     fs::set_permissions(world.path("dst/bin/tool"), Permissions::from_mode(0o600)).unwrap();
     fs::remove_file(world.path("dst/tool")).unwrap();
     symlink("elsewhere", world.path("dst/tool")).unwrap();
@@ -101,7 +102,8 @@ fn what_cannot_be_kept_is_refused_before_anything_is_written() {
     world.run(&["cp", "-a", "s3://bucket/x", "dst"]).fails(2, &["--archive"]);
     world.run(&["cp", "-a", "--dry-run", "src", "dst"]).ok();
     assert!(!world.path("dst").exists());
-    // A directory in the place of a link has content that no option deletes.
+    // No option may delete the content of a directory that stands where the source has a symbolic
+    // link.
     world.write("dst/tool/kept", b"content");
     let ran = world.run(&["cp", "-a", "src", "dst"]);
     assert!(ran.code == Some(3) && ran.stderr.contains("a directory is in the link's place"), "{ran:?}");
@@ -142,12 +144,12 @@ fn only_copies_of_what_the_source_is_now_take_its_attributes() {
     plant(&world);
     fs::create_dir(world.path("dst")).unwrap();
     fs::set_permissions(world.path("dst"), Permissions::from_mode(0o1777)).unwrap();
-    // An existing file of the same name is kept.
+    // If the destination already has a file of this name, the file is kept.
     let own = world.write("dst/tool", b"another");
     fs::set_permissions(&own, Permissions::from_mode(0o640)).unwrap();
     world.run(&["cp", "-a", "--no-clobber", "src/bin/", "dst"]).ok();
     assert_eq!(fs::metadata(&own).unwrap().mode() & 0o7777, 0o640);
-    // A pattern matches the content of a directory, not the directory itself.
+    // A pattern matches the entries of a directory, so the directory's own mode stays.
     fs::set_permissions(world.path("dst"), Permissions::from_mode(0o1777)).unwrap();
     world.run(&["cp", "-a", "src/bin/t*", "dst/"]).ok();
     assert_eq!(fs::metadata(world.path("dst")).unwrap().mode() & 0o7777, 0o1777);

@@ -1,6 +1,7 @@
-//! Attacks by another local user, who prepares the directories that this program uses without a
-//! home or as a shared cache: links, pipes, modes, foreign owners. No file of the victim is written
-//! or read, as root and as an ordinary user.
+//! Attacks by another local user. The attacker prepares the directories that this program uses if
+//! there is no home or the cache is shared, with links, pipes, modes and foreign owners. Neither as
+//! root nor as an ordinary user may the program write or read a file of the victim for the
+//! attacker.
 
 use crate::support;
 
@@ -16,19 +17,20 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::place::detach;
 use support::{PROGRAM, Ran, World, names_below};
 
-/// User id of the attacker, and a group of attacker and victim.
+/// User id of the attacker; below, the id of a group to which attacker and victim belong.
 const ATTACKER: u32 = 12_345;
 const GROUP: u32 = 23_456;
 
-/// Directories in which a victim runs the program.
+/// The directories in which a victim runs the program.
 struct Scene {
     world: World,
     victim: u32,
-    /// A file that only the victim may read, in its own directory.
+    /// A file that only the victim can read, in a directory of the victim.
     secret: PathBuf,
-    /// True if the program itself must make root's runtime directory, which the attacker left out.
+    /// True if the program has to make root's runtime directory, because the attacker has not
+    /// prepared it.
     is_runtime_new: bool,
-    /// An S3 service that begins each upload but accepts no part.
+    /// An S3 service that lets uploads begin but accepts no part.
     service: Scripted,
 }
 
@@ -65,17 +67,18 @@ impl Scene {
         Self { world, victim, secret, is_runtime_new: true, service: Scripted::start(begins_uploads) }
     }
 
-    /// Returns root's directory for control sockets and logs, in this scene's `/run`.
+    /// Returns the directory that root uses for control sockets and logs, in the `/run` of this
+    /// scene.
     fn runtime(&self) -> PathBuf {
         self.world.path("tmp/firstbyte")
     }
 
-    /// Returns the directory that the program uses without a home.
+    /// Returns the directory that the program uses if there is no home.
     fn own(&self) -> PathBuf {
         self.world.path("tmp").join(format!("firstbyte-{}", self.victim))
     }
 
-    /// Runs the program as the victim, without a home, and with this scene's `/tmp` and `/run`.
+    /// Runs the program as the victim, without a home, with the `/tmp` and `/run` of this scene.
     fn run(&self, arguments: &[&str]) -> Ran {
         let script = "mount --bind tmp /tmp && mount --bind tmp /run && exec \"$@\"";
         let mut command = Command::new("timeout");
@@ -108,7 +111,7 @@ impl Scene {
         .unwrap();
     }
 
-    /// Returns everything below the scene's `/tmp` and the victim's directory, but not root's
+    /// Returns everything in the scene's `/tmp` and in the victim's directory. Leaves out root's
     /// runtime directory if the program makes it.
     fn state(&self) -> BTreeMap<PathBuf, (u32, u32, u64, Vec<u8>)> {
         let mut found = BTreeMap::new();
@@ -134,8 +137,8 @@ fn pipe(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
 }
 
-/// Plants the names that a cache, a runtime directory and uploads use: as links to the secret or to
-/// its directory, as pipes, and as hard links of the secret.
+/// Prepares the names that a cache, a runtime directory and uploads use. Makes them symbolic links
+/// to the secret or its directory, pipes, and hard links of the secret.
 fn plant(scene: &Scene, directory: &Path) {
     fs::create_dir_all(directory.join("packs")).unwrap();
     fs::write(directory.join("format"), "firstbyte cache 3\n").unwrap();
@@ -148,7 +151,7 @@ fn plant(scene: &Scene, directory: &Path) {
     fs::set_permissions(directory.join("packs"), fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Prepares the directory that the program uses without a home.
+/// Prepares the directory that the program uses if there is no home.
 type Prepare = fn(&Scene, &Path);
 
 const PREPARED: [(&str, Prepare); 6] = [
@@ -183,16 +186,16 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
 ];
 
-/// An upload that [`Scene::service`] begins.
+/// Destination of an upload, which [`Scene::service`] lets begin.
 const UPLOAD: &str = "s3://bucket/large";
 
-/// Returns true if a run printed the victim's secret on either stream.
+/// Returns whether a run printed the victim's secret, on standard output or standard error.
 fn shows_the_secret(ran: &Ran) -> bool {
     ran.stderr.contains("of the victim") || String::from_utf8_lossy(&ran.stdout).contains("of the victim")
 }
 
-/// Runs every verb that uses a cache, journals or control sockets. Each may fail. Asserts that
-/// nothing has changed.
+/// Runs every verb that uses a cache, journals or control sockets. A verb may fail, but nothing may
+/// change in the scene.
 fn nothing_changes(scene: &Scene, what: &str) {
     let before = scene.state();
     let verbs: [&[&str]; 7] = [
@@ -228,7 +231,7 @@ fn nothing_of_the_victims_is_written_or_read_where_another_user_prepared_its_dir
     }
 }
 
-/// Returns the journals of uploads in a directory.
+/// Returns the journals of uploads that are in a directory.
 fn journals(directory: &Path) -> Vec<PathBuf> {
     let is_journal = |name: &String| name.starts_with("upload-");
     names_below(directory).into_iter().filter(is_journal).map(|name| directory.join(name)).collect()
@@ -242,7 +245,8 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
     for victim in [0, 65_534] {
         let scene = Scene::new(victim);
         let upload = |deadline: &str| scene.run(&["cp", "large", UPLOAD, "--deadline", deadline]);
-        // Searches for the first deadline that lets an upload begin on this machine.
+        // Tries longer and longer deadlines until one is long enough for an upload to begin on this
+        // machine.
         let long_enough = |deadline: &&str| {
             let ran = upload(deadline);
             assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -251,7 +255,8 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
         let deadline = ["1s", "5s", "25s"].into_iter().find(long_enough).expect("a journal");
         let [journal] = &journals(&scene.own())[..] else { panic!("not one journal") };
         assert_eq!(fs::metadata(journal).unwrap().mode() & 0o777, 0o600);
-        // States in which an attacker leaves the directory if it was once open to all.
+        // States in which an attacker could have left the directory while every user could write
+        // to it.
         let prepared: [Prepare; 4] = [
             |scene, journal| symlink(&scene.secret, journal).unwrap(),
             |scene, journal| fs::hard_link(&scene.secret, journal).unwrap(),
@@ -290,7 +295,8 @@ fn nothing_of_roots_is_written_or_read_where_another_user_prepared_its_runtime_d
     }
 }
 
-/// Makes a cache directory that victim and attacker share; `prepare` acts before it is used.
+/// Makes a cache directory that victim and attacker share. `prepare` runs before the victim uses
+/// the directory.
 fn shared_cache(victim: u32, prepare: impl Fn(&Scene, &Path)) -> (Scene, PathBuf) {
     let scene = Scene::new(victim);
     let shared = scene.world.path("tmp/shared");
@@ -301,7 +307,7 @@ fn shared_cache(victim: u32, prepare: impl Fn(&Scene, &Path)) -> (Scene, PathBuf
     (scene, shared)
 }
 
-/// Runs a verb of the victim on the shared cache.
+/// Runs a verb of the victim with the shared cache.
 #[track_caller]
 fn run_shared(scene: &Scene, verb: &[&str]) -> Ran {
     let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
@@ -309,7 +315,7 @@ fn run_shared(scene: &Scene, verb: &[&str]) -> Ran {
     ran
 }
 
-/// A user in no group with the victim.
+/// Id of a user who is in no group with the victim.
 const STRANGER: u32 = 34_567;
 
 #[test]
@@ -320,7 +326,7 @@ fn nothing_of_the_victims_is_written_to_a_file_of_a_stranger_in_a_shared_cache()
     for victim in [0, 65_534] {
         let (scene, shared) = shared_cache(victim, |_, _| {});
         let run = |verb: &[&str]| run_shared(&scene, verb);
-        // The files of a cache, by their real names.
+        // Makes the files of a cache, to learn their real names.
         run(&["hydrate", "-r", "src"]).ok();
         for mode in [0o666, 0o444, 0] {
             let files: Vec<PathBuf> = names_below(&shared).iter().map(|name| shared.join(name)).collect();

@@ -1,5 +1,5 @@
-//! Mistakes of users and their outcome: one clear line, the right exit code, an unchanged
-//! destination, and no temporary file that cannot be resumed.
+//! Mistakes of users. Each must give one clear line and the right exit code, leave the destination
+//! unchanged, and leave no temporary file except one that a later run resumes.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use support::rogue::{Manner, Rogue};
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// Copies from `source` over an existing file, which must stay unchanged.
+/// Runs a copy to an existing file, which must fail and leave the file unchanged.
 #[track_caller]
 fn fails_and_keeps_the_destination(world: &World, args: &[&str], facts: &[&str]) {
     world.write("old", b"what was there");
@@ -62,7 +62,7 @@ fn a_wrong_region_is_corrected_where_the_service_names_the_right_one() {
 fn damage_on_every_way_is_no_success() {
     let s3 = S3::minio();
     let mut world = World::with_s3(&s3);
-    // One size fits into a single request, the other needs several chunks.
+    // The smaller size fits into a single request, the larger one needs several chunks.
     for length in [1 << 20, 6 << 20] {
         world.write("source", &bytes(9, length));
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
@@ -145,7 +145,7 @@ fn a_black_hole_is_given_up_after_the_deadline() {
     let hole = Rogue::start(Manner::BlackHole, Vec::new());
     let world = World::new();
     let url = format!("{}/x", hole.url);
-    // Without a comparison, the copy's request is the only one.
+    // Without `--compare`, the only request is the one that copies.
     let args = ["--compare", "none", "--read-timeout", "200ms", "--deadline", "5s", &url];
     fails_and_keeps_the_destination(&world, &args, &[&url]);
 }
@@ -269,7 +269,7 @@ fn the_second_of_two_copies_to_one_destination_gets_an_error_that_says_so() {
     let link = slow_link(&s3, 24 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let first = world.spawn(&["cp", "s3://bucket/slow", "out"]);
-    // The destination exists once its temporary file does.
+    // A temporary file of the destination shows that the copy has started.
     while !world.names().iter().any(|name| name.contains("out")) {
         std::thread::yield_now();
     }
@@ -331,7 +331,7 @@ fn an_interrupt_ends_with_130_and_the_next_run_resumes() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let args = ["--concurrency", "1", "--json", "cp", "s3://bucket/slow", "out"];
     let child = world.spawn(&args);
-    // Waits for more than one chunk.
+    // Waits until more than one chunk has arrived.
     until("chunks", || link.counters().bytes_to_client >= 20 << 20);
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
@@ -349,7 +349,7 @@ fn an_unreadable_source_file_is_named() {
     let world = World::new();
     let path = world.write("locked", b"secret");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read everything: then the copy must succeed and be right.
+    // Root can read every file, so for root the copy must succeed with the right content.
     let ran = world.run(&["cp", "locked", "out"]);
     match std::fs::read(&path) {
         Ok(content) => assert_eq!((ran.code, world.read("out")), (Some(0), content)),

@@ -1,5 +1,5 @@
-//! `bench run` as users run it: plans with real processes and real servers, kills, wrong content,
-//! missing programs, limits.
+//! `bench run` as users run it, with real processes and servers: plans, kills, wrong content,
+//! missing programs and limits.
 
 use crate::support;
 
@@ -43,7 +43,8 @@ fn read(out: &Path) -> Option<Results> {
     Results::parse(&fs::read_to_string(out).ok()?).ok()
 }
 
-/// Starts a measurement. Returns the process id that one of its commands wrote into `mark`.
+/// Starts a measurement. Returns it with the process id that one of its commands wrote to the file
+/// `mark`.
 fn started(mut command: Command, mark: &Path) -> (Child, String) {
     let running = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut pid = String::new();
@@ -54,7 +55,7 @@ fn started(mut command: Command, mark: &Path) -> (Child, String) {
     (running, pid.trim().to_owned())
 }
 
-/// Returns true if the process exists and has not ended. A zombie counts as ended, since init may
+/// Returns whether the process exists and has not ended. A zombie counts as ended, because init may
 /// take a while to reap it.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -74,17 +75,17 @@ fn contenders_take_turns_and_every_run_is_written() {
     let world = World::new();
     let (output, results) = bench(&world, SLEEPERS, &[]);
     assert!(output.status.success(), "{}", message(&output));
-    // The report is a result, so `-q` does not suppress it.
+    // The report is the result of the verb, so `-q` does not suppress it.
     let shown = String::from_utf8_lossy(&output.stdout);
-    // Other load decides which contender is the fastest, so only words are checked. The sentences
-    // have separate tests.
+    // Only some words are checked, because other load on the machine decides which contender is
+    // fastest. The sentences of reports have tests of their own.
     assert!(["two sleepers", "short", "long", "goal"].iter().all(|word| shown.contains(word)), "{shown}");
     let results = results.unwrap();
     assert_eq!(results.header.cases[0].subject, "short");
     for contender in ["short", "long"] {
         assert_eq!(rounds(&results.runs, contender), [0, 1, 2, 3]);
     }
-    // Both contenders of a round run before any of the next.
+    // In each round both contenders run, before either runs for the next round.
     let order: Vec<u32> = results.runs.iter().map(|run| run.round).collect();
     assert_eq!(order, [0, 0, 1, 1, 2, 2, 3, 3]);
     for run in &results.runs {
@@ -178,7 +179,7 @@ command = ["sleep", "60"]
     assert_eq!(output.status.code(), Some(3), "{}", message(&output));
     let runs = results.unwrap().runs;
     assert_eq!(rounds(&runs, "right"), [0, 1, 2, 3]);
-    // After two failures in a row a contender is skipped.
+    // A contender that has failed twice in a row is skipped from then on.
     for (name, outcome, text) in [
         ("wrong", Outcome::Wrong, "wrong content at byte 3145727"),
         ("failing", Outcome::Failed, "exit code 7: no such luck"),

@@ -1,5 +1,5 @@
-//! Caches that another process warms after they were emptied and before the run. Such a run is
-//! marked, and an undisturbed one is not.
+//! Another process warms a cache after `bench` has emptied it and before the run. Such a run must
+//! be marked, and an undisturbed run must not.
 
 use crate::support;
 
@@ -18,8 +18,8 @@ use support::servers::S3;
 
 const SIZE: u64 = 3 << 20;
 
-/// Returns the marks of a run that reads nothing itself. `adversary` acts between the preparation
-/// and the observation.
+/// Returns the marks of a run that itself reads nothing. `adversary` acts after the cache was
+/// emptied and before it is observed.
 fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>, Vec<String>) {
     let mut prepared = cache::prepare(spec, tools).unwrap();
     adversary();
@@ -41,8 +41,8 @@ fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce
     );
 }
 
-/// Makes a directory on a disk. The build directory may be on tmpfs, whose files are always in
-/// memory.
+/// Makes a directory on a disk. A directory in memory does not suffice, because files on tmpfs are
+/// always in memory; the build directory may be on tmpfs too.
 fn on_a_disk() -> tempfile::TempDir {
     const TMPFS: i64 = 0x0102_1994;
     let is_disk = |place: &&str| rustix::fs::statfs(*place).is_ok_and(|found| found.f_type != TMPFS);
@@ -101,7 +101,8 @@ fn an_object_that_was_hydrated() {
     });
 }
 
-/// Cached names are not reported by the kernel. On ext4, reads from the device reveal them.
+/// The kernel does not report which names it has cached. On ext4, the number of reads from the
+/// device shows it.
 #[test]
 fn names_that_were_listed() {
     let directory = on_a_disk();

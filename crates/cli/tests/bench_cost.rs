@@ -1,4 +1,4 @@
-//! The cost of a measurement is shown before it runs, and never above a budget.
+//! The cost of a measurement is shown before the measurement runs, and does not exceed a budget.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
 
-/// A plan whose contender is billed like a reader of 1 GiB of a bucket, but reads nothing.
+/// A plan whose contender is billed for reading 1 GiB from a bucket, although it reads nothing.
 const PLAN: &str = r#"
 [[case]]
 name = "one"
@@ -48,8 +48,8 @@ fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
     assert_eq!((&bucket["service"], &bucket["runs"]), (&"s3-standard".into(), &4.into()));
     assert_eq!(bucket["gets"], 4.0 * 8_192.0);
     let usd = bucket["usd"].as_f64().unwrap();
-    // 4 GiB out at 0.09 $ per GiB, 32,768 GET at 0.0004 $ per thousand, 4 LIST at 0.005 $ per
-    // thousand.
+    // 4 GiB out at 0.09 USD per GiB, 32,768 GET at 0.0004 USD per thousand, and 4 LIST at 0.005 USD
+    // per thousand.
     assert!((usd - (0.36 + 0.013_107_2 + 0.000_02)).abs() < 1e-9, "{usd}");
     assert_eq!(cost("local programs")["usd"], 0.0);
     assert_eq!(lines.last().unwrap()["complete"], true);
@@ -66,7 +66,7 @@ fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
 fn no_run_begins_that_would_pass_the_budget() {
     let world = World::new();
     let out = world.path("results.jsonl");
-    // A run costs 0.0933 USD; the rounds of the other contender are free.
+    // A run of the billed contender costs 0.0933 USD. The other contender is free.
     let limits = ["--budget", "0.2USD", "--out", out.to_str().unwrap()];
     bench(&world, &[&limits, &KNOWN[..]].concat())
         .fails(1, &["--budget 0.200 USD", "0.187", "0.0933", "continues"]);

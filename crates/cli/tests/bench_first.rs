@@ -1,5 +1,5 @@
-//! The first command lines of a new user of `bench`: those of docs/measure.md and
-//! docs/reference/bench.md, in order, in a new directory.
+//! The first command lines that a new user of `bench` types: those in docs/measure.md and
+//! docs/reference/bench.md, in their order, in a new directory.
 
 use crate::support;
 
@@ -8,13 +8,13 @@ use firstbyte_testkit::{BUCKET, bytes, lacks_root};
 use support::World;
 use support::servers::S3;
 
-/// Size of an object from which a run reads only a part.
-const LARGE: u64 = 257 << 20;
+/// Length in bytes of an object that is so large that a run reads only a part of it.
+const LARGE_OBJECT_BYTES: u64 = 257 << 20;
 
 fn results(world: &World, name: &str) -> Results {
     let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
     for run in &results.runs {
-        // The test's files may be in memory, which is never cold.
+        // The files of the test may be on tmpfs, where a run cannot be cold.
         let marks = run.marks.iter().filter(|mark| !mark.starts_with("meant to be cold"));
         assert!(run.outcome == Outcome::Ok && marks.count() == 0, "{run:?}");
     }
@@ -49,7 +49,7 @@ fn a_directory_by_its_relative_name_is_measured_reported_and_compared() {
     for column in [">MB/s<", ">operations a second<", ">p50 of one<", ">p99 of one<"] {
         assert!(page.contains(column), "{column}");
     }
-    // A single run has no percentiles, so these columns are missing.
+    // A single run has no percentiles, so the page has no columns for them.
     assert!(!page.contains(">p95<") && !page.contains(">p99<"));
 }
 
@@ -60,7 +60,7 @@ fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
     }
     let server = S3::ours();
     let file = std::fs::File::create(server.root.join(BUCKET).join("object")).unwrap();
-    file.set_len(LARGE).unwrap();
+    file.set_len(LARGE_OBJECT_BYTES).unwrap();
     let world = World::with_s3(&server);
     let target = format!("s3://{BUCKET}/object");
     let line = ["bench", "run", &target, "--rounds", "1", "--workload", "open", "--out", "results.jsonl"];
@@ -74,7 +74,7 @@ fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
     for own in ["cp, then read", "lazy open", "mount", "mount, hydrated"] {
         assert!(names.contains(&own), "{names:?}");
     }
-    // Other programs are contenders if they are installed.
+    // Other programs are contenders only if they are installed.
     let path = std::env::var_os("PATH").unwrap();
     for program in ["s5cmd", "aws", "rclone"] {
         let installed = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());

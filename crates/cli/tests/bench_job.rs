@@ -1,4 +1,5 @@
-//! Workloads through a mount by the real binary. They end unmounted, whatever happens to the job.
+//! Workloads that read through a mount made by the real binary. When the job ends, for whatever
+//! reason, the mount is removed.
 
 use crate::support;
 
@@ -18,7 +19,7 @@ const SIZE: u64 = (2 << 20) + 99;
 const FILES: u64 = 12;
 const SIZES: FileSizes = FileSizes { min: 1, max: 9_000, spread: Spread::Uniform };
 const SEED: u64 = 3;
-/// Environment variable with the job of [`a_job_of_its_own_process`].
+/// Environment variable that holds the job which [`a_job_of_its_own_process`] runs.
 const JOB: &str = "FIRSTBYTE_TEST_JOB";
 
 /// A server with `big` and `small/`, and a mount point.
@@ -136,14 +137,15 @@ fn a_job_that_fails_leaves_no_mount() {
     assert!(error.contains("not empty"), "{error}");
 }
 
-/// Runs the job in a separate process, for the tests that end it.
+/// Runs the job in this process, which the tests that end a job start and signal.
 #[test]
 fn a_job_of_its_own_process() {
     let Ok(job) = std::env::var(JOB) else { return };
     run(&Job::parse(&job).unwrap(), &Watch::start_with_process()).unwrap();
 }
 
-/// Starts this test binary to run that job, in a separate process group like the engine.
+/// Starts this test binary as a process that runs the job, in a process group of its own, as the
+/// engine does.
 fn spawn(job: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "bench_job::a_job_of_its_own_process"]).env(JOB, job).process_group(0);

@@ -1,4 +1,4 @@
-//! `check` finds every difference between two places, and changes nothing.
+//! `check` finds every difference between two locations, and changes neither.
 
 use crate::support;
 
@@ -54,7 +54,8 @@ fn names_sizes_and_content_are_compared() {
         assert_eq!(rows(&["--content", "s3://bucket/u", "tree", "--exclude", "new"]).len(), 3);
         world.run(&["check", "tree", "s3://bucket/t", "--exclude", "*", "--include", "same"]).ok();
         world.run(&["cp", "tree/a", "s3://bucket/u/a"]).ok();
-        // Two objects of one store are compared by checksums or ETags, without their bytes.
+        // Two objects in one store are compared by their checksums or ETags. Their bytes are not
+        // read.
         assert_eq!(rows(&["s3://bucket/t", "s3://bucket/u"]), ["content"]);
     }
 }
@@ -68,7 +69,7 @@ fn single_objects_and_missing_places() {
     let ran = world.run(&["check", "tree/a", "s3://bucket/t/d/c"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(String::from_utf8(ran.stdout).unwrap().contains("size differs"));
-    // A mistyped name must not be reported as lost data.
+    // A location that does not exist, such as a mistyped name, must not be reported as lost data.
     world.run(&["check", "tree", "s3://bucket/missing"]).fails(1, &["s3://bucket/missing", "not found"]);
     std::fs::create_dir(world.path("empty")).unwrap();
     let empty = world.run(&["check", "tree", "empty"]);
@@ -90,7 +91,7 @@ fn a_name_that_cannot_be_listed_hides_what_is_in_it_and_nothing_else() {
         ["a/x", "loop/x", "z"].iter().for_each(|name| drop(world.write(&format!("{side}/{name}"), b"same")));
     }
     world.write("one/only", b"x");
-    // No user can list a link to a directory above itself.
+    // No user, not even root, can list a symbolic link that leads to the directory containing it.
     std::fs::remove_file(world.path("other/loop/x")).unwrap();
     std::fs::remove_dir(world.path("other/loop")).unwrap();
     std::os::unix::fs::symlink(".", world.path("other/loop")).unwrap();

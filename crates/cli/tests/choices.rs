@@ -1,4 +1,5 @@
-//! The options that choose what is copied have their effect in every direction.
+//! The options that choose what is copied work in every direction: up, down, local and within a
+//! store.
 
 use crate::support;
 
@@ -42,11 +43,11 @@ fn what_the_destination_has_is_skipped_by_the_rule_that_was_asked_for() {
             assert_eq!(again("--size-only"), (2, 1), "{name}");
             assert_eq!(again("--no-clobber"), (1, 2), "{name}");
             if name != "down" {
-                // An object that was just uploaded is newer than any file here.
+                // The object was uploaded a moment ago, so it is newer than all files of this test.
                 assert_eq!(again("--update"), (1, 2), "{name}");
             }
         }
-        // The rules apply to single objects too.
+        // The options also apply to single objects.
         write(&world, "dst/same", b"SAME", 500);
         for rule in ["--no-clobber", "--size-only", "--update"] {
             assert_eq!(copied(&world, &["cp", rule, "src/same", "dst/same"]), (0, 1), "{rule}");
@@ -138,7 +139,7 @@ fn a_list_names_what_is_copied() {
                 let copy =
                     |list: &[&str]| copied(&world, &[&["cp", from, to, "--files-from"], list].concat());
                 assert_eq!(copy(&["list"]), (2, 0), "{from} {to}");
-                // Existing, complete and unchanged objects are skipped.
+                // Objects whose copies exist, are complete and have not changed are skipped.
                 assert_eq!(copy(&["list"]), (0, 2), "{from} {to}");
                 assert_eq!(copy(&["zeros", "-0"]), (2, 0), "{from} {to}");
                 assert_eq!(
@@ -158,7 +159,7 @@ fn a_list_names_what_is_copied() {
         let ran = world.run_with_input(&limited, b"b\nmissing\n");
         assert!(ran.code == Some(3) && ran.stderr.contains("src/missing"), "{ran:?}");
         assert_eq!(world.read("in/b"), b"b");
-        // A prefix is not an object, whether it has keys or not.
+        // A prefix is not an object, no matter whether the prefix has keys.
         for from in ["s3://bucket/src", "src"] {
             for name in ["d", "d/"] {
                 let ran = world.run_with_input(&["cp", from, "no/", "--files-from", "-"], name.as_bytes());

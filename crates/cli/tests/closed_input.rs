@@ -1,4 +1,5 @@
-//! Standard input that was closed when the program began is an error, not an empty input.
+//! If standard input was closed when the program started, reading it is an error, not an empty
+//! input.
 
 use crate::support;
 
@@ -8,7 +9,7 @@ use std::process::Command;
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// Runs `args` with the standard input of a shell's `redirection`.
+/// Runs `args` in a shell, with standard input as the shell's `redirection` sets it.
 fn run(world: &World, redirection: &str, args: &[&str]) -> Ran {
     let bare = world.command(args);
     let mut shell = Command::new("sh");
@@ -46,7 +47,7 @@ fn nothing_is_replaced_by_an_input_that_is_closed_or_cannot_be_read() {
     assert_eq!(fs::read(&object).unwrap(), b"old");
     assert_eq!((world.read("file"), world.read("out/a")), (b"old".to_vec(), b"old".to_vec()));
     assert_eq!(names_below(&world.path("")), ["file", "out/a", "tree/a"]);
-    // An open and empty input is an empty object, as in every program.
+    // An input that is open but empty gives an empty object, as in every program.
     run(&world, "</dev/null", &["cp", "-", "s3://bucket/object"]).ok();
     assert_eq!(fs::read(&object).unwrap(), b"");
 }

@@ -1,4 +1,4 @@
-//! `gs://` and `az://`: each verb against an emulator of the service.
+//! `gs://` and `az://`: runs each verb against an emulator of the service.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use firstbyte_testkit::{
 use support::place::Place;
 use support::{World, names_below};
 
-/// A server, a world that uses it, and the location of a bucket.
+/// A server, a world that uses the server, and the location of a bucket on it.
 struct Cloud<S> {
     _server: S,
     world: World,
@@ -26,8 +26,8 @@ fn google() -> Cloud<Process> {
     Cloud { _server: server, world, root }
 }
 
-/// Makes a world for the shared Azurite server. Each test names a separate container, as the server
-/// is shared.
+/// Makes a world for the Azurite server, which all tests share. Each test uses a container of its
+/// own.
 fn azure(root: &'static str) -> Cloud<Arc<Process>> {
     let server = azurite();
     let mut world = World::new();
@@ -60,8 +60,8 @@ impl<S> Cloud<S> {
         assert_eq!(counts, (Some(copied), Some(skipped)), "{receipt}");
     }
 
-    /// Copies a large file (several parts or a session), a small one and an empty one, there and
-    /// back.
+    /// Copies a large file (in several parts or a session), a small file and an empty file to the
+    /// service, and back.
     fn files_go_there_and_come_back(&self) {
         for (name, content) in
             [("big", bytes(7, (20 << 20) + 3)), ("small", bytes(8, 9)), ("empty", Vec::new())]
@@ -80,7 +80,7 @@ impl<S> Cloud<S> {
         }
         let part = self.world.run(&["cat", &self.at("big"), "--range", "5000000-5000009"]).ok().stdout;
         assert_eq!(part, bytes(7, 6 << 20)[5_000_000..5_000_010]);
-        // Copies within the service, and via this machine.
+        // Copies within the service, and with the bytes passing through this machine.
         self.world.run(&["cp", &self.at("big"), &self.at("copies/big")]).ok();
         self.world.run(&["mv", &self.at("copies/big"), &self.at("copies/moved")]).ok();
         self.world.run(&["check", "big", &self.at("copies/moved"), "--content"]).ok();
@@ -91,7 +91,8 @@ impl<S> Cloud<S> {
 
     fn trees_go_there_and_come_back(&self) {
         plant(&self.world);
-        // Stores date objects in whole seconds, so the files must be older than the objects.
+        // Stores date objects in whole seconds, so the files are made clearly older than the
+        // objects.
         self.world.age("tree");
         let tree = self.at("tree");
         self.assert_synced("tree", &tree, 4, 0);
@@ -183,7 +184,7 @@ fn mistakes_with_google_are_explained() {
     cloud.mistakes_are_explained("gs");
     cloud.world.run(&["rb", cloud.root]).ok();
     let mut world = World::new();
-    // No server listens there.
+    // No server listens at this address.
     world.set("GCE_METADATA_HOST", &format!("127.0.0.1:{}", free_port()));
     world.run(&["ls", "gs://bucket"]).fails(1, &["no usable credentials", "GOOGLE_APPLICATION_CREDENTIALS"]);
     let file = world.write("key.json", br#"{"type": "service_account", "private_key": "hidden"}"#);
@@ -202,7 +203,7 @@ fn mistakes_with_azure_are_explained() {
     let connection = azure_connection(&azurite().url(), wrong);
     cloud.world.set("AZURE_STORAGE_CONNECTION_STRING", &connection);
     cloud.world.run(&["ls", cloud.root]).fails(1, &["access denied", "AZURE_STORAGE_KEY"]);
-    // The log contains neither the key nor the signatures.
+    // The log must contain neither the key nor the signatures.
     let ran = cloud.world.run(&["-vvv", "ls", cloud.root]);
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), ran.stderr);
     assert!(!said.contains(wrong) && !said.contains("SharedKey"), "{said}");
@@ -214,7 +215,7 @@ fn mistakes_with_azure_are_explained() {
     assert!(!ran.stderr.contains("hidden"), "{ran:?}");
 }
 
-/// A signature instead of a key is sent with each request, and is neither shown nor logged.
+/// If a signature is used instead of a key, each request has it, but no output or log shows it.
 #[test]
 fn a_shared_access_signature_is_not_shown() {
     let server = azurite();
@@ -231,8 +232,8 @@ fn a_shared_access_signature_is_not_shown() {
     assert!(!ran.stderr.contains(secret) && !log.contains(secret), "{ran:?}: {log}");
 }
 
-/// Checks renewal: Azurite does not check tokens, so a scripted store refuses the first token as if
-/// it were revoked, and accepts the second.
+/// Azurite does not check tokens. So the renewal is tested with a scripted store, which refuses the
+/// first token as if it were revoked, and accepts the second.
 #[test]
 fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
     let tokens = Scripted::start(|number, _| {

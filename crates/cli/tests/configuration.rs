@@ -1,5 +1,5 @@
-//! AWS's configuration files and variables. Each setting is honoured or refused by name, and the
-//! bytes of a private service never go to AWS.
+//! The configuration files and variables of AWS. Each setting is either obeyed, or refused by its
+//! name. Data for a private service must never be sent to AWS.
 
 use crate::support;
 
@@ -9,14 +9,14 @@ use support::servers::S3;
 
 const KEYS: &str = "aws_access_key_id = key\naws_secret_access_key = secret\n";
 
-/// A store with one object, `name`.
+/// Makes a store with one object, `name`.
 fn store_with(name: &str, quirks: &[Quirk]) -> QuirkStore {
     let store = QuirkStore::start(quirks);
     store.insert(name, b"content");
     store
 }
 
-/// Makes a world with this configuration file and its profile `p`.
+/// Makes a world that has this configuration file and uses its profile `p`.
 fn world_with(config: &str) -> World {
     let mut world = World::new();
     let (config, keys) = (world.write("config", config.as_bytes()), format!("[p]\n{KEYS}"));
@@ -28,7 +28,7 @@ fn world_with(config: &str) -> World {
     world
 }
 
-/// Returns the names that a listing of the bucket prints.
+/// Returns the names that `ls` of the bucket prints.
 #[track_caller]
 fn listed(world: &World) -> String {
     String::from_utf8(world.run(&["ls", "s3://bucket/"]).ok().stdout).unwrap()
@@ -108,7 +108,7 @@ fn configured_endpoints_are_ignored_if_the_profile_or_a_variable_demands_it() {
     let store = store_with("x", &[]);
     let ignoring = "[profile p]\nignore_configured_endpoint_urls = true\n";
     let mut world = world_with(&format!("{ignoring}endpoint_url = {}\n", store.url()));
-    // A proxy that cannot be reached keeps the request on this machine.
+    // The proxy cannot be reached, so if the program used it, the request would fail.
     world.set("https_proxy", "http://127.0.0.1:1");
     world.set("AWS_ENDPOINT_URL_S3", store.url());
     world.run(&["ls", "s3://bucket/"]).fails(1, &["127.0.0.1:1"]);
@@ -134,7 +134,7 @@ fn the_addressing_style_of_the_profile_puts_the_bucket_into_the_host_name() {
     }
 }
 
-/// Makes a world that reaches every host through the store as its proxy.
+/// Makes a world in which the store is the proxy for all hosts.
 fn world_through(config: &str, store: &QuirkStore) -> World {
     let mut world = world_with(config);
     world.set("http_proxy", store.url());
@@ -169,7 +169,7 @@ fn settings_that_cannot_be_honoured_are_refused_by_name() {
 #[test]
 fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
     let sent = |config: &str| {
-        // The proxy sees the tunnel's target before it refuses.
+        // The proxy refuses, but only after it has received the target of the tunnel.
         let proxy = Scripted::start(|_, _| ScriptedReply::answer("403 Forbidden", &[], b"").then_close());
         let mut world = world_with(config);
         world.set("https_proxy", proxy.url());
@@ -198,7 +198,7 @@ fn the_certificates_of_the_profile_are_trusted() {
     world.run(&["ls", "s3://bucket/"]).ok();
 }
 
-/// Makes a world whose credentials come from a role at this STS.
+/// Makes a world whose credentials come from a role, through the STS at this URL.
 fn world_with_role(sts: &str, store: &QuirkStore) -> World {
     let mut world = World::new();
     let config = "[profile r]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n[profile base]\n";
@@ -213,7 +213,7 @@ fn world_with_role(sts: &str, store: &QuirkStore) -> World {
     world
 }
 
-/// Returns host and port of a URL.
+/// Returns the host and the port in a URL.
 fn host(url: &str) -> &str {
     url.split_once("://").unwrap().1
 }

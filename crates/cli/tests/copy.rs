@@ -1,4 +1,4 @@
-//! `cp` between all kinds of locations, as users write it.
+//! `cp` between all kinds of locations, with command lines as users write them.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
 use support::servers::S3;
 use support::{World, names_below};
 
-/// Names that break programs which split, join or quote carelessly.
+/// Names that break programs which split, join or quote names carelessly.
 const ODD_NAMES: [&str; 7] = [
     "plain.txt",
     "with space/and 'quotes'.txt",
@@ -234,7 +234,7 @@ fn what_is_said_of_an_upload_is_kept_with_it() {
     for s3 in [S3::ours(), S3::minio()] {
         let world = World::with_s3(&s3);
         let said = ["--metadata", "run=7,lab=grün", "--metadata", "note=a,b", "--content-type", "text/x-vcf"];
-        // The sources need one request, several parts, and a stream.
+        // The three sources need one request, several parts, and a stream.
         world.write("small", b"content");
         world.write("large", &bytes(7, 17 << 20));
         for source in ["small", "large", "-"] {

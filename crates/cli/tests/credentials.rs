@@ -1,5 +1,5 @@
-//! Credentials that expire during use are renewed without interruption or reported plainly. No key
-//! is refused for ever.
+//! Credentials that expire while a run uses them are renewed without an interruption, or reported
+//! clearly. An access key that was refused once may be used again later.
 
 use crate::support;
 
@@ -15,10 +15,10 @@ use time::format_description::well_known::Rfc3339;
 
 const CONTENT: &[u8] = b"content of the object";
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Directories with one object `x` each. Reading one does not bring the others along.
+/// Directories with one object `x` each. A read in one directory does not prefetch the others.
 const DIRECTORIES: [&str; 3] = ["a", "b", "c"];
 
-/// An S3 service that accepts one access key at a time and reports every other as expired.
+/// An S3 service that accepts one access key at a time. It reports every other key as expired.
 struct Service {
     server: Scripted,
     valid: Arc<Mutex<String>>,
@@ -49,7 +49,7 @@ fn answer(head: &str, valid: &str) -> ScriptedReply {
     ScriptedReply::answer("200 OK", &["etag: \"1\""], CONTENT)
 }
 
-/// Returns a listing of everything, of the directories, or of one directory.
+/// Returns a listing of all objects, of the directories, or of one directory, as the request asks.
 fn listing(head: &str) -> String {
     let object =
         |name: &str| format!("<Contents><Key>{name}/x</Key><Size>21</Size><ETag>\"1\"</ETag></Contents>");
@@ -63,8 +63,8 @@ fn listing(head: &str) -> String {
     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
 }
 
-/// Makes a world whose credentials come from a program that prints the file `now`, and appends a
-/// line to `asked`.
+/// Makes a world whose credentials come from a program. The program prints the file `now`, and adds
+/// a line to the file `asked`.
 fn world(service: &Service) -> World {
     let mut world = World::new();
     let (now, asked) = (world.path("now"), world.path("asked"));
@@ -76,7 +76,7 @@ fn world(service: &Service) -> World {
     world
 }
 
-/// Makes the program return this key from now on, valid for `lifetime`.
+/// Makes the program print this key from now on. The key is valid for `lifetime`.
 fn give(world: &World, key: &str, lifetime: Duration) {
     let end = (OffsetDateTime::now_utc() + lifetime).format(&Rfc3339).unwrap();
     let keys = format!(r#""AccessKeyId": "{key}", "SecretAccessKey": "secret", "SessionToken": "token""#);
@@ -135,8 +135,8 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert_eq!(world.read("asked").len(), 1);
 }
 
-/// Makes a world with this configuration on a machine with an identity, like a container or an
-/// instance, and its service, which accepts every key.
+/// Makes a world with this configuration, on a machine that has an identity, like a container or an
+/// instance. Also returns the service that gives out the credentials and accepts every key.
 fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {

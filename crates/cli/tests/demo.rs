@@ -1,5 +1,5 @@
-//! `demo` as users run it, on a small scale: its figures, its report, and nothing left behind, even
-//! after an interrupt.
+//! `demo` as users run it, with small sizes. Checks its figures and its report, and that nothing is
+//! left behind, even after an interrupt.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use firstbyte_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Returns a demo with `scratch` as its temporary and current directory.
+/// Makes a command for a demo whose temporary and current directory is `scratch`.
 fn demo(scratch: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
     command.current_dir(scratch).env("TMPDIR", scratch).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -23,14 +23,14 @@ fn names(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Returns the median seconds of a contender, or of one of its own figures.
+/// Returns the median seconds of a contender, or the median of one of the figures that it printed.
 fn median(results: &Results, case: &str, contender: &str, metric: Option<&str>) -> f64 {
     let case = results.header.cases.iter().find(|known| known.name == case).unwrap();
     let found = contenders(results, case).into_iter().find(|one| one.name == contender).unwrap();
     metric.map_or_else(|| found.seconds.as_ref().unwrap().median, |metric| found.metrics[metric].median)
 }
 
-/// Returns the runs that a report shows: case, contender, round, seconds.
+/// Returns the runs in a report: case, contender, round and seconds of each.
 fn shown(page: &str, results: &Results) -> Vec<(String, String, u64, f64)> {
     let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
@@ -55,7 +55,7 @@ fn is_near(one: f64, other: f64) -> bool {
 fn a_small_demo_takes_every_figure_from_the_results_of_the_engine_and_leaves_nothing_but_its_report() {
     let scratch = tempfile::tempdir().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    // A file that is not results.
+    // A file that does not contain results.
     std::fs::write(file.path(), "something else\n").unwrap();
     let mut command = demo(scratch.path());
     command.args(["--files", "20", "--size", "32MiB", "--json", "--results"]).arg(file.path());
@@ -84,7 +84,8 @@ fn a_small_demo_takes_every_figure_from_the_results_of_the_engine_and_leaves_not
     let killed = median(&results, "survive", "killed and resumed", Some("killed_percent"));
     assert_eq!(figures["survive"]["killed_at"].as_u64(), Some(killed as u64));
     assert!((1..100).contains(&(killed as u64)) && figures["survive"]["identical"] == true, "{figures}");
-    // The limit of 29 s allows this much at the rate of the one lazy open, which begins at once.
+    // The bytes that can be read within 29 s at the rate of the one lazy open. The rate applies
+    // from the start.
     let at = |metric| median(&results, "ready", "lazy open", Some(metric));
     let rate = (at("object_bytes") - at("part_bytes")) / (at("all_seconds") - at("part_seconds"));
     let reach = figures["advice"]["bytes"].as_f64().unwrap();
@@ -113,7 +114,8 @@ fn a_cold_run_is_proved_by_its_bytes_and_a_hydrated_one_by_having_none() {
     let results = Results::parse(&std::fs::read_to_string(scratch.path().join("runs")).unwrap()).unwrap();
     for run in results.runs.iter().filter(|run| run.case != "list") {
         assert_eq!((run.cache.held, &run.marks[..]), (Some(true), &[][..]), "{run:?}");
-        // The lazy open reads its first parts twice, the second time from its cache.
+        // The lazy open reads the first parts of the object twice; the second time, they come from
+        // its cache.
         let data = if run.case == "small" { run.bytes.unwrap() } else { 16 << 20 };
         assert_eq!(run.wire_bytes.unwrap_or(0) >= data, run.contender != "hydrated", "{run:?}");
     }
@@ -140,7 +142,7 @@ fn a_run_that_fails_ends_the_demo_with_its_reason_and_leaves_nothing() {
 fn an_interrupted_demo_ends_its_children_and_removes_its_files() {
     let scratch = tempfile::tempdir().unwrap();
     let mut child = demo(scratch.path()).args(["--files", "20", "--size", "64MiB"]).spawn().unwrap();
-    // Each run has a separate destination in the engine's stage.
+    // Each run has a destination of its own, in the working directory of the engine.
     let begun = || {
         let stage = names(scratch.path()).into_iter().find(|name| name.starts_with("firstbyte-bench-"));
         let run = |name: &String| name.starts_with("out-");
@@ -180,7 +182,8 @@ fn kept_files_are_named_and_there() {
         text.lines().find_map(|line| line.strip_prefix("kept")).expect("a line that names the place").trim();
     let large = Path::new(kept).join("data-ready/root/demo/large");
     assert_eq!(std::fs::metadata(large).unwrap().len(), 16 << 20);
-    // A measurement in the same directory does not mistake it for the rest of a dead one.
+    // A second measurement in the same directory must not remove the kept data of the first as left
+    // over.
     let again = demo(scratch.path()).args(["--files", "20", "--size", "8MiB"]).output().unwrap();
     assert!(again.status.success() && Path::new(kept).exists());
 }

@@ -1,4 +1,5 @@
-//! Descriptions of uploads: content types by extension, headers, and the customer's own key.
+//! Properties that uploads give to objects: content types by file extension, headers, and the
+//! customer's encryption key.
 
 use crate::support;
 
@@ -13,7 +14,7 @@ fn stat(world: &World, location: &str) -> Value {
 
 #[test]
 fn uploads_get_the_content_type_of_their_extension() {
-    // versitygw does not guess content types.
+    // With versitygw, because it does not guess content types itself.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for name in ["site/index.html", "site/d/style.CSS", "site/d/reads.bam", "site/none"] {
@@ -39,7 +40,7 @@ fn uploads_get_the_content_type_of_their_extension() {
     ] {
         assert_eq!(stat(&world, &format!("s3://bucket/{key}"))["content_type"], expected, "{key}");
     }
-    // The type of a source is kept, whatever the name of its copy.
+    // A copy within the store keeps the content type of its source, whatever its own name is.
     world.run(&["cp", "s3://bucket/off.html", "s3://bucket/copy.json"]).ok();
     assert_eq!(stat(&world, "s3://bucket/copy.json")["content_type"], "binary/octet-stream");
 }
@@ -98,10 +99,10 @@ fn objects_of_the_customers_own_key_are_written_read_and_copied() {
     assert!(world.read("back") == content);
     with("key", &["cp", "s3://bucket/large", "s3://bucket/copy"]).ok();
     assert!(with("key", &["cat", "s3://bucket/copy"]).ok().stdout == content);
-    // Reads without the key and with another key both fail.
+    // Reading fails without the key, and with another key.
     assert_eq!(world.run(&["cat", "s3://bucket/small"]).code, Some(1));
     assert_eq!(with("other", &["cat", "s3://bucket/small"]).code, Some(1));
-    // Objects without encryption are still read, and their copies are encrypted.
+    // Objects that are not encrypted can be read, and their copies are encrypted.
     world.run(&["cp", "small", "s3://bucket/plain"]).ok();
     assert_eq!(with("key", &["cat", "s3://bucket/plain"]).ok().stdout, b"small");
     with("key", &["cp", "s3://bucket/plain", "s3://bucket/encrypted"]).ok();

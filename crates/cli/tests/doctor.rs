@@ -13,7 +13,7 @@ fn doctor(endpoint: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Returns the URL of an address on which no process listens.
+/// Returns the URL of an address at which no process listens.
 fn unused_address() -> String {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     format!("http://{address}")
@@ -73,7 +73,7 @@ fn a_clock_that_is_wrong_is_noticed() {
     assert_eq!(finding(&receipt, "clock")["status"], "warn");
 }
 
-/// Runs `doctor` with only these expectations, from the root directory.
+/// Runs `doctor --expect` with these expectations, in the root directory.
 fn expecting(expectations: &[String]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
     command.arg("doctor").args(expectations.iter().flat_map(|one| ["--expect-fs", one]));
@@ -91,7 +91,8 @@ fn a_directory_on_another_file_system_or_an_empty_one_fails() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("/proc is on proc") && text.contains("not on lustre"), "{text}");
 
-    // The type alone does not suffice: a job that starts too early sees an empty directory.
+    // The expected type is not enough: a job that starts before the mount would see an empty
+    // directory.
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounts = firstbyte_mount::mount_table::Mounts::parse(mounts.as_bytes());
     let kind = &mounts.of(&place.path().canonicalize().unwrap()).unwrap().kind;

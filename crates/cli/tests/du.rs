@@ -1,4 +1,4 @@
-//! `du`: the totals equal those of GNU `du`, and for stores those of their listings.
+//! `du`: its totals equal those of GNU `du`. For stores, they equal the sums of the listings.
 
 use crate::support;
 
@@ -29,7 +29,7 @@ fn rows(ran: &Ran) -> Vec<(String, u64)> {
     text.lines().map(row).collect()
 }
 
-/// Returns the disk space that GNU `du` prints.
+/// Returns the disk space of each directory, as GNU `du` prints it.
 fn gnu(world: &World, arguments: &[&str]) -> Vec<(String, u64)> {
     let mut command = Command::new("du");
     let output = command.current_dir(world.path("")).arg("-B1").args(arguments).output().unwrap();
@@ -143,6 +143,7 @@ fn memory_does_not_grow_with_the_number_of_rows() {
     let (few, least) = du(&["tree"]);
     let (many, most) = du(&["-d", "1", "tree"]);
     assert_eq!((few, many), (1, ROWS + 1));
-    // 8 MiB for sums, 8 MiB for sorted rows, and buffers. Without limits, 25 MiB would be used.
+    // Sums and sorted rows may take 8 MiB each, and there are buffers. Without these limits, the
+    // many rows would take 25 MiB more.
     assert!(most <= least + (14 << 20), "{most} bytes for {many} rows, {least} for one");
 }

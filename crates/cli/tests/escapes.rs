@@ -1,11 +1,12 @@
-//! No name that a server or a URL proposes leads a copy out of its destination.
+//! No name that a server or URL contains can make a copy write outside its destination.
 
 use crate::support;
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::{World, names_below};
 
-/// Serves a bucket whose only key is `x/../esc`, an object `x/..`, and a byte at any other path.
+/// Serves a bucket whose only key is `x/../esc`. Also serves an object `x/..`, and one byte at
+/// every other path.
 fn bucket() -> Scripted {
     Scripted::start(|_, head| {
         let target = head.split(' ').nth(1).unwrap_or_default();
@@ -66,7 +67,7 @@ fn a_key_that_ends_in_dots_is_copied_into_no_directory() {
         world.run(&[verb, "s3://b/x/..", "d/e/"]).fails(2, &["no usable file name"]);
     }
     assert!(names_below(&world.path("")).is_empty());
-    // The key below it is refused with its own name.
+    // The key `x/../esc` would lead out of the destination, so it is refused.
     for verb in [&["cp", "-r"][..], &["mv", "-r"], &["sync"]] {
         let args = [verb, &["s3://b/x/", "d/e/"]].concat();
         let ran = world.run(&args);

@@ -1,5 +1,6 @@
-//! Failures as programs see them: kind, status and request id in the text, the receipt and the
-//! JSON log. `tests/failures.json` has those of a scripted store; Python's tests read it too.
+//! Failures as programs see them: kind, status and request id, in the text, the receipt and the
+//! JSON log. A scripted store makes the failures that `tests/failures.json` lists; the tests of the
+//! Python package use the same file.
 
 use crate::support;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
 
-/// A case of the table.
+/// A case from `tests/failures.json`.
 struct Case {
     fields: Value,
 }
@@ -33,7 +34,7 @@ impl Case {
         self.text("name").unwrap()
     }
 
-    /// Returns the reply to a request with this head.
+    /// Returns the reply to the request with this head.
     fn reply(&self, head: &str) -> ScriptedReply {
         if self.is("silent") {
             return ScriptedReply::Silence;
@@ -44,7 +45,8 @@ impl Case {
         if let Some(raw) = self.text("raw") {
             return ScriptedReply::SendAndClose(raw.as_bytes().to_vec());
         }
-        // HEAD hides the error, and only GET reports it: the object exists until it is read.
+        // A HEAD request succeeds, as if the object existed. Only the GET request returns the
+        // error.
         if head.starts_with("HEAD") && self.text("store") == Some("s3") {
             return ScriptedReply::raw("200 OK", &["content-length: 9", "etag: \"x\""], b"");
         }
@@ -84,7 +86,7 @@ impl Case {
         (world, location)
     }
 
-    /// Compares a run's receipt, log and text with the table.
+    /// Compares the receipt, the log and the text of a run with the expectation in the table.
     fn check(&self, ran: &Ran, log: &str) -> Result<(), String> {
         let failed = ran.receipt()["failed"][0].clone();
         let logged: Vec<Value> = ran.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -116,7 +118,7 @@ fn cases() -> Vec<Case> {
     table.into_iter().map(|fields| Case { fields }).collect()
 }
 
-/// All cases run concurrently, because they mostly wait between attempts.
+/// All cases run concurrently, because most of their time is waiting between attempts.
 #[test]
 fn kind_status_and_request_id_of_each_failure_are_in_receipt_log_and_text() {
     let cases = Arc::new(cases());
@@ -158,7 +160,7 @@ fn try_case(cases: &Arc<Vec<Case>>, index: usize) -> Result<(), String> {
     case.check(&json, &text.stderr)
 }
 
-/// Returns kind and status of a run's last failure, and whether it has a request id.
+/// Returns the kind and the status of the last failure of a run, and true if it has a request id.
 #[track_caller]
 fn failure(ran: &Ran) -> (String, Option<u64>, bool) {
     let failed = ran.receipt()["failed"].as_array().unwrap().last().unwrap().clone();
@@ -171,7 +173,7 @@ fn assert_failure(ran: &Ran, kind: &str, status: Option<u64>, has_id: bool) {
     assert_eq!(failure(ran), (kind.to_owned(), status, has_id), "{ran:?}");
 }
 
-/// Checks failures that every S3 server reports, except those about keys.
+/// Checks the failures that every S3 server reports, except those about access keys.
 fn assert_of_server(server: &S3) {
     let mut world = World::with_s3(server);
     world.write("some", b"content");
@@ -246,7 +248,7 @@ fn failures_of_local_places_and_command_lines_have_a_kind() {
 
 #[test]
 fn each_request_is_one_event_with_its_attempt() {
-    // A copy opens the object in one loop and reads its body in another.
+    // A copy opens the object in one loop of attempts, and reads the body in another.
     for verb in [&["cat", "s3://bucket/key"][..], &["cp", "s3://bucket/key", "out"]] {
         let server = Scripted::start(|number, _| match number {
             0 | 1 => ScriptedReply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),

@@ -1,5 +1,6 @@
-//! Every method of reading or writing an object under the same faults: the same number of requests,
-//! the same outcome, the same words. A mount reports EIO; its log has the words.
+//! Every method of reading or writing an object, under the same faults. All methods must send the
+//! same number of requests, and end with the same outcome and message. A mount returns EIO to the
+//! reader; the message is in the log of the mount.
 
 use crate::support;
 
@@ -19,87 +20,104 @@ use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
 use support::World;
 use support::place::Place;
 
-/// Bytes of the object: one block of the cache, so that each method needs a single request.
+/// Length of the object, bytes. It is less than one block of the cache, so each method needs only
+/// one request.
 const LENGTH: usize = 100_000;
 const SEED: u64 = 3;
-/// Bytes after which a body is cut.
-const CUT: usize = 20_000;
-/// Bytes after which a body is cut in the fault `often`: twenty requests for the object.
-const OFTEN: usize = LENGTH / 20;
-/// Pause between the pieces of a slow body, too short to count as silence.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The body of an error.
+/// Bytes after which the body of a reply is cut off.
+const CUT_BYTES: usize = 20_000;
+/// Bytes after which a body is cut off in the fault `often`. The object then takes twenty requests.
+const OFTEN_CUT_BYTES: usize = LENGTH / 20;
+/// Pause between the pieces of a slow body. It is too short to count as a stall.
+const PIECE_PAUSE: Duration = Duration::from_millis(100);
+/// Body of a reply that reports an error.
 const ERROR: &[u8] = b"<Error><Code>InternalError</Code><Message>try again</Message></Error>";
-/// Response to the beginning of an upload.
+/// Body of the reply that begins an upload.
 const CREATED: &[u8] =
     b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
-/// Requests of a write or read whose every attempt fails: the first, and nine retries.
-const ALL: usize = 10;
+/// Number of requests for a read or write if every attempt fails: the first attempt and nine
+/// retries.
+const ALL_ATTEMPTS: usize = 10;
 
-/// Reply to a read. Arguments: the number of the read from 0, the offset, and the bytes from there.
+/// The reply to a read. Arguments: the number of the read, from 0; the offset; and the bytes of the
+/// object from that offset.
 type Answer = fn(usize, usize, &[u8]) -> ScriptedReply;
 
-/// A fault and its expected outcome.
+/// A fault, and the outcome that every method must have.
 struct Fault {
     name: &'static str,
     answer: Answer,
-    /// Expected number of reads.
+    /// Expected number of reads that reach the server.
     reads: usize,
-    /// Text that every method reports; empty if the object arrives.
+    /// Text that every method must report; empty if the object must arrive.
     says: &'static str,
 }
 
 const FAULTS: [Fault; 9] = [
-    Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
-    // Cut more often than retries are allowed in a row: progress starts a new row.
-    Fault { name: "often", answer: |_, at, rest| sent(at, rest, OFTEN).then_close(), reads: 20, says: "" },
-    // All bytes arrive slowly, which must not cause another request.
+    Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT_BYTES).then_close(), reads: 5, says: "" },
+    // More cuts than retries are allowed in a row. Each reply makes progress, after which retries
+    // are counted anew.
+    Fault {
+        name: "often",
+        answer: |_, at, rest| sent(at, rest, OFTEN_CUT_BYTES).then_close(),
+        reads: 20,
+        says: "",
+    },
+    // All bytes arrive slowly. The client must not send another request.
     Fault {
         name: "slow",
         answer: |_, at, rest| match sent(at, rest, LENGTH) {
-            ScriptedReply::Send(bytes) => ScriptedReply::Trickle { bytes, step: LENGTH / 20, pause: PAUSE },
+            ScriptedReply::Send(bytes) => {
+                ScriptedReply::Trickle { bytes, step: LENGTH / 20, pause: PIECE_PAUSE }
+            }
             other => other,
         },
         reads: 1,
         says: "",
     },
-    // In the middle of the object, an error with status 200 must not count as content.
+    // An error with status 200, in the middle of the object. It must not count as content.
     Fault {
         name: "error in 200",
         answer: |number, at, rest| match number {
-            0 => sent(at, rest, CUT).then_close(),
+            0 => sent(at, rest, CUT_BYTES).then_close(),
             _ => ScriptedReply::answer("200 OK", &["content-type: application/xml"], ERROR),
         },
         reads: 2,
         says: "changed",
     },
-    // Each reply ends properly, with less than was requested.
+    // Each reply ends properly, but has fewer bytes than requested.
     Fault { name: "short", answer: |_, at, rest| short(at, rest), reads: 5, says: "" },
-    // The connection is closed without a reply.
-    Fault { name: "dead", answer: |_, _, _| ScriptedReply::Hang, reads: ALL, says: "connection lost" },
-    // Silence is noticed, and the request is repeated.
+    // The server closes the connection without a reply.
+    Fault {
+        name: "dead",
+        answer: |_, _, _| ScriptedReply::Hang,
+        reads: ALL_ATTEMPTS,
+        says: "connection lost",
+    },
+    // The server stops sending. The client must notice, and repeat the request.
     Fault {
         name: "stall",
         answer: |number, at, rest| sent(at, rest, if number == 0 { LENGTH / 2 } else { LENGTH }),
         reads: 2,
         says: "",
     },
-    // Each read brings the same bytes or none, so half of the object never arrives.
+    // Each read gets bytes of the first half or none, so half of the object never arrives.
     Fault {
         name: "broken",
         answer: |_, at, rest| sent(at, rest, (LENGTH / 2).saturating_sub(at)).then_close(),
-        reads: ALL,
+        reads: ALL_ATTEMPTS,
         says: "ended 50000 bytes early",
     },
     Fault {
         name: "storm",
         answer: |_, _, _| ScriptedReply::answer("503 Slow Down", &[], b""),
-        reads: ALL,
+        reads: ALL_ATTEMPTS,
         says: "asks to slow down",
     },
 ];
 
-/// Returns the head of a reply that states all of `rest`, and its first `most` bytes.
+/// Returns a reply whose head states the length of `rest`, but whose body has only the first `most`
+/// bytes.
 fn sent(at: usize, rest: &[u8], most: usize) -> ScriptedReply {
     let length = format!("content-length: {}", rest.len());
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", LENGTH - 1);
@@ -110,17 +128,18 @@ fn sent(at: usize, rest: &[u8], most: usize) -> ScriptedReply {
     }
 }
 
-/// Returns a 206 with a part of the range. The first request has no range, so its reply is cut.
+/// Returns a 206 with the beginning of the range. The first request has no range, so its reply is
+/// cut off instead.
 fn short(at: usize, rest: &[u8]) -> ScriptedReply {
-    let body = &rest[..CUT.min(rest.len())];
+    let body = &rest[..CUT_BYTES.min(rest.len())];
     if at == 0 {
-        return sent(at, rest, CUT).then_close();
+        return sent(at, rest, CUT_BYTES).then_close();
     }
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", at + body.len() - 1);
     ScriptedReply::answer("206 Partial Content", &["etag: \"v\"", &range], body)
 }
 
-/// A server with one object and one fault, and its reads.
+/// A server with one object and one fault. It counts reads.
 struct Faulty {
     server: Scripted,
     reads: Arc<AtomicUsize>,
@@ -149,10 +168,11 @@ impl Faulty {
     }
 }
 
-/// A method of reading the object. Returns the content, or the error message.
-type Way = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
+/// A method of reading the object: its name, and a function that returns the content or an error
+/// message.
+type ReadMethod = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
 
-const WAYS: [Way; 6] = [
+const READ_METHODS: [ReadMethod; 6] = [
     ("cp", |url| {
         let world = World::new();
         let ran = world.run(&["cp", url, "copy"]);
@@ -165,7 +185,7 @@ const WAYS: [Way; 6] = [
     ("hydrate", |url| {
         let world = World::new();
         let ran = world.run(&["hydrate", "--cache", "cache", url]);
-        // Reading from the cache sends no request.
+        // The object is not read: reading it from the cache would send no request.
         let rows = world.run(&["--json", "status", "--cache", "cache", url]).ok().stdout;
         let is_hydrated = String::from_utf8_lossy(&rows).contains("\"hydrated\"");
         match (ran.code, is_hydrated) {
@@ -195,8 +215,8 @@ const WAYS: [Way; 6] = [
     }),
 ];
 
-/// Returns the deviations of one method from the expected outcome of one fault.
-fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
+/// Returns how one method deviates from the outcome that is expected for a fault.
+fn differences(fault: &Fault, (way, read): &ReadMethod) -> Vec<String> {
     let faulty = Faulty::start(fault);
     let got = read(&faulty.url());
     let reads = faulty.reads.load(Ordering::SeqCst);
@@ -207,7 +227,7 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
         Ok(content) => found.push(format!("{} bytes", content.len())),
         Err(text) => found.push(format!("says {text}")),
     }
-    // On a busy machine a pause may look like silence and cause another request.
+    // If the machine is busy, a pause may count as a stall and cause one more request.
     let reads = if fault.name == "slow" { reads.saturating_sub(1).max(1) } else { reads };
     if reads * 5 > fault.reads * 6 || reads * 6 < fault.reads * 5 {
         found.push(format!("{reads} reads instead of {}", fault.reads));
@@ -215,14 +235,14 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
     found.into_iter().map(|what| format!("{way} under {}: {what}", fault.name)).collect()
 }
 
-/// Takes some 17 s, the pauses of nine retries. All cases wait concurrently.
+/// Takes about 17 s, because nine retries pause that long. All cases wait concurrently.
 #[test]
 fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
     let differing = Mutex::new(Vec::new());
     let suspects = &differing;
     thread::scope(|scope| {
         for fault in &FAULTS {
-            for way in &WAYS {
+            for way in &READ_METHODS {
                 scope.spawn(move || {
                     if !differences(fault, way).is_empty() {
                         suspects.lock().unwrap().push((fault, way));
@@ -231,8 +251,8 @@ fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
             }
         }
     });
-    // On a busy machine a pause looks like silence and causes another request. So deviations among
-    // all cases are tried again alone, and count if they occur each time.
+    // If the machine is busy, a pause may count as a stall and cause one more request. So each case
+    // that deviates is repeated alone, and fails only if it deviates every time.
     let again = differing.into_inner().unwrap().into_iter().flat_map(|(fault, way)| {
         let tries: Vec<Vec<String>> = (0..3).map(|_| differences(fault, way)).collect();
         tries.into_iter().min_by_key(Vec::len).unwrap_or_default()
@@ -249,10 +269,11 @@ fn a_write_is_sent_as_often_as_a_read() {
     let ran = world.run(&["cp", "object", &format!("{}/object", server.url())]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("asks to slow down"), "{ran:?}");
-    assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL);
+    assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL_ATTEMPTS);
 }
 
-/// Checks the same codes inside a 200 and with an error status. S3 sends both.
+/// Sends the same error codes inside a reply with status 200 and with an error status, because S3
+/// does both.
 #[test]
 fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_status() {
     for status in ["200 OK", "500 Internal Server Error"] {
@@ -261,7 +282,7 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         let server = Scripted::start(move |_, head| {
             let is_completion = head.starts_with("POST") && head.contains("uploadId=");
             match head.split(' ').next() {
-                Some("POST") if is_completion && counted.fetch_add(1, Ordering::SeqCst) < ALL => {
+                Some("POST") if is_completion && counted.fetch_add(1, Ordering::SeqCst) < ALL_ATTEMPTS => {
                     ScriptedReply::answer(status, &["content-type: application/xml"], ERROR)
                 }
                 Some("POST") => ScriptedReply::answer("200 OK", &[], CREATED),
@@ -280,7 +301,7 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         let ran = world.run(&["cp", "object", "s3://bucket/object"]);
         assert_eq!(ran.code, Some(1), "{status}: {ran:?}");
         assert!(ran.stderr.contains("InternalError"), "{status}: {ran:?}");
-        assert_eq!(completions.load(Ordering::SeqCst), ALL, "{status}: {ran:?}");
+        assert_eq!(completions.load(Ordering::SeqCst), ALL_ATTEMPTS, "{status}: {ran:?}");
     }
 }
 

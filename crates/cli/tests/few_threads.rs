@@ -1,5 +1,5 @@
-//! Limits on processes and memory: a run has fewer threads, or ends with one line. It never panics
-//! or waits for ever.
+//! Limits on processes and memory. With too few, a run uses fewer threads or ends with one line of
+//! error. It must not panic or wait for ever.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use firstbyte_testkit::{QuirkStore, Scripted, ScriptedReply, bytes, lacks_root, 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Ran, World};
 
-/// Lines that start threads in different ways. `$N` is the number of the run.
+/// Command lines that start threads in different ways. `$N` stands for the number of the run.
 const LINES: [&str; 12] = [
     "cp -r many out/tree-$N",
     "cp big s3://bucket/big-$N",
@@ -47,7 +47,7 @@ fn world(store: &QuirkStore) -> World {
     world
 }
 
-/// Runs the lines below a limit. Refuses panics, signals and endless waits.
+/// Runs the lines below a limit. None may panic, be killed by a signal, or wait for ever.
 #[track_caller]
 fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], user: Option<u32>) {
     let number = format!("{}-{}", limits[0].0 as u32, limits[0].1);
@@ -57,7 +57,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
     let read = mounts_cleanly(world, &format!("mnt-{number}"), |line| limited(world, line, limits, user));
     match read {
-        // Without a free descriptor a read fails, but the mount continues.
+        // If there is no free descriptor, the read fails, but the mount must continue.
         Err(error) if limits[0].0 == Resource::Nofile => {
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{limits:?}");
         }
@@ -65,7 +65,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
 }
 
-/// Makes the command for a line that runs below a limit.
+/// Makes the command for a line, which runs with the limits.
 fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) -> Command {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };
@@ -77,13 +77,13 @@ fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: 
             Ok(setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })?)
         })
     };
-    // SAFETY: the closure only makes system calls.
+    // SAFETY: the closure only makes system calls, which is allowed after a fork.
     unsafe { command.pre_exec(limit) };
     command
 }
 
-/// Mounts a directory with the limited command, and reads a file in it. If the mount is refused, or
-/// impossible without root, returns the expected content.
+/// Mounts a directory with the limited command, and reads a file in the mount. If mounting is
+/// refused, or impossible because the user is not root, returns the expected content.
 #[track_caller]
 fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) -> std::io::Result<Vec<u8>> {
     let line = format!("mount --allow-other many {name}");
@@ -98,7 +98,7 @@ fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) 
     read
 }
 
-/// Serves a file under every name.
+/// Serves a file at every path.
 fn files() -> Scripted {
     Scripted::start(|_, head| {
         let content = bytes(3, 3 << 20);
@@ -109,7 +109,7 @@ fn files() -> Scripted {
     })
 }
 
-/// Runs a program that must end by itself, with a result or an error line.
+/// Runs a program, which must end by itself, with a result or with one line of error.
 #[track_caller]
 fn ends_cleanly(mut command: Command, what: &str) -> Ran {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -121,16 +121,17 @@ fn ends_cleanly(mut command: Command, what: &str) -> Ran {
     ran
 }
 
-/// The files that limit the processes of a control group, with either version of the interface.
-const PROCESSES: [&str; 2] = ["/sys/fs/cgroup/pids/$/pids.max", "/sys/fs/cgroup/$/pids.max"];
-/// The files that limit the memory of a control group.
-const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory/$/memory.limit_in_bytes", "/sys/fs/cgroup/$/memory.max"];
+/// The files that limit the number of processes of a control group, in version 1 and version 2.
+const PROCESS_LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/pids/$/pids.max", "/sys/fs/cgroup/$/pids.max"];
+/// The files that limit the memory of a control group, in version 1 and version 2.
+const MEMORY_LIMIT_FILES: [&str; 2] =
+    ["/sys/fs/cgroup/memory/$/memory.limit_in_bytes", "/sys/fs/cgroup/$/memory.max"];
 
-/// A control group with a limit. Removed on drop.
-struct Group(PathBuf);
+/// A control group with a limit. Dropping it removes the group.
+struct ControlGroup(PathBuf);
 
-impl Group {
-    /// Makes a group; `None` if this user or container may not.
+impl ControlGroup {
+    /// Makes a group; `None` if this user or container is not allowed to.
     fn new(files: [&str; 2], limit: u64) -> Option<Self> {
         let name = format!("firstbyte-test-{}-{limit}", std::process::id());
         files.into_iter().find_map(|file| {
@@ -142,17 +143,17 @@ impl Group {
         })
     }
 
-    /// Makes a command start in the group.
+    /// Makes the command start inside the group.
     fn take(&self, command: &mut Command) {
         let members = std::fs::File::options().write(true).open(self.0.join("cgroup.procs")).unwrap();
-        // SAFETY: the closure makes one system call.
+        // SAFETY: the closure makes one system call, which is allowed after a fork.
         unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // A process that has just ended may be counted for a moment.
+        // A process that has just ended may still count as a member for a moment.
         until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
     }
 }
@@ -162,7 +163,7 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
     let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
     for most in [1, 2, 3, 5] {
-        let Some(group) = Group::new(PROCESSES, most) else { return };
+        let Some(group) = ControlGroup::new(PROCESS_LIMIT_FILES, most) else { return };
         for line in LINES {
             let line = line.replace("$N", &format!("group-{most}")).replace("$URL", files.url());
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
@@ -177,7 +178,7 @@ fn a_mount_that_is_ready_answers_reads_however_few_processes_there_may_be() {
     let store = QuirkStore::start(&[]);
     let world = world(&store);
     for most in 1..12 {
-        let Some(group) = Group::new(PROCESSES, most) else { return };
+        let Some(group) = ControlGroup::new(PROCESS_LIMIT_FILES, most) else { return };
         let read = mounts_cleanly(&world, &format!("mnt-{most}"), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);
@@ -198,7 +199,7 @@ fn few_processes_mean_fewer_threads_or_one_line() {
         std::fs::create_dir_all(world.path(directory)).unwrap();
         std::fs::set_permissions(world.path(directory), std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // A user id without other processes.
+    // The id of a user who has no other processes.
     let user = 50_000 + std::process::id() % 10_000;
     for limits in [
         &[(Resource::Nproc, 1)],
@@ -211,14 +212,15 @@ fn few_processes_mean_fewer_threads_or_one_line() {
     }
 }
 
-/// Lines that request far more than the system allows a process. `$N` is the number of the run.
+/// Command lines that ask for far more concurrent requests than the system allows a process. `$N`
+/// stands for the number of the run.
 const WIDE_LINES: [&str; 3] = [
     "--concurrency 10000 cp s3://bucket/big out/wide-$N",
     "--concurrency 10000 cp -r s3://bucket/ out/all-$N",
     "--concurrency 10000 cp big s3://bucket/up-$N",
 ];
 
-/// Runs the wide lines. Each has to copy everything without a word.
+/// Runs the wide lines. Each must copy everything and print nothing.
 #[track_caller]
 fn copies_all(world: &World, number: &str, limited: impl Fn(&str) -> Command) {
     for line in WIDE_LINES {
@@ -246,8 +248,8 @@ fn ten_thousand_requests_are_as_many_as_descriptors_and_address_space_allow() {
 fn ten_thousand_requests_are_as_many_as_a_control_group_allows() {
     let store = QuirkStore::start(&[]);
     let world = world(&store);
-    for (files, limit) in [(PROCESSES, 50), (MEMORY, 64 << 20)] {
-        let Some(group) = Group::new(files, limit) else { return };
+    for (files, limit) in [(PROCESS_LIMIT_FILES, 50), (MEMORY_LIMIT_FILES, 64 << 20)] {
+        let Some(group) = ControlGroup::new(files, limit) else { return };
         copies_all(&world, &limit.to_string(), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);

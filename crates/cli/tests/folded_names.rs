@@ -1,5 +1,5 @@
-//! Destinations that treat two names as one. The second source is refused by name, and neither a
-//! copy nor a move loses the first.
+//! Destinations that treat two names as one. The second source is refused, by name. The first
+//! source is lost neither by a copy nor by a move.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use firstbyte_testkit::{WeakFs, Weakness};
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// A world with a directory `m` that folds letter case.
+/// Makes a world with a directory `m` that ignores letter case.
 fn folding(s3: &S3) -> (World, WeakFs) {
     let world = World::with_s3(s3);
     for name in ["back", "m"] {
@@ -19,7 +19,7 @@ fn folding(s3: &S3) -> (World, WeakFs) {
     (world, mounted)
 }
 
-/// Checks that one of the two names was copied and the other refused.
+/// Checks that one of two names was copied and the other was refused.
 #[track_caller]
 fn assert_one_refused(world: &World, ran: &Ran, below: &str) {
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -55,7 +55,7 @@ fn the_second_of_two_names_that_become_one_file_is_refused() {
         let target = format!("m/{place}");
         let args = [args, &[target.as_str()]].concat();
         assert_one_refused(&world, &world.run(&args), &format!("back/{place}"));
-        // In the second run the first file is unchanged, and the other is refused again.
+        // In a repeated run, the first file is unchanged, and the second is refused again.
         let again = world.run(&args);
         assert_one_refused(&world, &again, &format!("back/{place}"));
         assert_eq!(again.receipt()["objects"], 0, "{args:?}: {again:?}");
@@ -98,7 +98,8 @@ fn two_named_sources_do_not_become_one_file() {
         world.write(name, name.as_bytes());
     }
     fs::create_dir(world.path("plain")).unwrap();
-    // Both sources have one name, so they are refused before any byte is copied.
+    // The two sources have the same destination name, so the run is refused before any byte is
+    // copied.
     let ran = world.run(&["cp", "one/x", "two/x", "plain/"]);
     assert!(ran.code == Some(2) && names_below(&world.path("plain")).is_empty(), "{ran:?}");
     let ran = world.run(&["--json", "cp", "one/x", "two/X", "m/"]);
@@ -110,7 +111,7 @@ fn two_named_sources_do_not_become_one_file() {
     assert_eq!(names.len(), 1, "{names:?}");
     let content = String::from_utf8(world.read(&format!("back/{}", names[0]))).unwrap();
     assert!(["one/x", "two/X"].contains(&content.as_str()) && *refused != content.as_str(), "{receipt}");
-    // A file that existed before is replaced, as by cp.
+    // A destination file that existed before is replaced, as `cp` does.
     world.write("plain/x", b"before");
     world.run(&["cp", "one/x", "plain/"]).ok();
     assert_eq!(world.read("plain/x"), b"one/x");

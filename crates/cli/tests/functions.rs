@@ -1,5 +1,5 @@
-//! Emulated functions as users run them: a group and a link for each job, waves, exhausted memory.
-//! Their limits need root.
+//! Emulated serverless functions as users run them: each job has a control group and a link, jobs
+//! run in waves, and memory may run out. Enforcing limits needs root.
 
 use crate::support;
 
@@ -27,7 +27,8 @@ fn complete(world: &World, plan: &str) -> Results {
     results.unwrap()
 }
 
-/// Plan whose jobs print the memory limit and the inode of their group, and the port of their link.
+/// A plan whose jobs print the memory limit and the inode of their control group, and the port of
+/// their link.
 const WITNESS: &str = r#"
 [vars]
 starts = "2"
@@ -82,7 +83,7 @@ fn each_job_has_a_group_and_a_link_of_its_own() {
     );
     let run = &results.runs[1];
     assert_eq!((run.basis, run.jobs.len()), (Basis::Emulated, 2));
-    // The links' counters are summed: one request for each job.
+    // The counters of all links are added up. Each job sends one request.
     assert_eq!(run.requests, Some(2));
     let of = |name: &str| [0, 1].map(|job| run.jobs[job].metrics[name]);
     assert_eq!(of("limit"), [134_217_728.0; 2]);
@@ -98,7 +99,8 @@ fn what_one_job_did_not_deliver_is_wrong_content() {
     assert!(results.unwrap().runs.iter().all(|run| run.outcome == Outcome::Wrong));
 }
 
-/// Returns a plan of functions that each have half of the machine's memory, so that only one fits.
+/// Returns a plan of functions that each get half of the machine's memory, so that only one fits
+/// beside the other processes.
 fn halves(waves: bool) -> String {
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let kib: u64 = text

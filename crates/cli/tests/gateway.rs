@@ -1,5 +1,5 @@
-//! `serve` of a remote location, and `--via`, with gateways as processes that are killed, wrong or
-//! missing.
+//! `serve` of a remote location, and `--via`. The gateways are processes, which are killed, return
+//! wrong content, or are missing.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use support::World;
 use support::place::Place;
 use support::servers::S3;
 
-/// A gateway in a separate process, killed on drop.
+/// A gateway in a process of its own. Dropping it kills the process.
 struct Gateway {
     child: Child,
     url: String,
@@ -24,7 +24,7 @@ struct Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // The test may already have killed it.
+        // The test may have killed the process already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -49,7 +49,7 @@ impl Gateway {
         TcpStream::connect(self.url.trim_start_matches("http://")).unwrap()
     }
 
-    /// Returns the value of a counter.
+    /// Returns the value of a counter from the metrics of the gateway.
     fn counter(&self, name: &str) -> u64 {
         let text = String::from_utf8(self.ask("/.firstbyte/metrics", "")).unwrap();
         let line =
@@ -85,7 +85,7 @@ fn a_kill_loses_no_finished_block_and_the_cache_is_one_like_any_other() {
         let from = usize::try_from(run).unwrap() * block % content.len();
         let range = format!("Range: bytes={from}-{}\r\n", from + block - 1);
         assert!(gateway.ask("/bucket/k", &range).ends_with(&content[from..from + block]));
-        // The first block of every run is cached from the first run on.
+        // The first run has cached the first block, so later runs do not fetch it again.
         assert!(gateway.ask("/bucket/k", "Range: bytes=0-9\r\n").ends_with(&content[..10]));
         let received = gateway.counter("firstbyte_gateway_origin_bytes_total");
         let is_new = from != 0 || run == 0;
@@ -114,7 +114,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     (0..50).for_each(|number| put(&s3, &format!("small-{number}"), &content[..100_000]));
     let gateway = Gateway::start(&world, "cache", &["--memory", "32MiB"]);
     let clients = usize::try_from(count("FIRSTBYTE_GATEWAY_CLIENTS", 300)).unwrap();
-    // No client reads its response.
+    // These clients never read their responses.
     let open: Vec<TcpStream> = (0..clients)
         .map(|number| {
             let mut stream = gateway.connect();
@@ -128,7 +128,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.child.id())).unwrap();
     let peak = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
-    // Limit: the memory ceiling, and the needs of each connection and of a debug build.
+    // The limit is the memory ceiling, plus what each connection and a debug build need.
     assert!(kib < (32 << 10) + 24 * 1024 + 16 * clients as u64, "{peak}");
     drop(open);
 }
@@ -147,8 +147,8 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
         assert!(world.read(copy) == content, "{copy}");
     }
     let fetched: u64 = gateways.iter().map(|it| it.counter("firstbyte_gateway_origin_bytes_total")).sum();
-    // On a busy machine requests are late, and a few are repeated. Separate gateways would each
-    // have fetched everything.
+    // If the machine is busy, requests are late and a few are repeated. Gateways that do not share
+    // would each have fetched everything.
     assert!(fetched > 100 << 20 && fetched < 2 * (150 << 20), "{fetched}");
     gateways[1].child.kill().unwrap();
     gateways[1].child.wait().unwrap();
@@ -159,7 +159,7 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
     assert!(String::from_utf8(again.stdout).unwrap().contains("hydrated"));
 }
 
-/// Returns the number of body bytes that a server has sent.
+/// Returns how many bytes of bodies a server has sent.
 fn sent(address: &str) -> u64 {
     let text = String::from_utf8(ask(address, "/.firstbyte/metrics", "")).unwrap();
     ["firstbyte_sendfile_bytes_total ", "firstbyte_copied_bytes_total "]
@@ -185,7 +185,8 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
     for place in &places {
         assert!(place.read("big").unwrap() == content);
     }
-    // On a busy machine a silent node is bypassed, so the origin may send more than once.
+    // If the machine is busy, a node that does not answer in time is bypassed. So the origin may
+    // send some bytes more than once.
     let shared: u64 = ports.iter().map(|port| sent(&format!("127.0.0.1:{port}"))).sum();
     assert!(shared > 0, "the nodes read nothing from each other; the origin sent {}", sent(s3.address()));
     let pid = i32::try_from(receipts[1]["pid"].as_i64().unwrap()).unwrap();
@@ -197,7 +198,7 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
     let other = [&reach[..], &["127.0.0.1:1", "--via", "http://127.0.0.1:2"]].concat();
     places[0].world.run(&other).fails(2, &["none of the gateways of --via is here"]);
     places[0].unmount().ok();
-    // Only the mount point of the killed mount remains.
+    // The killed mount has left its mount point behind.
     places[1].unmount();
 }
 
@@ -238,7 +239,8 @@ fn wrong_gateways_are_passed_by() {
     let world = World::with_s3(&s3);
     let content = bytes(4, 20 << 20);
     put(&s3, "k", &content);
-    // In turn: not a gateway, a silent one, a missing one, and one with wrong content.
+    // The gateways, one after another: one that is not a gateway, one that never answers, one that
+    // is missing, and one with wrong content.
     let page = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &[], b"hello"));
     let mute = Scripted::start(|_, _| ScriptedReply::Silence);
     let real = Gateway::start(&world, "cache", &[]);
@@ -257,7 +259,7 @@ fn wrong_gateways_are_passed_by() {
         .unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        // A bit of the second half differs.
+        // One bit in the second half is wrong.
         let at = all.len() / 2;
         all[at] ^= 1;
         ScriptedReply::SendAndClose(all)
@@ -367,7 +369,7 @@ fn a_gateway_speaks_tls_and_its_certificate_is_checked() {
     assert!(gateway.url.starts_with("https://"), "{}", gateway.url);
     let direct = ["--endpoint-url", &gateway.url, "cat", "s3://bucket/k"];
     world.run(&direct).fails(1, &["not signed by a trusted authority"]);
-    // An untrusted gateway is bypassed like any failed gateway.
+    // A gateway whose certificate is not trusted is bypassed, as any gateway that fails.
     assert!(world.run(&["cat", "s3://bucket/k", "--via", &gateway.url]).ok().stdout == content);
     world.set("FIRSTBYTE_CA_BUNDLE", chain.to_str().unwrap());
     assert!(world.run(&direct).ok().stdout == content);

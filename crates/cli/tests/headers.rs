@@ -1,4 +1,5 @@
-//! `--header` reaches only the named server; `-v` and `--log-file` name completed objects.
+//! `--header` is sent only to the server that it names. `-v` and `--log-file` name completed
+//! objects.
 
 use crate::support;
 
@@ -65,8 +66,8 @@ fn each_object_is_named_as_it_ends() {
 
 #[test]
 fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
-    // The portal logs in by Basic authentication and redirects with a code. The data host sets a
-    // cookie for the code, and then requires it.
+    // The portal requires a login by Basic authentication, and redirects with a code. The data host
+    // sets a cookie for the code, and requires the cookie from then on.
     let portal =
         Scripted::start(|_, head| match head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0") {
             true => {
@@ -76,7 +77,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
             }
             false => ScriptedReply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
         });
-    // The second host name leads to the same machine.
+    // A second host name for the same machine.
     let login = portal.url().replace("127.0.0.1", "localhost");
     let data = Scripted::start(move |_, head| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
@@ -105,7 +106,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
         "{:?}",
         data.heads()
     );
-    // A signed URL authenticates by its signature, so it gets no login.
+    // A signed URL is authenticated by its signature, so no login is sent with it.
     let signed = portal.url().replace("127.0.0.1", "localhost");
     let before = portal.count();
     assert_ne!(world.run(&["cp", &format!("{signed}/x?X-Amz-Signature=1"), "y"]).code, Some(0));

@@ -1,5 +1,5 @@
-//! The local host for functions, as users run it: a runtime of a few lines of shell behind the APIs
-//! of Lambda. Limits need root.
+//! The local host for serverless functions, as users run it. The runtime is a few lines of shell
+//! behind the APIs of AWS Lambda. Enforcing limits needs root.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Ran, World};
 
-/// A runtime that replies with facts about its environment, or does what the event requests.
+/// A runtime that replies with facts about its environment, or does what the event asks for.
 const RUNTIME: &str = r#"#!/bin/sh
 api=http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/runtime
 # Without a namespace, a directory of its own stands for /tmp.
@@ -51,12 +51,12 @@ while :; do
 done
 "#;
 
-/// A host and its world.
+/// A running host, and the world that it runs in.
 struct Host {
     world: World,
     child: Child,
     url: String,
-    /// Directory that the host's functions see too.
+    /// A directory that is also visible to the functions of the host.
     shared: tempfile::TempDir,
 }
 
@@ -65,7 +65,7 @@ impl Host {
         let world = World::new();
         let code = world.write("code/bootstrap", RUNTIME.as_bytes());
         fs::set_permissions(&code, fs::Permissions::from_mode(0o755)).unwrap();
-        // The directory is not below /tmp, because each function has a private one.
+        // The directory is not below /tmp, because each function has a /tmp of its own.
         let shared = tempfile::tempdir_in("/dev/shm").unwrap();
         let variable = format!("SHARED={}", shared.path().display());
         let code = world.path("code");
@@ -89,14 +89,15 @@ impl Host {
         Self { world, child, url: url.trim().to_owned(), shared }
     }
 
-    /// Starts a call.
+    /// Starts a call, and does not wait for its reply.
     fn begin(&self, event: &str) -> Child {
         let url = format!("{}/2015-03-31/functions/firstbyte/invocations", self.url);
         let words = ["-s", "-w", "\n%{http_code} %header{x-amz-function-error}", "-d", event, &url];
         Command::new("curl").args(words).stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Returns the body of a reply, its status, and the kind of the function's error.
+    /// Calls the function. Returns the body of the reply, and its status with the kind of the
+    /// function's error.
     fn call(&self, event: &str) -> (Value, String) {
         ended(self.begin(event))
     }
@@ -108,7 +109,7 @@ impl Host {
         assert!(ran.status.success(), "{ran:?}");
     }
 
-    /// Waits until `calls` invocations of the action `wait` have begun.
+    /// Waits until `calls` invocations of the action `wait` are running.
     fn waiting(&self, calls: usize) {
         let begun = || {
             let names = fs::read_dir(self.shared.path()).unwrap().flatten();
@@ -117,7 +118,7 @@ impl Host {
         until("calls", || begun() >= calls);
     }
 
-    /// Ends the host by a signal, and checks that nothing remains.
+    /// Ends the host with a signal, and checks that it has left nothing behind.
     fn end(mut self, signal: Signal) {
         let pid = self.child.id();
         kill_process(Pid::from_child(&self.child), signal).unwrap();
@@ -144,7 +145,7 @@ fn ended(call: Child) -> (Value, String) {
     (body, status.trim().to_owned())
 }
 
-/// Returns the control groups that a process has made.
+/// Returns the control groups that a process has made and not removed.
 fn groups(pid: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -182,7 +183,7 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
         (first["limit"].as_u64(), first["memory"].as_u64()),
         (Some(64_000_000 / 4096 * 4096), Some(64))
     );
-    // The function's /tmp has its own files and none of this machine's.
+    // The /tmp of the function has the function's files, and none of this machine's /tmp.
     assert_eq!((first["files"].as_str(), first["data"].as_str()), (Some("head "), Some("one")));
     assert_eq!((first["name"].as_str(), first["task"].as_str()), (Some("firstbyte"), Some("bootstrap")));
     assert!(first["link"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
@@ -203,7 +204,7 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
 
 #[test]
 fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
-    // The timeout suffices for the next call on this machine.
+    // The timeout is long enough for the call after the one that times out, even on a slow machine.
     let timeout = patience(Duration::from_millis(400));
     let host = Host::start(&["--timeout", &format!("{}ms", timeout.as_millis())]);
     let (error, status) = host.call(r#"{"do": "sleep"}"#);
@@ -212,7 +213,7 @@ fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
     let timed_out = format!("Task timed out after {:.2} seconds", timeout.as_secs_f64());
     assert!(error["errorMessage"].as_str().unwrap().contains(&timed_out), "{error}");
     let sleeper = fs::read_to_string(host.shared.path().join("sleeper")).unwrap();
-    // The process was killed before the reply, but may not have ended yet.
+    // The process was killed before the reply was sent, but may take a moment to end.
     until("the end of what the runtime has started", || !is_alive(sleeper.trim()));
     let (next, status) = host.call("{}");
     assert_eq!((status.as_str(), next["invocation"].as_u64()), ("200", Some(1)));
@@ -224,11 +225,11 @@ fn errors_of_the_function_have_the_kinds_of_lambda() {
     if lacks_root() {
         return;
     }
-    // With this share of a processor, filling the memory takes long if the machine is busy.
+    // The timeout is long, because filling the memory takes long with this share of a processor.
     let host = Host::start(&["--function", "64MB", "--timeout", "10m"]);
     let (error, status) = host.call(r#"{"do": "error"}"#);
     assert_eq!((status.as_str(), error["errorType"].as_str()), ("200 Unhandled", Some("Own.Kind")));
-    // After an error of the function, its environment is used again.
+    // After a function has returned an error, its environment is used again.
     assert_eq!(host.call("{}").0["invocation"], 2);
     for (event, kind, message) in [
         (r#"{"do": "crash"}"#, "Runtime.ExitError", "Runtime exited with error: signal: killed"),
@@ -255,7 +256,7 @@ fn an_environment_that_cannot_start_says_why() {
     host.end(Signal::INT);
 }
 
-/// Runtime client in Python that replies to each call with its own path.
+/// A runtime client in Python, which replies to each call with the path of its own module.
 const CLIENT: &str = r#"
 import http.client, json, os, sys
 api = http.client.HTTPConnection(os.environ["AWS_LAMBDA_RUNTIME_API"])
@@ -275,7 +276,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     let environment = home.path().join("environment");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&environment).status();
     assert!(made.unwrap().success());
-    // The module is installed as a link to its sources, like a package under development.
+    // The module is installed as a symbolic link to its sources, as a package under development is.
     let modules = home.path().join("elsewhere/awslambdaric");
     fs::create_dir_all(&modules).unwrap();
     fs::write(modules.join("__main__.py"), CLIENT).unwrap();
@@ -288,7 +289,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     assert_eq!(status, "200", "{answer}");
     assert_eq!(answer["prefix"], environment.to_str().unwrap());
     assert!(answer["module"].as_str().unwrap().starts_with(elsewhere), "{answer}");
-    // As root the function sees nothing else of this machine's /tmp.
+    // As root, the function sees only this directory of the machine's /tmp.
     if rustix::process::geteuid().is_root() {
         assert_eq!(answer["tmp"], json!([home.path().file_name().unwrap().to_str().unwrap()]));
     }

@@ -1,4 +1,4 @@
-//! `hydrate`, `release` and `status` as users run them, on locations and under a mount.
+//! `hydrate`, `release` and `status` as users run them, on locations and on paths under a mount.
 
 use crate::support;
 
@@ -13,7 +13,8 @@ use support::{Ran, World};
 
 const MIB: u64 = 1 << 20;
 
-/// Makes a world whose bucket holds `big`, a little more than 5 MiB, and three files below `run/`.
+/// Makes a world whose bucket has `big`, which is a little larger than 5 MiB, and three files below
+/// `run/`.
 fn world(server: &S3) -> World {
     let bucket = server.root.join(BUCKET);
     fs::create_dir_all(bucket.join("run")).unwrap();
@@ -24,7 +25,7 @@ fn world(server: &S3) -> World {
     World::with_s3(server)
 }
 
-/// Returns the rows that `status` prints with `args`, one per object.
+/// Returns the rows that `status` prints with `args`, one row per object.
 fn status(world: &World, args: &[&str]) -> Vec<Value> {
     let ran = world.run(&[&["--json", "status", "--cache", "cache"], args].concat()).ok();
     String::from_utf8(ran.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -46,7 +47,7 @@ fn an_object_is_brought_here_found_and_let_go() {
     let row = &status(&world, &["s3://bucket/big"])[0];
     assert_eq!((row["state"].as_str(), row["bytes_here"].as_u64()), (Some("hydrated"), Some(5 << 20 | 77)));
 
-    // The second time nothing is fetched: all bytes are in the cache.
+    // A second run fetches nothing, because all bytes are in the cache.
     let again = hydrate(&world, &["s3://bucket/big"]).ok().receipt();
     assert_eq!(again["resumed_bytes"], again["bytes"]);
 
@@ -122,7 +123,7 @@ fn pinned_objects_stay_when_others_need_room() {
     let world = world(&server);
     let limit = ["--cache-size", "6MiB"];
     hydrate(&world, &[&limit[..], &["-r", "--pin", "s3://bucket/run"]].concat()).ok();
-    // The object is larger than the space that the hydrated ones leave.
+    // The object is larger than the space that hydrated objects leave in the cache.
     fs::write(server.root.join(BUCKET).join("huge"), bytes(3, 8 << 20)).unwrap();
     hydrate(&world, &[&limit[..], &["s3://bucket/big"]].concat()).ok();
     hydrate(&world, &[&limit[..], &["s3://bucket/huge"]].concat());
@@ -151,7 +152,8 @@ fn a_killed_hydration_goes_on_where_it_was() {
     let kept = row["bytes_here"].as_u64().unwrap();
     assert!(kept > 0 && row["state"] == "partial", "{row}");
     let receipt = world.run(&args).ok().receipt();
-    // A kill may lose the blocks that were being filled, although they were reported.
+    // A kill may lose the blocks that are being filled at that moment, although they have been
+    // reported.
     let being_filled = 16 * 131_072;
     assert!(receipt["resumed_bytes"].as_u64().unwrap() + being_filled >= kept, "{receipt} after {row}");
     assert_eq!(status(&world, &["s3://bucket/slow"])[0]["state"], "hydrated");
@@ -187,7 +189,7 @@ fn bad_input_gets_one_line() {
     assert_eq!(world.run(&["release"]).code, Some(2));
 }
 
-/// A bucket mounted at `mnt` in a world, unmounted on drop.
+/// A bucket that is mounted at `mnt` in a world. Dropping the value unmounts it.
 struct Mounted {
     world: World,
     at: PathBuf,
@@ -209,7 +211,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if !self.world.run(&["unmount", "mnt"]).stderr.is_empty() {
-            // Earlier errors are already reported; only the mount must not stay.
+            // An earlier panic has already reported its error. Now only the mount must be removed.
             support::place::detach(&self.at);
         }
     }
@@ -223,10 +225,10 @@ fn a_path_under_a_mount_is_brought_here_by_its_daemon() {
     let receipt = world.run(&["--json", "hydrate", "--wait", "-r", "mnt/run"]).ok().receipt();
     assert_eq!((receipt["objects"].as_u64(), receipt["bytes"].as_u64()), (Some(3), Some(90_000)));
     assert_eq!(status(world, &["mnt/run/0.dat"])[0]["state"], "hydrated");
-    // Without --wait, fetching has only begun when the command returns.
+    // Without --wait, the command returns when fetching has begun.
     world.run(&["hydrate", "mnt/big"]).ok();
     until("hydrated", || status(world, &["mnt/big"])[0]["state"] == "hydrated");
-    // Without a given cache, the mount's own cache is used.
+    // Without `--cache`, the cache of the mount is used.
     let ran = world.run(&["--json", "status", "mnt/big"]).ok();
     assert_eq!(ran.receipt()["location"], "s3://bucket/big");
     assert_eq!(fs::read(mounted.at.join("big")).unwrap(), bytes(1, 5 << 20 | 77));

@@ -1,7 +1,7 @@
-//! `kill -9` at any moment: the next run resumes, the result is identical, little is moved twice,
-//! and no temporary file remains.
+//! `kill -9` at any moment. The next run must resume and give the same result, move few bytes
+//! twice, and leave no temporary file.
 //!
-//! `FIRSTBYTE_KILLS` is the number of moments tried for each direction.
+//! `FIRSTBYTE_KILLS` is the number of kill moments for each direction.
 
 use crate::support;
 
@@ -12,10 +12,10 @@ use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
 
 const LENGTH: u64 = 96 << 20;
-/// Bytes that a killed download may leave in its sockets, in addition to the chunk in flight: a
-/// request spans several chunks, and a client without processor time does not read them. Uploads
-/// need no such margin, because each part is one request.
-const IN_SOCKETS: u64 = 4 << 20;
+/// Maximum number of bytes that a killed download leaves unread in its sockets, in addition to the
+/// chunk in flight. A request spans several chunks, and a client that gets no processor time does
+/// not read them. Uploads need no such margin, because each part is one request.
+const MAX_SOCKET_BYTES: u64 = 4 << 20;
 
 fn kills() -> u64 {
     count("FIRSTBYTE_KILLS", 3)
@@ -43,14 +43,14 @@ fn a_killed_download_over_http_resumes() {
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
         let url = format!("http://{}/bucket/big", link.address());
-        // All runs of a seed use one link, because another port would be another source.
+        // All runs for one seed use the same link: another port would be another source.
         download_survives(&world, survive(&world, &[&url, "out"], link, LENGTH, seed, 1));
     }
 }
 
 #[track_caller]
 fn download_survives(world: &World, survival: Survival) {
-    survival.assert_bounded(survival.carried.bytes_to_client, &ChunkPlan::download(LENGTH), IN_SOCKETS);
+    survival.assert_bounded(survival.carried.bytes_to_client, &ChunkPlan::download(LENGTH), MAX_SOCKET_BYTES);
     assert!(world.read("out") == world.read("source"));
     assert_eq!(world.names(), ["out", "source"]);
     std::fs::remove_file(world.path("out")).unwrap();
@@ -63,8 +63,8 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
     write_file(&world.write("source", b""), 3, LENGTH).unwrap();
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
-        // Uploads are remembered by destination, so a new one keeps the runs of different seeds
-        // apart.
+        // The program remembers uploads by their destination. So each seed has its own destination,
+        // to keep its runs apart from those of other seeds.
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let survival = survive(&world, &["source", &target], link, LENGTH, seed, 1);
@@ -85,7 +85,7 @@ fn an_upload_abandoned_for_good_is_found_and_aborted() {
     let link = slow_link(&s3, 64 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["cp", "source", "s3://bucket/abandoned"]);
-    // Waits for more than one part.
+    // Waits until more than one part has been sent.
     until("parts", || link.counters().bytes_to_server >= 20 << 20);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! `layout` as users run it: its output, its exit codes, its refusals.
+//! `layout` as users run it: its output, its exit codes, and what it refuses.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{Ran, World};
 
-/// Makes a world with a flat directory `data` of `files` files.
+/// Makes a world with a directory `data` that has `files` files and no subdirectories.
 fn flat(files: u32) -> World {
     let world = World::new();
     for number in 0..files {
@@ -25,7 +25,7 @@ fn a_directory_is_sharded_used_and_unsharded() {
     let dry = world.run(&["layout", "shard", "data", "--dry-run"]).ok();
     let printed = String::from_utf8(dry.stdout).unwrap();
     let (_, rest) = printed.split_once("would move 2000 files, 16 directories, about ").expect(&printed);
-    // On a slow machine the prediction is some seconds.
+    // On a slow machine, the predicted time may be several seconds.
     let time = rest.lines().next().unwrap();
     let seconds = time.strip_suffix(" s").and_then(|seconds| seconds.parse::<u32>().ok());
     assert!(time == "a second or less" || seconds.is_some(), "{printed}");
@@ -124,7 +124,7 @@ fn a_target_that_is_taken_is_left_alone_and_named() {
 fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     let world = World::new();
     world.write("keep", b"");
-    // A file system with too few inodes for the layout's directories.
+    // The file system has too few inodes for the directories of the layout.
     let script = "mkdir disk && mount -t tmpfs -o nr_inodes=130 none disk && cd disk && mkdir data \
         && (cd data && touch $(seq -f file-%g 100)) \
         && { \"$0\" layout shard data --levels 1 --width 2 || echo \"code $?\"; } \
@@ -241,17 +241,17 @@ fn a_shape_is_assumed_where_there_is_no_layout_and_has_to_agree_where_there_is()
     world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(1, &["the layout there is"]);
 }
 
-/// Plants every kind of damage into the sharded directory `data` of 300 files. Returns the numbers
-/// of damages that can and cannot be repaired.
+/// Adds every kind of damage to the sharded directory `data` of 300 files. Returns how many damages
+/// can be repaired, and how many cannot.
 fn damage(world: &World) -> (u64, u64) {
     let place = |number: u32| {
         let name = format!("sample-{number}.json");
         let path = world.run(&["layout", "path", "data", &name]).ok().stdout;
         String::from_utf8(path).unwrap().trim_end().to_owned()
     };
-    // The number of strays is large, so that some are met again after they were moved.
+    // There are so many stray files that some are found again after they were moved.
     (0..40).for_each(|number| drop(world.write(&format!("data/stray-{number}"), b"stray")));
-    // Files in wrong directories.
+    // Five files are in the wrong directory.
     for number in 0..5 {
         let right = place(number);
         let level = if right.starts_with("data/0/") { "1" } else { "0" };
@@ -259,12 +259,13 @@ fn damage(world: &World) -> (u64, u64) {
         let wrong = format!("data/{level}/0/sample-{number}.json");
         fs::rename(world.path(&right), world.path(&wrong)).unwrap();
     }
-    // Files with the name of another file: three with equal content, two with other content.
+    // Five files have the name of another file: three with the same content, two with different
+    // content.
     (10..13).for_each(|number| {
         drop(world.write(&format!("data/sample-{number}.json"), number.to_string().as_bytes()));
     });
     (20..22).for_each(|number| drop(world.write(&format!("data/sample-{number}.json"), b"differs")));
-    // A file that a killed writer left, and a link among files.
+    // Adds a file that a killed writer has left, and a symbolic link among the files.
     world.write("data/.put-0123456789abcdef.firstbyte-part", b"half");
     let level = place(30).rsplit_once('/').unwrap().0.to_owned();
     std::os::unix::fs::symlink("nowhere", world.path(&format!("{level}/link"))).unwrap();
@@ -284,9 +285,9 @@ fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
         assert_eq!(receipt["findings"], rows, "one row for each: {ran:?}");
         ["objects", "findings", "mended", "left", "failures"].map(|name| receipt[name].as_u64().unwrap())
     };
-    // 300 files and 40 strays, and 5 with the name of another file.
+    // The count is 300 files, 40 strays, and 5 files that have the name of another file.
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [345, can + cannot, 0, can + cannot, 0]);
-    // The three equal files are removed.
+    // The three files with the same content are removed.
     let mended = counts(&["--json", "layout", "check", "data", "--mend"]);
     assert_eq!(mended, [342, can + cannot, can, cannot, 0]);
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
@@ -304,8 +305,8 @@ fn a_dry_run_and_the_run_after_it_count_the_same_also_where_files_lie_wrong() {
     let ran = world.run(&["--json", "layout", "unshard", "data"]);
     let receipt = ran.receipt();
     let names = |name: &str| receipt[name].as_u64().unwrap();
-    // Two different files, and three equal ones, have names that exist in the root. The link blocks
-    // one directory.
+    // Two files with different content, and three with the same content, have names that already
+    // exist in the root. The symbolic link blocks one directory.
     assert_eq!(
         (names("objects") + 5, names("failures")),
         (dry["would_move"].as_u64().unwrap(), 5 + 1),

@@ -1,8 +1,9 @@
-//! `kill -9` at random instants of conversions there and back, while writers and readers work.
-//! Nothing is lost or doubled, no reader fails to find an existing file, and at the end every file
-//! is the same inode.
+//! `kill -9` at random instants of conversions in both directions, while writers and readers work.
+//! No file may be lost or duplicated, no reader may fail to find an existing file, and at the end
+//! every file that was not written must have its original inode.
 //!
-//! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
+//! `FIRSTBYTE_LAYOUT_FILES` and `FIRSTBYTE_LAYOUT_KILLS` set the size. With 1,000,000 and 100 it is
+//! the long run.
 
 use crate::support;
 
@@ -20,15 +21,15 @@ use support::World;
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// Files per group. Each of the four writers owns one file of each group; no process changes the
-/// other four.
-const STRIDE: u64 = 8;
+/// Number of files per group. In each group, each of the four writers owns one file, and no process
+/// changes the other four files.
+const FILES_PER_GROUP: u64 = 8;
 
 fn name(number: u64) -> String {
     format!("sample-{number:07}")
 }
 
-/// Random numbers from a seed.
+/// Random numbers that follow from a seed.
 struct Draws {
     seed: u64,
     drawn: u64,
@@ -46,11 +47,11 @@ impl Draws {
     }
 }
 
-/// State shared by writers and readers.
+/// State that writers and readers share.
 struct Field {
     root: PathBuf,
     files: u64,
-    /// Inodes of all files at the start.
+    /// Inode of each file before the first conversion.
     inodes: Vec<u64>,
     over: AtomicBool,
     written: AtomicU64,
@@ -66,7 +67,7 @@ impl Field {
         Self { root, files, inodes, over, written, read }
     }
 
-    /// Opens the layout as soon as it exists.
+    /// Opens the layout, and retries until it exists.
     fn open(&self) -> Layout {
         let mut layout = None;
         until("a layout", || {
@@ -76,12 +77,12 @@ impl Field {
         layout.unwrap()
     }
 
-    /// Replaces, removes and creates files of one writer, and checks each. Returns their final
-    /// content.
+    /// Replaces, removes and creates the files of one writer, and checks each of them. Returns the
+    /// final content of each file.
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
         while !self.over.load(Ordering::Relaxed) {
-            let number = writer + STRIDE * draws.below(self.files / STRIDE);
+            let number = writer + FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP);
             let name = name(number);
             let present: &mut Option<String> = mine.entry(number).or_insert_with(|| Some(String::new()));
             if draws.below(3) == 0 {
@@ -99,11 +100,13 @@ impl Field {
         mine
     }
 
-    /// Opens files that exist all the time.
+    /// Opens files that exist during the whole test, and checks them.
     fn read(&self, reader: u64) {
         let (layout, mut draws) = (self.open(), Draws::new(100 + reader));
         while !self.over.load(Ordering::Relaxed) {
-            let number = STRIDE * draws.below(self.files / STRIDE) + WRITERS + draws.below(STRIDE - WRITERS);
+            let number = FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP)
+                + WRITERS
+                + draws.below(FILES_PER_GROUP - WRITERS);
             let file = layout.open_file(name(number).as_bytes()).unwrap();
             assert_eq!(file.metadata().unwrap().ino(), self.inodes[usize::try_from(number).unwrap()]);
             self.read.fetch_add(1, Ordering::Relaxed);
@@ -122,8 +125,8 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: LayoutScheme) -> Chil
     world.command(&args).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Runs conversions there and back until `kills` of them were killed. Returns the number of
-/// completed ones.
+/// Runs conversions in both directions until `kills` of them were killed. Returns the number of
+/// those that completed.
 fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
@@ -132,8 +135,8 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
             break;
         }
         let mut child = convert(world, verb, &field.root, scheme);
-        // Delays range from the first milliseconds, in which the layout file is made, to several
-        // whole conversions.
+        // The delays range from the first milliseconds, in which the layout file is made, to the
+        // time of several whole conversions.
         let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();
@@ -141,13 +144,13 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
         match status.code() {
             None => killed += 1,
             Some(code) => {
-                // Before the first conversion leaves a layout file, there is nothing to undo.
+                // A conversion has nothing to undo until the first one has left a layout file.
                 assert!(code == 0 || verb == "unshard", "{verb} ended with {code}");
                 completed += u64::from(code == 0);
                 verb = other(verb);
             }
         }
-        // Sometimes the direction is reversed half-way.
+        // Sometimes a killed conversion is followed by one in the other direction.
         if draws.below(10) == 0 {
             verb = other(verb);
         }
@@ -155,7 +158,8 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
     completed
 }
 
-/// Checks the final state: the content of writers' files, and the inodes of all others.
+/// Checks the final state: the content of the files that writers own, and the inodes of all other
+/// files.
 fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present: &BTreeMap<String, PathBuf>) {
     let mut expected = 0;
     for number in 0..field.files {

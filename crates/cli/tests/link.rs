@@ -1,4 +1,5 @@
-//! `link` as users run it: both forms, the printed counters, and bad command lines.
+//! `link` as users run it: the proxy and the file system, the printed counters, and wrong command
+//! lines.
 
 use crate::support;
 
@@ -9,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::World;
 
-/// A running link and its output.
+/// A running link, and its output.
 struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -39,7 +40,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The process has already ended unless the test failed.
+        // The process has already ended, unless the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

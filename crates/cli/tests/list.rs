@@ -1,4 +1,4 @@
-//! `run` runs every line of a list. A failed line is named and does not stop the others.
+//! `run` runs every line of a list. A line that fails is named, and the other lines still run.
 
 use crate::support;
 
@@ -53,7 +53,7 @@ fn a_list_is_stopped_with_its_lines() {
     let mut child = world.spawn(&["run", "-"]);
     let mut input = child.stdin.as_ref().unwrap();
     input.write_all(b"link --to 127.0.0.1:1\n").unwrap();
-    // The line is running once it has printed the link's address.
+    // The line prints the link's address when it is running.
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     let pid = rustix::process::Pid::from_child(&child);

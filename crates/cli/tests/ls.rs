@@ -1,4 +1,4 @@
-//! `ls`: every name, of any bytes, from every location, in every format.
+//! `ls` lists every name, whatever bytes it has, from every kind of location and in every format.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
 
-/// Names that break programs which treat them as text.
+/// Names that break programs which treat names as text.
 const ODD: [&[u8]; 7] = [
     b".hidden",
     b"with space",
@@ -38,7 +38,7 @@ fn plant(world: &World) {
     symlink(".", world.path("tree/loop")).unwrap();
 }
 
-/// Returns the names that `find` prints, as the expected listing.
+/// Returns the names that `find` prints. `ls` must list the same names.
 fn find(world: &World, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("find");
     command
@@ -238,7 +238,7 @@ fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let run = |args: &[&str]| Ran::from(world.unprivileged(args).output().unwrap());
-    // Directories in which nothing can match are not listed.
+    // A directory in which no name can match is not listed.
     assert_eq!(lines(&run(&["ls", "tree/a*/t*"]).ok()), ["a/two.txt"]);
     assert_eq!(lines(&run(&["ls", "-R", "tree/a"]).ok()).len(), 3);
     assert_eq!(run(&["du", "tree/a*"]).ok().stderr, "");

@@ -1,4 +1,4 @@
-//! The tests of the program in one binary, which is linked once. Each file is a module.
+//! All tests of the program, in one binary, so that it is linked only once. Each file is a module.
 
 #![allow(unreachable_pub, reason = "a test program exports nothing; its modules share what is `pub`")]
 

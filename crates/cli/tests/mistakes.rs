@@ -1,4 +1,4 @@
-//! Common mistakes, and the required parts of each message: what, where, why, what to try.
+//! Common mistakes of users. Each message must say what failed, where and why, and what to try.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply, until};
 use support::servers::S3;
 use support::{Ran, World};
 
-/// A command line, its exit code, and the texts that its one line of error must contain.
+/// A command line, its exit code, and the texts that its single line of error must contain.
 type Mistake<'a> = (&'a str, i32, &'a [&'a str]);
 
 fn check(world: &World, mistakes: &[Mistake<'_>]) {
@@ -114,7 +114,7 @@ fn options_as_other_programs_call_them() {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(2, &[words[0], ours, "--help"]);
     }
-    // A similar option of another verb is not suggested.
+    // An option is not suggested if only another verb has it.
     let unknown = world.run(&["stat", "a", "--delete-after"]);
     assert!(unknown.code == Some(2) && !unknown.stderr.contains("is called"), "{unknown:?}");
 }
@@ -301,7 +301,7 @@ fn http_and_https_confused() {
     let (page, plain) =
         (format!("cat {}/x", s3.url.replace("http:", "https:")), format!("write {}/x", s3.url));
     check(&world, &[(&page, 1, &["answers without TLS", &plain])]);
-    // A TLS server replies to a plain request with an alert, or with words.
+    // A TLS server replies to a plain HTTP request with an alert, or with text.
     let alert = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", alert.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -324,7 +324,7 @@ fn http_and_https_confused() {
 fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
     let mut child = world.spawn(&["cp", "-", "out"]);
-    // Standard input stays open, because its end would end the run.
+    // Standard input stays open, because the run would end at its end.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&[7; 9 << 20]).unwrap();
     until("it writes", || !world.names().is_empty());

@@ -1,5 +1,5 @@
-//! `mount` and `unmount` as users run them: a daemon that is ready when the command returns, and
-//! leaves nothing behind.
+//! `mount` and `unmount` as users run them. The daemon is ready when `mount` returns, and leaves
+//! nothing behind when it ends.
 
 use crate::support;
 
@@ -43,7 +43,8 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
     for left in ["control", "log"] {
         assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
     }
-    // Neither page has the mark of a killed process, so the next mount does not count again.
+    // Neither page is marked as used by a killed process, so the next mount does not count the
+    // cache again.
     for page in ["cache/usage", "cache/packs/state"] {
         assert_eq!(place.world.read(page)[16], 0, "{page}");
     }
@@ -97,8 +98,8 @@ fn every_signal_that_ends_programs_unmounts() {
     }
 }
 
-/// Two signals are common: the kernel sends one for each thread of a dying parent, and users press
-/// Ctrl-C twice.
+/// A second signal is common: when a parent dies, the kernel sends one signal for each of its
+/// threads, and users press Ctrl-C twice.
 #[test]
 fn a_second_signal_leaves_no_dead_mount() {
     let place = Place::new(World::new());
@@ -123,7 +124,8 @@ fn in_the_foreground_it_ends_with_the_mount() {
     assert!(child.wait().unwrap().success());
 }
 
-/// An S3 service that describes an object and, once `silent` is set, never sends its bytes.
+/// An S3 service that describes an object but, once `silent` is set, does not send the object's
+/// bytes.
 fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {
@@ -134,7 +136,7 @@ fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
         if silent.load(Ordering::SeqCst) {
             return ScriptedReply::Silence;
         }
-        // The object is small enough to be requested as a whole.
+        // The object is so small that it is requested as a whole.
         ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content of the object")
     })
 }
@@ -214,8 +216,8 @@ fn a_mount_whose_daemon_does_not_answer_can_be_detached() {
     until("the daemon ends", || !is_running(daemon));
 }
 
-/// Runs `firstbyte mount src mnt` in the shell line `line`, which first removes something. `"$@"`
-/// in it is the command.
+/// Runs `firstbyte mount src mnt` from the shell line `line`, in which `"$@"` stands for the
+/// command. The line first removes something that mounting needs.
 fn mount_without(place: &Place, line: &str) -> Ran {
     let command = place.world.command(&["mount", "src", "mnt"]);
     let mut shell = Command::new("unshare");
@@ -232,7 +234,8 @@ fn without_the_device_or_the_privilege_it_says_what_to_do() {
     }
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");
-    // Another /dev, in a separate mount namespace, with only the devices that this test needs.
+    // The line replaces /dev, in a mount namespace of its own, with one that has only the devices
+    // which this test needs.
     let without_device = "mount --bind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm \
                           && mount --bind /mnt /dev/shm && mknod /dev/null c 1 3 && cd \"$PWD\" && exec \"$@\"";
     mount_without(&place, without_device).fails(1, &["/dev/fuse", "modprobe fuse", "--device /dev/fuse"]);
@@ -264,8 +267,8 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
     let place = Place::new(World::new());
     let content = bytes(4, 500_000);
     place.world.write("src/x", &content);
-    // Another user who may enter the directory, with a copy of the program that this user can
-    // reach.
+    // Runs as another user. The user may enter the directory, and gets a copy of the program in a
+    // place that the user can reach.
     let (root, program) =
         (place.directory.parent().unwrap().parent().unwrap(), place.world.path("firstbyte"));
     fs::copy(env!("CARGO_BIN_EXE_firstbyte"), &program).unwrap();
@@ -279,8 +282,8 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
         Ran::from(command.current_dir(place.world.path("")).stdin(Stdio::null()).output().unwrap())
     };
     as_nobody("./firstbyte mount src mnt --cache cache").ok();
-    // The first read is from the source, the second from the kernel's pages. Passthrough is not
-    // available.
+    // The first read gets its bytes from the source, the second from the kernel's page cache.
+    // Passthrough is not available to this user.
     for _ in 0..2 {
         assert!(as_nobody("cat mnt/x").ok().stdout == content);
     }
@@ -349,13 +352,13 @@ fn the_daemon_holds_no_descriptor_of_the_process_that_started_it() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let command = place.world.command(&["mount", "src", "mnt"]);
     let mut shell = Command::new("sh");
-    // The program inherits descriptors 3 and 9 of the shell.
+    // The shell has descriptors 3 and 9 open, which the program inherits.
     shell.args(["-c", "exec 3>&0 9>lock; flock 9; \"$@\" >/dev/null", "sh"]).arg(command.get_program());
     shell.args(command.get_args()).env_clear().current_dir(command.get_current_dir().unwrap());
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     assert!(shell.stdin(writer).status().unwrap().success());
     drop(shell);
-    // The read ends when no process holds the other end.
+    // The read returns when no process has the other end open any more.
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
     let mut lock = Command::new("flock");
@@ -364,7 +367,7 @@ fn the_daemon_holds_no_descriptor_of_the_process_that_started_it() {
     place.unmount().ok();
 }
 
-/// Stops the daemon of a mount, as Ctrl-Z or a debugger does.
+/// Mounts, and stops the daemon with SIGSTOP, as a debugger does.
 fn stopped(place: &Place) -> Pid {
     let daemon = pid(&place.mount("src", &[]));
     kill_process(daemon, Signal::STOP).unwrap();
@@ -421,7 +424,7 @@ fn a_truncated_file_of_the_cache_ends_the_daemon_with_a_line_in_its_log() {
     assert!(place.read("x").is_ok());
     fs::File::options().write(true).open(place.world.path("cache/usage")).unwrap().set_len(0).unwrap();
     until("the daemon ends", || {
-        // Each read of new bytes makes the daemon look for space in the cache.
+        // Each read of new bytes makes the daemon check the free space of the cache.
         place.world.write("src/y", &bytes(6, 1 << 20));
         let _ = place.read("y");
         !is_running(pid(&receipt))
@@ -443,7 +446,7 @@ fn a_mount_whose_named_cache_is_on_a_full_disk_reads_without_it() {
     place.unmount().ok();
 }
 
-/// An S3 service with one object, whose ETag and length are the same for every content.
+/// An S3 service with one object, which has the same ETag and length whatever its content is.
 fn tagged_s3(content: &'static [u8]) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {
@@ -471,7 +474,7 @@ fn a_cache_keeps_two_stores_apart_whose_objects_have_one_name_and_tag() {
         assert_eq!(place.read("x").unwrap(), content);
         place.unmount().ok();
     }
-    // With `--cache-store`, one store at two addresses has one name.
+    // With `--cache-store`, the cache treats one store at two addresses as the same store.
     let named = ["--cache", "cache", "--cache-store", "mine"];
     for server in &stores {
         place.world.set("FIRSTBYTE_ENDPOINT_URL", server.url());

@@ -1,6 +1,6 @@
-//! The memory of a mount's daemon is bounded, however many files are listed.
+//! The memory of a mount's daemon is bounded, however many files a reader lists.
 //!
-//! `FIRSTBYTE_FILES` (300,000) makes it the long run.
+//! `FIRSTBYTE_FILES` sets the number of files. With 300,000 it is the long run.
 
 use crate::support;
 
@@ -23,7 +23,7 @@ fn peak(receipt: &Value) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Lists every file below `directory` like `ls -lR`, and reads one byte of every `every`th file.
+/// Lists all files below `directory` like `ls -lR`, and reads one byte of every `every`th file.
 /// Returns the number of files.
 fn look(directory: &Path, every: u64) -> u64 {
     let mut count = 0;
@@ -46,7 +46,7 @@ fn a_daemon_stays_small_while_a_hundred_thousand_files_are_listed_looked_at_and_
     let files = count("FIRSTBYTE_FILES", 100_000);
     let s3 = S3::ours();
     let bucket = s3.root.join(BUCKET);
-    // Half of the files are in one directory, the others in many.
+    // Half of the files are in one directory. The others are spread over many.
     for number in 0..files {
         let directory = if number % 2 == 0 { "wide".to_owned() } else { format!("d{:03}", number / 1000) };
         let directory = bucket.join(directory);
@@ -64,6 +64,6 @@ fn a_daemon_stays_small_while_a_hundred_thousand_files_are_listed_looked_at_and_
     let second = peak(&receipt);
     place.unmount().ok();
     let shown = format!("{} MiB at the start, {} and {} later", begun / MIB, first / MIB, second / MIB);
-    // At the start the memory is mostly the program itself, whose size depends on the build.
+    // At the start, most of the memory is the program itself, whose size depends on the build.
     assert!(second <= begun + 32 * MIB, "{shown}");
 }

@@ -1,4 +1,4 @@
-//! `mv` moves its operands: nothing is lost at any instant, and nothing else is deleted.
+//! `mv` moves its operands. At no instant is anything lost, and nothing else is deleted.
 
 use crate::support;
 
@@ -64,7 +64,8 @@ fn what_has_a_free_name_on_the_same_file_system_is_renamed() {
     assert_eq!((inode("new/deep/run/a.txt"), inode("new/deep/run")), (file, directory));
     world.run(&["mv", "new/deep/run/a.txt", "tree"]).ok();
     assert_eq!(inode("tree/a.txt"), file);
-    // An existing directory takes the files one by one.
+    // If the destination is an existing directory, its own files stay, and the files are moved one
+    // by one.
     world.run(&["mv", "-r", "new/deep/run/", "tree"]).ok();
     assert_eq!(
         names_below(&world.path("tree")),
@@ -167,7 +168,7 @@ fn no_link_is_followed() {
     );
     assert_eq!(keys(&world), ["tree/file"]);
     assert!(world.path("tree/to-directory").is_symlink() && world.path("tree/to-file").is_symlink());
-    // A renamed link stays a link.
+    // A symbolic link is still a symbolic link after it was renamed.
     world.run(&["mv", "link", "renamed"]).ok();
     assert_eq!(std::fs::read_link(world.path("renamed")).unwrap(), world.path("outside"));
     assert_eq!(world.read("outside/kept"), b"kept");
@@ -184,7 +185,7 @@ fn a_directory_that_becomes_a_link_leads_no_deletion_outside() {
         let link = support::kills::slow_link(&s3, 8 << 20);
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let mut child = world.spawn(&["mv", "-r", "tree", &format!("s3://bucket/{round}/")]);
-        // The swap happens during or just after the file is sent.
+        // The source is replaced while it is being sent, or just after that.
         let sent = round * 1_400_000 + 100_000;
         until("it sends", || link.counters().bytes_to_server >= sent || child.try_wait().unwrap().is_some());
         let swapped = std::fs::rename(world.path("tree/d"), world.path("aside"))
@@ -251,7 +252,8 @@ fn what_would_overwrite_what_was_moved_is_refused() {
     world.run(&["mv", "http://127.0.0.1:1/x", "new"]).fails(2, &["web server", "cp"]);
     world.run(&["mv", "nowhere", "new"]).fails(1, &["nowhere", "not found"]);
     assert_eq!(world.names().len(), NAMES.len() + 2);
-    // Patterns of one directory never give two files the same target.
+    // Files of one directory have different names, so patterns there never give two files the same
+    // target.
     world.run(&["mv", "tree/run/*.txt", "tree/run/*.bam", "one/"]).ok();
     assert_eq!(names_below(&world.path("one")), ["a.txt", "b.bam", "x"]);
 }

@@ -1,4 +1,4 @@
-//! Names that are taken literally, skipped or refused: complete objects, two sources with one
+//! Names that are taken literally, skipped or refused: complete objects, two sources with the same
 //! target, directories in lists, wildcards, and keys that look like our temporary files.
 
 use crate::support;
@@ -15,7 +15,7 @@ fn two_named_sources_with_one_target_are_refused() {
     world.run(&["cp", "a/x", "b/x", "out/"]).fails(2, &["out/x: two sources go there", "nothing was copied"]);
     assert!(!world.path("out/x").exists());
     world.run(&["cp", "a/x", "b/y", "out/"]).ok();
-    // Trees are merged.
+    // The trees `a` and `b` are merged into one.
     world.run(&["cp", "-r", "a/", "b/", "merged/"]).ok();
     assert!(world.path("merged/x").exists() && world.path("merged/y").exists());
 }
@@ -57,7 +57,8 @@ fn keys_that_look_like_our_temporary_files_are_content_of_a_store() {
     world.run(&["check", "s3://bucket/t", "s3://bucket/u"]).ok();
     let copied = String::from_utf8(world.run(&["ls", "-R", "s3://bucket/u/"]).ok().stdout).unwrap();
     assert_eq!(copied.lines().count(), 3, "{copied}");
-    // Such names cannot exist in a directory, so each is reported, and none is omitted silently.
+    // A local directory cannot have such names. Each of them must be reported, not silently
+    // skipped.
     let ran = world.run(&["cp", "-r", "s3://bucket/t/", "out"]);
     assert!(ran.code == Some(3) && ran.stderr.contains(".x.firstbyte-part"), "{ran:?}");
 }
@@ -120,7 +121,7 @@ fn several_named_objects_are_each_skipped_where_they_are_complete() {
         world.write("b", b"b");
         world.age("");
     }
-    // The storage class is not compared.
+    // The storage class is not part of the comparison, so with this option nothing is skipped.
     let described = ["--json", "cp", "a", "b", "s3://bucket/d/", "--storage-class", "STANDARD"];
     assert_eq!(world.run(&described).ok().receipt()["objects"], 2);
 }

@@ -1,5 +1,5 @@
-//! Web servers and URLs that can be read by GET but not by HEAD. Every verb works, and shows only
-//! the length that GET delivers.
+//! Web servers and URLs that support GET but not HEAD. Every verb works, and shows a length only if
+//! a GET has returned it.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use support::place::Place;
 
 const LEN: usize = 300_000;
 
-/// Quirks by which HEAD is refused, or states no true length.
+/// Quirks with which HEAD is refused, or does not state the true length.
 const NO_HEAD: [Quirk; 4] = [Quirk::NoHead, Quirk::HeadDenied, Quirk::HeadsLengthZero, Quirk::HeadsNoLength];
 
 fn store_with(quirks: &[Quirk]) -> (QuirkStore, Vec<u8>, String) {

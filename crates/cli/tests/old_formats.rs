@@ -1,5 +1,5 @@
-//! Files written by other builds: old ones are read or dropped, newer ones refused by name, as
-//! docs/stability.md promises.
+//! Files that other builds have written. Older ones are read or dropped, newer ones are refused by
+//! name, as docs/stability.md promises.
 
 use crate::support;
 
@@ -10,8 +10,8 @@ use firstbyte_testkit::bytes;
 use support::servers::S3;
 use support::{World, names_below};
 
-/// A download's journal from builds that did not record the source's service is not continued: the
-/// copy starts anew and is right.
+/// A journal of a download that does not record the service of its source comes from an older
+/// build, and is not continued. The copy starts from the beginning, and its result is right.
 #[test]
 fn a_journal_without_a_service_is_not_continued_and_the_copy_is_right() {
     let s3 = S3::ours();
@@ -45,7 +45,8 @@ fn an_old_cache_is_emptied_and_a_newer_one_refused() {
     let number: u32 = title.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stability.md")).unwrap();
     assert!(page.contains(&format!("| cache | {number}, ")), "the number in docs/stability.md");
-    // The format as builds wrote it before an object's name contained its store.
+    // Changes the format to that of builds in which the name of a cached object did not contain its
+    // store.
     fs::write(&format, title.replace(&number.to_string(), "2")).unwrap();
     let status =
         world.run(&["--json", "hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]).ok().receipt();
@@ -69,12 +70,12 @@ fn a_receipt_of_a_newer_schema_is_refused_with_its_number() {
     world.run(&["receipts", "merge", "manifest.parquet", "newer.json"]).fails(1, &["schema 2", "newer.json"]);
 }
 
-/// Returns the path of a file that the build 5c495d8 of 2026-11-26 has written.
+/// Returns the path of a file that build 5c495d8 of 2026-11-26 wrote.
 fn kept(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/5c495d8")).join(name)
 }
 
-/// Copies a directory of files of that build.
+/// Copies a directory with files that this build wrote.
 fn restore(from: &Path, to: &Path) {
     for name in names_below(from) {
         let path = to.join(&name);

@@ -1,4 +1,4 @@
-//! A location with two names: moving it onto itself deletes nothing.
+//! One location with two names. Moving the location onto itself must delete nothing.
 
 use crate::support;
 
@@ -59,7 +59,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
         assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
         assert_untouched(&tree);
     }
-    // The path to the destination contains a link.
+    // The path of the destination contains a symbolic link.
     fs::create_dir(scratch.path().join("new")).unwrap();
     symlink("../home/tree/deep", scratch.path().join("new/deep")).unwrap();
     let ran = world.run(&["mv", "-r", &there("home/tree/"), &there("new")]);
@@ -67,7 +67,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
     for name in &NAMES[1..] {
         assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
     }
-    // Different locations are moved.
+    // If the locations are really different, the move works.
     world.run(&["mv", "-r", &there("home/tree/deep/"), &here("elsewhere")]).ok();
     assert_eq!(names_below(&scratch.path().join("elsewhere")), ["b", "er/c"]);
 }
@@ -92,7 +92,7 @@ fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
     let ran = world.run(&["mv", "s3://bucket/tree/a", &format!("{local}/")]);
     assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
     assert_untouched(&tree);
-    // Two keys of one bucket are different objects.
+    // Two keys in one bucket are different objects, so this move works.
     world.run(&["mv", "-r", "s3://bucket/tree/", "s3://bucket/new"]).ok();
     assert_untouched(&s3.root.join("bucket/new"));
 }
@@ -201,7 +201,8 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     assert_eq!(world.read("data/other"), b"other");
 }
 
-/// A directory mounted at a second path: writes and deletions there affect the directory itself.
+/// A directory that is also mounted at a second path. Writes and deletions at either path affect
+/// the same files.
 struct Overlay(PathBuf);
 
 impl Overlay {
@@ -236,7 +237,7 @@ fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_
         (["sync", "--delete", "data", "again"], "again"),
         (["sync", "--delete", "data/tree", "again/deep"], "again"),
         (["mv", "-r", "data/", "again"], "again"),
-        // The source is mounted below the destination.
+        // The source is also mounted below the destination.
         (["sync", "--delete", "data/tree", "whole"], "whole/mirror"),
     ] {
         let world = World::new();

@@ -1,5 +1,5 @@
-//! A server that stops answering. Every call returns within its deadline, however many wait, and
-//! work continues when the server is back.
+//! A server stops answering. Every call must return within its deadline, however many calls wait,
+//! and work must continue when the server is back.
 
 use crate::support;
 
@@ -17,19 +17,20 @@ use support::servers::S3;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Most requests of one call. Silent requests are cut and repeated, each after twice the time. Ten
-/// calls that share a deadline need no more, except after the machine has paused for a second: then
-/// one of them repeats its request.
-const REQUESTS_OF_ONE: u64 = 10;
+/// Maximum number of requests of one call. A request without an answer is cut off and repeated,
+/// each time after twice the time. Ten calls that share a deadline together need no more requests,
+/// except after the whole machine has paused for a second: then one of the calls repeats its
+/// request.
+const MAX_REQUESTS_OF_CALL: u64 = 10;
 
-/// A stopped server, which continues when this is dropped.
+/// A stopped server. Dropping the value makes the server continue.
 struct Stopped(Pid);
 
 impl Stopped {
     fn of(server: &S3) -> Self {
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        // `kill` returns before the signal is handled, so this waits until all threads have
+        // `kill` returns before the signal is handled, so wait until all threads of the server have
         // stopped.
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
         Self(pid)
@@ -42,7 +43,7 @@ impl Drop for Stopped {
     }
 }
 
-/// Runs the call in ten threads, all of which must fail. Returns the number of requests on the
+/// Makes the call in ten threads, all of which must fail. Returns how many requests were on the
 /// wire.
 fn requests_of_ten(link: &RunningLink, call: impl Fn() -> std::io::Result<()> + Sync) -> u64 {
     let before = link.counters().requests;
@@ -52,11 +53,11 @@ fn requests_of_ten(link: &RunningLink, call: impl Fn() -> std::io::Result<()> + 
     link.counters().requests - before
 }
 
-/// Mounts a server behind a link that counts requests.
+/// Mounts a server that is behind a link, which counts requests.
 fn mounted() -> (S3, RunningLink, Place) {
     let server = S3::ours();
     let link = Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap();
-    // The file is sparse, and too large for any read-ahead to fetch all of it.
+    // The file is sparse, and so large that no read-ahead can fetch all of it.
     fs::File::create(server.root.join("bucket/big")).unwrap().set_len(64 << 30).unwrap();
     fs::write(server.root.join("bucket/other"), "other").unwrap();
     let mut world = World::with_s3(&server);
@@ -68,7 +69,7 @@ fn mounted() -> (S3, RunningLink, Place) {
     (server, link, place)
 }
 
-/// Reads a page at `offset`.
+/// Reads one page at `offset`.
 fn read_page(path: &Path, offset: u64) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     fs::File::open(path)?.read_exact_at(&mut [0; 4096], offset)
@@ -83,10 +84,10 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
         use std::os::unix::fs::FileExt;
         file.read_exact_at(&mut [0; 4096], 40 << 30)
     });
-    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
-    // Calls made now do not wait for a separate deadline.
+    assert!(requests <= 2 * MAX_REQUESTS_OF_CALL, "{requests}");
+    // The outage is known now, so these calls must not each wait for a deadline of their own.
     let requests = requests_of_ten(&link, || read_page(&place.directory.join("big"), 50 << 30));
-    assert!(requests <= REQUESTS_OF_ONE, "{requests}");
+    assert!(requests <= MAX_REQUESTS_OF_CALL, "{requests}");
     drop(stopped);
     until("reads", || read_page(&place.directory.join("big"), 40 << 30).is_ok());
     drop(file);
@@ -97,10 +98,10 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
 fn ten_lookups_of_one_name_fail_within_one_deadline() {
     let (server, link, place) = mounted();
     let stopped = Stopped::of(&server);
-    // Listings from the time of the mount are trusted for 100 ms; only time can end this.
+    // The mount trusts its listing for 100 ms. Nothing but time ends this trust, so sleep.
     std::thread::sleep(Duration::from_millis(200));
     let requests = requests_of_ten(&link, || fs::metadata(place.directory.join("other")).map(drop));
-    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
+    assert!(requests <= 2 * MAX_REQUESTS_OF_CALL, "{requests}");
     drop(stopped);
     until("lookups", || fs::metadata(place.directory.join("other")).is_ok());
     place.unmount().ok();
@@ -112,13 +113,13 @@ fn a_copy_survives_an_outage_that_outlasts_several_read_timeouts() {
     let content = bytes(2, 24 << 20);
     fs::write(server.root.join("bucket/big"), &content).unwrap();
     let mut world = World::with_s3(&server);
-    // The download takes 4 s, so the server stops before its end.
+    // The download takes 4 s, so the server stops before the download has ended.
     let link = slow_link(&server, 12 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["--read-timeout", "1s", "cp", "s3://bucket/big", "out"]);
     until("a part of it", || link.counters().bytes_to_client >= 1 << 20);
     let stopped = Stopped::of(&server);
-    // Three timeouts, because the test is about time.
+    // Longer than three timeouts. Sleeps, because the test is about time.
     std::thread::sleep(Duration::from_millis(3_500));
     assert_eq!(child.try_wait().unwrap(), None, "it ended before the server was back");
     drop(stopped);

@@ -1,4 +1,4 @@
-//! Runs whose standard streams are full, closed, broken, or never read.
+//! Runs whose standard streams are full, closed or broken, or are never read.
 
 use crate::support;
 
@@ -12,7 +12,8 @@ use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
-/// Runs the program to its end with these streams. A run that hangs is killed, and fails the test.
+/// Runs the program with these streams until it ends. A run that hangs is killed, and the test
+/// fails.
 #[track_caller]
 fn run(world: &World, args: &[&str], stdout: Stream, stderr: Stream) -> Ran {
     let mut command = closing(&world.command(args), stdout, stderr);
@@ -49,7 +50,7 @@ fn no_standard_error_keeps_a_run_from_its_work() {
         let ran = run(&world, &["-vv", "cp", "-r", "tree/", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(0), "{stderr:?}: {ran:?}");
         assert_eq!(support::names_below(&world.path("out")).len(), 300, "{stderr:?}");
-        // Failed objects are reported on standard error.
+        // Objects that fail are reported on standard error.
         let ran = run(&world, &["cp", "none", "nor this", "file", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(3), "{stderr:?}: {ran:?}");
         assert_eq!(world.read("out/file"), b"content");
@@ -63,7 +64,7 @@ fn no_standard_error_keeps_a_run_from_its_work() {
     }
 }
 
-/// Verbs that print results.
+/// Verbs that print results on standard output.
 const PRINTING: &[&[&str]] = &[
     &["stat", "file"],
     &["--json", "stat", "file"],
@@ -99,7 +100,7 @@ fn a_reader_that_has_left_ends_a_run_quietly() {
     for args in PRINTING {
         let ran = run(&world, args, Stream::Broken, Stream::Read);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        // Both streams are broken, as in `2>&1 | head -1`.
+        // Both streams have lost their reader, as in `2>&1 | head -1`.
         assert_eq!(run(&world, args, Stream::Broken, Stream::Broken).code, Some(0), "{args:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The plans of this repository and its documentation, and resources shared by the cases of a plan.
+//! The plans in this repository and its documentation, and resources that several cases of a plan
+//! share.
 
 use crate::support;
 
@@ -34,7 +35,7 @@ fn the_example_of_the_documentation_runs() {
     for case in ["near", "far"] {
         let run = results.counted(case, "firstbyte").next().unwrap();
         assert_eq!((run.outcome, run.bytes), (Outcome::Ok, Some(1 << 20)));
-        // The far case equals the near one, except for its link.
+        // The far case has a slower link than the near one, and no other difference.
         assert!(case == "near" || run.seconds >= 0.02, "{case}: {} s", run.seconds);
     }
 }
@@ -115,7 +116,7 @@ startup = "{start} s"
     let results = measured(&world, plan, &["--rounds", "1"]);
     let of = |case: &str| results.runs.iter().rfind(|run| run.case == case).unwrap();
     let (start, job) = (of("start").seconds, of("job").seconds);
-    // The remaining time is the mount and the round trips of one file.
+    // After the start, the remaining time is for the mount and for the round trips of one file.
     assert!(job > start && job < start + 0.2, "{start} {job}");
     let file = world.write("plan.toml", plan.as_bytes());
     world

@@ -1,4 +1,4 @@
-//! URLs of `presign` work with curl until they expire, and for no other request.
+//! URLs of `presign` work with curl until they expire. They work for no other request.
 
 use crate::support;
 
@@ -42,7 +42,7 @@ fn curl_reads_and_writes_one_object_until_the_url_expires() {
         let get = url(&world, &["--expires", "2m", key]);
         assert!(get.contains("X-Amz-Expires=120"), "{get}");
         assert!(curl(&[], &get) == (200, content.clone()), "{get}");
-        // The URL is valid only for its method, its object and its signature.
+        // The URL is valid only for its method, for its object, and with its signature.
         assert_eq!(curl(&["-T", path.to_str().unwrap()], &get).0, 403);
         assert_eq!(curl(&["-X", "DELETE"], &put).0, 403);
         assert_eq!(curl(&[], &get.replace(".bin", ".bim")).0, 403);

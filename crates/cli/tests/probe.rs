@@ -1,5 +1,5 @@
-//! `probe` and `doctor LOCATION` as users run them, and the uses of the model: `advise`, `link`,
-//! predictions in receipts and their grades.
+//! `probe` and `doctor LOCATION` as users run them. Also tests the uses of the model: `advise`,
+//! `link`, predictions in receipts, and their grades.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::World;
 use support::servers::S3;
 
-/// A world with a bucket of some small objects and a large one.
+/// Makes a world with a bucket that has some small objects and a large one.
 fn bucket() -> (S3, World) {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -69,7 +69,7 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
             range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(),
             "{receipt}"
         );
-        // A server on this machine is not billed.
+        // The server runs on this machine, so its requests are not billed.
         assert!(receipt.get("usd").is_none() && receipt["requests_by_kind"]["get"].as_u64().unwrap() > 0);
         receipts.push_str(&format!("{receipt}\n"));
     }

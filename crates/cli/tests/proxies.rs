@@ -1,5 +1,5 @@
-//! Network settings in variables or options. An unusable setting is named, and stops only the
-//! requests that need it.
+//! Network settings in variables and options. A setting that cannot be used is named in the
+//! message, and stops only the requests that need the setting.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::World;
 use support::servers::S3;
 
-/// A world with files, in which `variable` is set.
+/// Makes a world with some files, in which `variable` is set.
 fn world_with(variable: &str, value: &str) -> World {
     let mut world = World::new();
     world.set(variable, value);
@@ -16,7 +16,7 @@ fn world_with(variable: &str, value: &str) -> World {
     world
 }
 
-/// Checks that all verbs between local locations work.
+/// Checks that every verb works between local locations.
 #[track_caller]
 fn works_locally(world: &World, options: &[&str]) {
     for words in [
@@ -82,7 +82,7 @@ fn a_missing_or_bad_file_of_a_setting_stops_only_what_needs_it() {
             works_locally(&world, &[]);
             let named = if option == "--header" || value == "no gateway" { option } else { variable };
             world.run(&["cat", needs]).fails(2, &[named]);
-            // A listing reads no object.
+            // A listing does not read objects, so the setting does not affect it.
             world.run(&["ls", "s3://bucket/"]).ok();
         }
     }

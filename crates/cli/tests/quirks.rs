@@ -1,6 +1,6 @@
-//! Every verb against a store with every quirk: the result is right, or the verb reports a failure,
-//! and nothing is lost. The test checks the table of results in `docs/reference/quirks.md`, and
-//! writes it with `FIRSTBYTE_WRITE_QUIRKS=1`.
+//! Every verb, against a store with every quirk. Either the result is right, or the verb reports a
+//! failure and nothing is lost. The test checks the table of results in `docs/reference/quirks.md`;
+//! with `FIRSTBYTE_WRITE_QUIRKS=1` it writes the table.
 
 use crate::support;
 
@@ -19,13 +19,13 @@ use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::place::Place;
 use support::{Ran, World, names_below};
 
-/// Markers in the document. The table is between them.
-const BEGIN: &str = "<!-- results: begin -->";
-const END: &str = "<!-- results: end -->";
+/// The table in the document is between these markers.
+const TABLE_BEGIN: &str = "<!-- results: begin -->";
+const TABLE_END: &str = "<!-- results: end -->";
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/quirks.md");
 
-/// Keys whose order, encoding or length some store gets wrong, with the lengths of their contents.
-/// Together they need more than one page of a listing.
+/// Keys whose order, encoding or length some stores get wrong, with the lengths of the objects. The
+/// keys need more than one page of a listing.
 const KEYS: [(&str, usize); 10] = [
     ("a+b", 11),
     ("a-b", 12),
@@ -34,17 +34,17 @@ const KEYS: [(&str, usize); 10] = [
     ("a/y z", 15),
     ("b/deep/k", 16),
     ("empty", 0),
-    // The object has three blocks of the cache.
+    // This object has three blocks in the cache.
     ("large", 300_000),
     ("m", 30_000),
     ("z", 17),
 ];
-/// Length of an object of more than two parts of an upload.
-const LARGE: usize = 17 << 20;
+/// Length of an object that is uploaded in more than two parts.
+const LARGE_OBJECT_BYTES: usize = 17 << 20;
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Column of the table.
+/// A column of the table: the name of a verb, and the function that runs the verb.
 type Verb = (&'static str, fn(&Case) -> Outcome);
 
 const VERBS: [Verb; 11] = [
@@ -61,22 +61,23 @@ const VERBS: [Verb; 11] = [
     ("open", open),
 ];
 
-/// Cells that differ between runs. A key that is listed twice is moved twice or is gone. A read of
-/// the large object needs up to thirty requests, which may end after its deadline. The object is
-/// read by one request from its beginning, or by several.
-const RACES: [(&str, &str); 3] =
+/// Cells that may differ between runs. With `repeats-keys`, a key that is listed twice is moved
+/// twice, or is gone the second time. With `cut-bodies`, reading the large object takes up to
+/// thirty requests, which may exceed the deadline. With `wrong-ranges`, the outcome depends on
+/// whether the object is read by one request from its beginning or by several.
+const RACY_CELLS: [(&str, &str); 3] =
     [("repeats-keys", "mv -r from"), ("cut-bodies", "mount"), ("wrong-ranges", "mount")];
 
-/// Outcome of a verb.
+/// The outcome of a verb.
 enum Outcome {
     Right,
-    /// A failure without loss, with the reported reasons.
+    /// The verb failed and nothing was lost. Contains the reported reasons.
     Refused(BTreeSet<String>),
-    /// A success with a wrong result, or a loss.
+    /// The verb succeeded with a wrong result, or something was lost.
     Wrong(String),
 }
 
-/// A verb under a quirk.
+/// One verb with one quirk.
 struct Case {
     world: World,
     store: QuirkStore,
@@ -95,13 +96,13 @@ impl Case {
         Self { world, store, quirk }
     }
 
-    /// Sets the quirk of the store.
+    /// Makes the store have the quirk.
     fn begin(&self) {
         self.store.set_quirks(&[self.quirk]);
     }
 
-    /// Stores the tree in the bucket, dated an hour ago, so that it is clearly newer than the local
-    /// files.
+    /// Puts the tree into the bucket. The objects get a time one hour ago, which is clearly later
+    /// than that of the local files.
     fn plant_objects(&self) -> Tree {
         let tree = contents(1);
         let modified = SystemTime::now() - Duration::from_secs(3600);
@@ -115,7 +116,7 @@ impl Case {
         tree
     }
 
-    /// Returns the objects of the bucket below `t/`.
+    /// Returns the objects that are below `t/` in the bucket.
     fn objects(&self) -> Tree {
         let all = self.store.objects().into_iter();
         all.filter_map(|(key, content)| Some((key.strip_prefix("t/")?.to_owned(), content))).collect()
@@ -133,19 +134,19 @@ impl Case {
     }
 }
 
-/// Returns the tree of a seed.
+/// Returns the tree that belongs to a seed.
 fn contents(seed: u64) -> Tree {
     KEYS.iter().map(|(key, length)| ((*key).to_owned(), bytes(seed, *length))).collect()
 }
 
-/// Returns the files below a directory, without unfinished copies.
+/// Returns the files below a directory, except unfinished copies.
 fn read_below(root: &Path) -> Tree {
     let names = names_below(root).into_iter().filter(|name| !name.contains(".firstbyte"));
     names.map(|name| (name.clone(), fs::read(root.join(name)).unwrap())).collect()
 }
 
-/// Returns the outcome of a run. `right` is whether its result is right; `lost` names anything that
-/// was lost.
+/// Returns the outcome of a run. `right` is whether the result is right, and `lost` describes what
+/// was lost, if anything.
 fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
     match (ran.code, lost) {
         (_, Some(lost)) => Outcome::Wrong(format!("{lost}: {ran:?}")),
@@ -155,7 +156,8 @@ fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
     }
 }
 
-/// Returns the reasons of a failure, without its variable parts: locations, times, addresses.
+/// Returns the reasons in error messages, without the parts that vary: locations, times and
+/// addresses.
 fn reasons(stderr: &str) -> BTreeSet<String> {
     let lines = stderr.lines().filter_map(|line| line.strip_prefix("error: "));
     let reasons = lines.filter(|line| !line.contains(" failed:") && !line.ends_with("failed"));
@@ -194,7 +196,7 @@ fn copy_to(case: &Case) -> Outcome {
 }
 
 fn copy_large(case: &Case) -> Outcome {
-    let content = bytes(5, LARGE);
+    let content = bytes(5, LARGE_OBJECT_BYTES);
     case.world.write("large", &content);
     let ran = case.run(&["cp", "large", "s3://bucket/t/large"]);
     let right = case.objects().get("large") == Some(&content);
@@ -246,7 +248,7 @@ fn remove(case: &Case) -> Outcome {
     outcome(&ran, case.objects().is_empty(), lost)
 }
 
-/// Checks that `check` accepts equal trees and finds a difference.
+/// Checks that `check` accepts equal trees and finds a difference between unequal ones.
 fn check(case: &Case) -> Outcome {
     case.plant_objects();
     case.plant_files("tree");
@@ -258,9 +260,9 @@ fn check(case: &Case) -> Outcome {
         (Some(0), Some(1)) if found => Outcome::Right,
         (_, Some(0)) => Outcome::Wrong(format!("no difference found: {other:?}")),
         (Some(0), _) => Outcome::Refused(reasons(&other.stderr)),
-        // A failure has a line on standard error, a difference a row on standard output.
+        // A failure is a line on standard error. A difference is a row on standard output.
         (_, _) if equal.stderr.contains("error: ") => Outcome::Refused(reasons(&equal.stderr)),
-        // If the listing states wrong lengths, `check` reports them.
+        // If the listing states wrong lengths, `check` correctly reports different sizes.
         (_, _) if !String::from_utf8_lossy(&equal.stdout).contains("only in") => {
             Outcome::Refused(["size differs".to_owned()].into())
         }
@@ -306,7 +308,7 @@ fn mount(case: &Case) -> Outcome {
     }
 }
 
-/// Returns the names of files below a directory, as the mount lists them.
+/// Returns the names of the files below a directory, as a mount lists them.
 fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
     let (mut names, mut pending) = (BTreeSet::new(), vec![root.to_owned()]);
     while let Some(directory) = pending.pop() {
@@ -322,7 +324,7 @@ fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Reads with the library's `open`, which the Python module uses too.
+/// Reads with the library's `open`, which the Python package also uses.
 fn open(case: &Case) -> Outcome {
     let tree = case.plant_objects();
     let mut options = ClientOptions::default();
@@ -360,7 +362,7 @@ fn with(tree: &Tree, other: &Tree) -> Tree {
     tree.iter().chain(other).map(|(name, content)| (name.clone(), content.clone())).collect()
 }
 
-/// Finds a name whose content is neither right nor allowed.
+/// Returns a name whose content is neither right nor allowed, if there is one.
 fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     let right = contents(1);
     found.iter().find_map(|(name, content)| {
@@ -369,7 +371,8 @@ fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     })
 }
 
-/// Finds a name whose content is at neither end of a move.
+/// Returns a name whose content is neither at the source nor at the destination of a move, if there
+/// is one.
 fn missing(tree: &Tree, here: &Tree, there: &Tree) -> Option<String> {
     tree.iter().find_map(|(name, content)| {
         let kept = [here, there].iter().any(|end| end.get(name) == Some(content));
@@ -405,7 +408,9 @@ fn table(results: &BTreeMap<(Quirk, usize), Outcome>) -> String {
         let mut given = BTreeSet::new();
         for verb in 0..VERBS.len() {
             text.push_str(match &results[&(quirk, verb)] {
-                Outcome::Right | Outcome::Refused(_) if RACES.contains(&(quirk.name(), VERBS[verb].0)) => {
+                Outcome::Right | Outcome::Refused(_)
+                    if RACY_CELLS.contains(&(quirk.name(), VERBS[verb].0)) =>
+                {
                     " ok or refused |"
                 }
                 Outcome::Right => " ok |",
@@ -434,12 +439,12 @@ fn no_verb_succeeds_with_a_wrong_result_whatever_the_store() {
     }
     let found = table(&results);
     let document = fs::read_to_string(DOCUMENT).unwrap();
-    let (before, rest) = document.split_once(BEGIN).unwrap();
-    let (listed, after) = rest.split_once(END).unwrap();
+    let (before, rest) = document.split_once(TABLE_BEGIN).unwrap();
+    let (listed, after) = rest.split_once(TABLE_END).unwrap();
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quirks.md");
     fs::write(&written, &found).unwrap();
     if std::env::var_os("FIRSTBYTE_WRITE_QUIRKS").is_some() {
-        return fs::write(DOCUMENT, format!("{before}{BEGIN}\n{found}{END}{after}")).unwrap();
+        return fs::write(DOCUMENT, format!("{before}{TABLE_BEGIN}\n{found}{TABLE_END}{after}")).unwrap();
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let cells = |text: &str| text.trim().split("\n\n").next().unwrap_or_default().trim().to_owned();

@@ -1,5 +1,5 @@
-//! Rate limits hold from the first second: at any time, at most the rate times the time has passed,
-//! and one second's worth more.
+//! Rate limits hold from the first second. At any time, the bytes that have passed are at most the
+//! rate times the elapsed time, plus one second's worth.
 
 use crate::support;
 
@@ -16,10 +16,10 @@ use support::place::Place;
 use support::servers::S3;
 
 const RATE: u64 = 3_000_000;
-/// Bytes of heads and listings, which are not limited.
-const TALK: u64 = 128 << 10;
+/// Bytes of HTTP heads and listings, which the rate does not limit.
+const OVERHEAD_BYTES: u64 = 128 << 10;
 
-/// Starts an unlimited link that counts bytes.
+/// Starts a link without limits, which counts bytes.
 fn counting(server: &S3) -> RunningLink {
     Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap()
 }
@@ -30,20 +30,20 @@ fn world_behind(link: &RunningLink, server: &S3) -> World {
     world
 }
 
-/// Checks that the rate holds at all times, until four seconds' worth has passed.
+/// Checks that the rate is not exceeded at any time, until four seconds' worth of bytes has passed.
 #[track_caller]
 fn assert_held(passed: impl Fn() -> u64) {
-    until("bytes pass", || passed() >= TALK);
+    until("bytes pass", || passed() >= OVERHEAD_BYTES);
     let began = Instant::now();
     until("four seconds' worth passes", || {
         let bytes = passed();
-        let allowed = RATE as f64 * (began.elapsed().as_secs_f64() + 1.0) + (2 * TALK) as f64;
+        let allowed = RATE as f64 * (began.elapsed().as_secs_f64() + 1.0) + (2 * OVERHEAD_BYTES) as f64;
         assert!(bytes as f64 <= allowed, "{bytes} bytes after {:?}", began.elapsed());
         bytes > 4 * RATE
     });
 }
 
-/// The rate is slow enough for any machine.
+/// The rate is so low that every machine can reach it.
 #[test]
 fn a_run_at_its_rate_says_that_the_rate_limited_it() {
     let server = S3::ours();
@@ -146,7 +146,8 @@ fn hydration_below_a_mount_keeps_to_its_rate_from_the_first_second() {
     assert_eq!(lazy.code, Some(0), "{lazy:?}");
 }
 
-/// Reads a server's response to one GET, on a thread. Returns a function that counts its bytes.
+/// Reads a server's response to one GET on a thread. Returns a function that returns the number of
+/// bytes read so far.
 fn reading(server: &S3) -> impl Fn() -> u64 + use<> {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};

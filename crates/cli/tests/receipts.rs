@@ -1,4 +1,4 @@
-//! Receipts: every field that applies, in every verb.
+//! Receipts contain every field that applies, for every verb.
 
 use crate::support;
 
@@ -170,7 +170,7 @@ fn retries_are_counted_whatever_is_repeated() {
         let ran = world.run(&[&["--json"], words].concat());
         let text = [ran.stdout.clone(), ran.stderr.clone().into_bytes()].concat();
         let text = String::from_utf8(text).unwrap();
-        // The content that `cat` prints before the receipt does not end in a line feed.
+        // `cat` prints the content before the receipt, and the content does not end in a line feed.
         let receipt =
             text.rfind("{\"schema\"").map_or("{}", |at| text[at..].lines().next().unwrap_or_default());
         let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
@@ -190,7 +190,7 @@ fn a_list_of_lines_has_seconds_and_bytes_of_its_own() {
     let receipt: serde_json::Value = serde_json::from_str(last).unwrap();
     assert_eq!((&receipt["objects"], &receipt["bytes"]), (&3.into(), &200_000.into()), "{receipt}");
     assert!(receipt["requests"].as_u64().unwrap() >= 2, "{receipt}");
-    // Starting processes takes some milliseconds on any machine.
+    // Starting a process takes some milliseconds on every machine.
     assert!(receipt["seconds"].as_f64().unwrap() > 0.001, "{receipt}");
     assert!(receipt["bytes_per_second"].as_f64().unwrap() > 0.0, "{receipt}");
 }

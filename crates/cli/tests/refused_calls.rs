@@ -1,5 +1,5 @@
-//! System calls that only improve a copy, refused as some file systems and sandboxes do. The copy
-//! works without them.
+//! Refuses system calls that improve a copy but are not essential, as some file systems and
+//! sandboxes do. The copy must work without them.
 
 use crate::support;
 
@@ -51,7 +51,7 @@ fn a_tree_is_copied_without_each_call_that_only_improves_it() {
             ] {
                 let ran = run_without(&world, call, error, args);
                 assert_eq!(ran.code, Some(0), "{what}: {args:?}: {ran:?}");
-                // Each refusal is reported in one line.
+                // Each refused call is reported in one line.
                 let lines = ran.stderr.lines().filter(|line| line.contains("the file system")).count();
                 assert_eq!(ran.stderr.lines().count(), lines, "{what}: {args:?}: {ran:?}");
                 assert!(lines <= 2, "{what}: {args:?}: {ran:?}");
@@ -114,7 +114,8 @@ fn without_locks_two_copies_at_once_do_not_mix() {
     }
     assert!(contents.contains(&world.read("same")));
     assert_eq!(names_below(&world.path("")), ["same"]);
-    // A killed run leaves a name that no later run takes for its own.
+    // The name that a killed run left is a symbolic link, which a later run must not take for its
+    // own file.
     symlink("nowhere", world.path(".same.firstbyte-part")).unwrap();
     let ran = run_without(&world, named("flock"), libc::EOPNOTSUPP, &["cp", "s3://bucket/one", "same"]);
     assert!(ran.code != Some(0) || world.read("same") == contents[0], "{ran:?}");

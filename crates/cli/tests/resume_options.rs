@@ -1,5 +1,5 @@
-//! A killed copy is continued only if the result is the same: with the same options, at the same
-//! service.
+//! A killed copy is continued only if that gives the same result: with the same options, at the
+//! same service.
 
 use crate::support;
 
@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use firstbyte_testkit::{Quirk, QuirkStore, bytes, until};
 use support::World;
 
-/// Length of an upload of several parts, some of which a killed run has sent.
-const LEN: usize = 24 << 20;
-/// Rate that leaves time to kill the run in the middle.
+/// Length of the upload in bytes. It has several parts, some of which a killed run has sent.
+const UPLOAD_BYTES: usize = 24 << 20;
+/// Rate limit that leaves time for a kill in the middle.
 const RATE: &str = "16MB";
 
 fn world_of(store: &QuirkStore) -> World {
@@ -23,7 +23,8 @@ fn world_of(store: &QuirkStore) -> World {
     world
 }
 
-/// Starts a copy, and kills it when the store has answered `count` requests that contain `text`.
+/// Starts a copy, and kills it once the store has answered `count` requests whose text contains
+/// `text`.
 fn kill_after(world: &World, store: &QuirkStore, args: &[&str], text: &str, count: usize) {
     let mut child = world.spawn(args);
     until("requests", || store.requests().iter().filter(|line| line.contains(text)).count() >= count);
@@ -35,11 +36,11 @@ fn begun_uploads(store: &QuirkStore) -> usize {
     store.requests().iter().filter(|line| line.starts_with("POST") && line.contains("uploads")).count()
 }
 
-/// Makes a store, and a world in which an upload of `source` to `s3://bucket/key` was killed.
+/// Makes a store and a world. In the world, an upload of `source` to `s3://bucket/key` was killed.
 fn killed_upload() -> (QuirkStore, World, Vec<u8>) {
     let store = QuirkStore::start(&[]);
     let world = world_of(&store);
-    let content = bytes(1, LEN);
+    let content = bytes(1, UPLOAD_BYTES);
     world.write("source", &content);
     let args = ["cp", "source", "s3://bucket/key", "--limit-rate", RATE, "--concurrency", "1"];
     kill_after(&world, &store, &args, "partNumber", 2);
@@ -79,7 +80,7 @@ fn an_upload_with_other_options_starts_anew_and_the_old_one_is_aborted() {
 #[test]
 fn an_upload_at_another_service_is_neither_continued_nor_aborted() {
     let (first, mut world, content) = killed_upload();
-    // Both stores give their uploads the same ids.
+    // The two stores give their uploads the same ids, so only the addresses differ.
     let second = QuirkStore::start(&[]);
     world.set("FIRSTBYTE_ENDPOINT_URL", second.url());
     world.run(&["cp", "source", "s3://bucket/key"]).ok();
@@ -93,9 +94,9 @@ fn an_upload_at_another_service_is_neither_continued_nor_aborted() {
 #[test]
 fn a_download_from_another_service_starts_anew() {
     let stores = [QuirkStore::start(&[Quirk::NoTags]), QuirkStore::start(&[Quirk::NoTags])];
-    // These objects differ only in service and content.
+    // The objects differ only in their service and their content.
     let modified = SystemTime::UNIX_EPOCH;
-    let contents = [bytes(2, LEN), bytes(3, LEN)];
+    let contents = [bytes(2, UPLOAD_BYTES), bytes(3, UPLOAD_BYTES)];
     for (store, content) in stores.iter().zip(&contents) {
         store.insert_at("key", content, modified);
     }

@@ -1,4 +1,4 @@
-//! `rm` deletes its operands and nothing else; `mb` and `rb` make and remove buckets.
+//! `rm` deletes its operands and nothing else. `mb` creates buckets, and `rb` removes them.
 
 use crate::support;
 
@@ -144,7 +144,7 @@ fn what_is_not_meant_to_be_deleted_is_refused() {
         world.run(&["rm", "-r", special]).fails(2, &[]);
     }
     world.run(&["rm", "s3://bucket/missing"]).fails(1, &["missing"]);
-    // If one operand is wrong, nothing is deleted.
+    // If any operand is wrong, none is deleted.
     world.run(&["rm", "s3://bucket/f", "s3://bucket/missing"]).fails(1, &[]);
     assert_eq!(keys(&world).len(), NAMES.len());
     world.run(&["rm", "--yes", "s3://bucket/missing", "s3://bucket/f"]).ok();
@@ -180,7 +180,7 @@ fn a_killed_run_deletes_nothing_beyond_and_the_next_one_ends_it() {
     world.run(&["sync", "tree", "s3://bucket"]).ok();
     for round in 0..4 {
         let mut child = world.spawn(&["rm", "-r", "s3://bucket/run"]);
-        // Any instant will do, because the next run completes the work.
+        // The instant of the kill does not matter, because the next run completes the work.
         std::thread::sleep(std::time::Duration::from_millis(20 + 30 * round));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,4 +1,5 @@
-//! Passwords, signatures and tokens in locations appear in no file, no output and no process title.
+//! Passwords, signatures and tokens in locations do not appear in any file, output or process
+//! title.
 
 use crate::support;
 
@@ -19,7 +20,7 @@ const TOKEN: &str = "tok3ntok3ntok3n";
 const KEY: &str = "AKIASECRETKEYID";
 const SECRETS: [&str; 4] = [PASSWORD, SIGNATURE, TOKEN, KEY];
 
-/// Returns a URL with every kind of secret.
+/// Returns a URL that contains every kind of secret.
 fn url(address: &str, path: &str, signature: &str, password: &str) -> String {
     format!(
         "http://user:{password}@{address}/{path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}%2F20260101&\
@@ -51,7 +52,7 @@ fn everything_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that only the owner can access a state directory, and that it contains no secret.
+/// Checks that a state directory is accessible only to its owner, and contains no secret.
 #[track_caller]
 fn assert_private(root: &Path) {
     for path in everything_below(root) {
@@ -64,7 +65,7 @@ fn assert_private(root: &Path) {
     }
 }
 
-/// Starts a server with one object, reached through a link of this rate.
+/// Starts a server with one object, behind a link that has this rate.
 fn served(content: &[u8], rate: u64) -> (S3, RunningLink) {
     let server = S3::ours();
     fs::write(server.root.join("bucket/big"), content).unwrap();
@@ -257,7 +258,8 @@ fn what_a_mount_leaves_in_files_tables_and_titles_holds_no_secret() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
         assert_harmless(file, &fs::read(&path).unwrap());
     }
-    // The request to the daemon shows the location without its secrets, and still works.
+    // The request to the daemon contains the location without its secrets. The daemon must accept
+    // it.
     let ran = place.world.run(&["--json", "hydrate", "--wait", "mnt"]).ok();
     assert_harmless("hydrate's receipt", &ran.stdout);
     let ran = place.world.run(&["--json", "status", "mnt"]).ok();

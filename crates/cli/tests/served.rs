@@ -1,4 +1,4 @@
-//! `serve` and `cp` together, in common arrangements.
+//! `serve` and `cp` used together, in common setups.
 
 use crate::support;
 
@@ -9,7 +9,8 @@ use support::World;
 use support::place::Place;
 use support::servers::S3;
 
-/// Starts our own server with keys, below a base path, as behind a reverse proxy.
+/// Starts our own server with access keys, below a base path, as it would be behind a reverse
+/// proxy.
 fn below_a_base_path(world: &World) -> S3 {
     let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} write\n").as_bytes());
     S3::ours_with(&["--write", "--base-path", "/some/files", "--auth", keys.to_str().unwrap()])
@@ -20,7 +21,7 @@ fn signed_copies_go_both_ways_below_a_base_path() {
     let keys = World::new();
     let s3 = below_a_base_path(&keys);
     let world = World::with_s3(&s3);
-    // The objects need one request, and several parts.
+    // The small object needs one request, the large one several parts.
     for (name, length) in [("small ü+", 1_000), ("large", 40 << 20)] {
         let content = bytes(1, length);
         world.write("source", &content);
@@ -54,7 +55,8 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
     let s3 = S3::ours_with(&["--write"]);
     let world = World::with_s3(&s3);
     let far = std::time::UNIX_EPOCH + std::time::Duration::from_secs(300_000_000_000);
-    // `cp` sends the file's time, which a file system with 64-bit times can store.
+    // `cp` sends the time of the file. /dev/shm stores times as 64-bit numbers, so it can store
+    // this time.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let source = memory.path().join("source");
     std::fs::write(&source, "content").unwrap();
@@ -79,7 +81,8 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
 
 #[test]
 fn a_client_that_signs_nothing_reads_a_directory_served_as_one_bucket() {
-    // The served directory contains another bucket of the same name, which must not be served.
+    // The served directory contains a directory with the same name as the bucket. Its content must
+    // not be served as the bucket.
     let s3 = S3::ours_with(&["--write", "--bucket", BUCKET]);
     let (small, large) = (bytes(1, 1_000), bytes(2, 40 << 20));
     std::fs::write(s3.root.join("small"), &small).unwrap();
@@ -121,12 +124,13 @@ fn the_access_log_shows_no_signature() {
         format!("GET /{BUCKET}/x?{forged} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap();
-    // Each connection's thread writes its log line after the response.
+    // The thread of each connection writes its line of the log after it has sent the response.
     let log = || String::from_utf8(keys.read("log")).unwrap();
     until("both lines", || log().contains("X-Amz-Signature=") && log().contains(&format!(" {ACCESS_KEY} ")));
     let log = log();
     assert!(log.contains("X-Amz-Signature=..."), "{log}");
     assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
-    // Clients cannot forge log lines: the forged key does not appear, and each line is a request.
+    // Clients must not be able to forge lines of the log: the forged access key does not appear,
+    // and each line belongs to a request.
     assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Files on a host reached by SSH, with OpenSSH's server.
+//! Files on a host that is reached by SSH. The server is OpenSSH's.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use support::place::Place;
 use support::servers::S3;
 use support::{World, names_below};
 
-/// A host with a directory of files, and a world that can log in.
+/// A host with a directory of files, and a world that can log in there.
 struct Host {
     world: World,
     sshd: Sshd,
@@ -36,12 +36,12 @@ impl Host {
         Self { world, sshd, root, _scratch: scratch }
     }
 
-    /// Returns the location of a name on the host.
+    /// Returns the location of a name in the host's directory.
     fn at(&self, name: &str) -> String {
         format!("{}{}/{name}", self.sshd.url(), self.root.display())
     }
 
-    /// Waits until no process is connected to the host.
+    /// Waits until no process is connected to the host any more.
     fn wait_for_end_of_sessions(&self) {
         let ssh = self.sshd.ssh(SshClientKind::Friend).replace(' ', "\0");
         let connects = |pid: String| {
@@ -53,7 +53,7 @@ impl Host {
         });
     }
 
-    /// Waits until an unfinished copy in a directory has some bytes.
+    /// Waits until a directory has an unfinished copy with at least one byte.
     fn wait_for_partial(directory: &std::path::Path) {
         let has_bytes = || {
             let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
@@ -101,7 +101,7 @@ fn a_tree_goes_there_and_back_with_names_of_any_bytes() {
     assert!(world.path("back/empty").is_dir());
     world.run(&["check", "--content", "tree", &there]).ok();
 
-    // Equal times are not trusted with `--content`, and files that only the host has are deleted.
+    // With `--content`, equal times do not suffice. Files that only the host has are deleted.
     fs::write(root.join("100%"), "TREE/100%").unwrap();
     fs::create_dir(root.join("extra")).unwrap();
     fs::write(root.join("extra/file"), "x").unwrap();
@@ -161,7 +161,7 @@ fn a_removed_tree_takes_its_links_and_not_what_they_lead_to() {
     }
     symlink(host.root.join("kept"), host.root.join("tree/link")).unwrap();
     symlink("..", host.root.join("tree/deep/up")).unwrap();
-    // A copy follows links, and a loop is an error of one name.
+    // A copy follows symbolic links. A link that leads to itself is the failure of one name.
     let copied = world.run(&["cp", "-r", &host.at("tree"), "copy"]);
     assert!(copied.code == Some(3), "{copied:?}");
     assert!(copied.stderr.contains("above it"), "{copied:?}");

@@ -1,4 +1,5 @@
-//! `plan`, shards of a manifest, and `receipts merge`: many workers do the work of one.
+//! `plan`, the shards of a manifest, and `receipts merge`: many workers together do the work of
+//! one.
 
 use crate::support;
 
@@ -16,7 +17,8 @@ use support::{Ran, World, names_below};
 const SHARDS: u64 = 3;
 const OBJECTS: usize = 40;
 
-/// Makes a bucket of objects below `run` and a manifest `m` of them. Returns the server too.
+/// Makes a bucket with objects below `run`, and a manifest `m` of the objects. Also returns the
+/// server.
 fn planned() -> (S3, World) {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -33,7 +35,7 @@ fn plan(world: &World, source: &str) -> Value {
     world.run(&["--json", "plan", source, "--shards", "3", "--out", "m"]).ok().receipt()
 }
 
-/// Runs a shard, with its receipt in the file `r<SHARD>`.
+/// Runs one shard. Its receipt is written to the file `r<SHARD>`.
 fn shard(world: &World, verb: &str, shard: u64, destination: &[&str]) -> Ran {
     let (shard, receipt) = (format!("{shard}/{SHARDS}"), format!("r{shard}"));
     let words = ["--json", verb, "--manifest", "m", "--shard", &shard, "--receipt", &receipt];

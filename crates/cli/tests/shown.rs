@@ -1,5 +1,5 @@
-//! Names on a terminal, in error lines and in receipts. They identify the file, and contain no
-//! control sequences.
+//! Names on a terminal, in error messages and in receipts. They must identify the file, and contain
+//! no control sequences.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::place::Place;
 use support::{Ran, World};
 
-/// Names with control sequences, and names that look like escaped ones.
+/// Names that contain control sequences, and names that look like escaped names.
 const NAMES: [&[u8]; 8] = [
     b"\x1b[2J",
     b"\\x1b[2J",
@@ -33,7 +33,7 @@ fn plant(world: &World) {
     }
 }
 
-/// Runs the program with a terminal for all its streams.
+/// Runs the program with a terminal as all of its standard streams.
 fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
     let line = format!("\"$PROGRAM\" {}", arguments.join(" "));
     let mut command = support::shell("script");
@@ -109,14 +109,14 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
     ran.fails(2, &["error: d\\x1b\\xe2\\x80\\xae: is a directory"]);
 }
 
-/// A name that would forge a line of a log, and clear the screen of its reader.
+/// A name that would forge a line of a log, and clear the screen of a terminal that shows the log.
 const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
 
-/// Predicate: true if a log line is genuine.
+/// Returns whether a line of a log is genuine.
 type OwnLine = fn(&str) -> bool;
 
-/// Asserts that a log names [`FORGED`], and that all its lines are genuine and have no control
-/// characters.
+/// Asserts that a log names [`FORGED`], and that all lines of the log are genuine and free of
+/// control characters.
 #[track_caller]
 fn assert_escaped(log: &str, is_own: OwnLine) {
     assert!(log.contains("forged") && log.contains("[2Jy"), "the log does not name it: {log:?}");
@@ -145,7 +145,7 @@ fn a_name_in_the_log_of_a_mount_begins_no_line_and_acts_on_no_terminal() {
     let source = place.world.write(&format!("src/{FORGED}"), &bytes(1, 300_000));
     place.mount("src", &["--log", "log"]);
     let mut opened = fs::File::open(place.directory.join(FORGED)).unwrap();
-    // A changed source must not be read by the reader of the first version.
+    // The file was opened in its first version, so reading must fail after the file has changed.
     fs::write(source, bytes(2, 200_000)).unwrap();
     std::io::copy(&mut opened, &mut std::io::sink()).unwrap_err();
     drop(opened);
@@ -186,7 +186,7 @@ fn every_verb_shows_a_name_that_is_not_utf8() {
         world.path("tree").join(OsStr::from_bytes(b"l\xff")),
     )
     .unwrap();
-    // A question mark in the line stands for the byte.
+    // The byte is put in place of the question mark.
     for line in [
         "ls none?",
         "du none?",

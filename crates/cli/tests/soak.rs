@@ -1,8 +1,9 @@
-//! Long runs: small by default, large by variables. They test large numbers of clients, unchanged
-//! objects and bytes; `tests/soak` tests kills and faulty links.
+//! Long runs, which are short unless variables set larger values. They test large numbers of
+//! clients, of unchanged objects and of bytes. Kills and faulty links are tested in `tests/soak`.
 //!
-//! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED`
-//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50). The promises hold for the values in brackets.
+//! Variables, with the values for which the promises hold: `FIRSTBYTE_CLIENTS` (1000) clients that
+//! read `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED` (100000) objects, and
+//! `FIRSTBYTE_SPARSE_GIB` (50).
 
 use crate::support;
 
@@ -51,13 +52,14 @@ fn fetch(address: &str) -> Vec<u8> {
 #[test]
 fn a_sync_of_unchanged_objects_only_lists() {
     let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
-    // `serve` dates objects by their files, which proves nothing, so another server is used.
+    // Not our own server: `serve` gives objects the times of their files, which does not prove that
+    // a file is unchanged.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for number in 0..objects {
         world.write(&format!("tree/{}/{number}", number % 100), b"same");
     }
-    // An object at least two seconds newer than its file proves that the file is unchanged.
+    // An object that is at least two seconds newer than its file proves that the file is unchanged.
     std::thread::sleep(std::time::Duration::from_millis(3_100));
     world.run(&["sync", "tree", "s3://bucket/tree"]).ok();
     let receipt = world.run(&["--json", "sync", "tree", "s3://bucket/tree"]).ok().receipt();
@@ -66,7 +68,7 @@ fn a_sync_of_unchanged_objects_only_lists() {
         (Some(0), Some(objects)),
         "{receipt}"
     );
-    // Each page of a listing has 1,000 keys, and no other requests are needed.
+    // Each page of a listing has 1,000 keys. No requests besides the listing are needed.
     assert!(receipt["requests"].as_u64().unwrap() <= objects.div_ceil(1_000) + 1, "{receipt}");
 }
 

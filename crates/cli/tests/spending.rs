@@ -1,4 +1,5 @@
-//! Dollars of receipts compared with the server's own count, and budgets that end a verb in time.
+//! Compares the dollars in receipts with the requests that reach the server, and checks that
+//! budgets end a verb in time.
 
 use crate::support;
 
@@ -8,15 +9,16 @@ use serde_json::Value;
 use support::World;
 use support::servers::S3;
 
-/// List prices of S3 Standard in us-east-1.
+/// List prices of S3 Standard in us-east-1, in dollars per request.
 const GET: f64 = 4e-7;
 const PUT: f64 = 5e-6;
 const BYTE: f64 = 0.09 / 1_073_741_824.0;
 
-/// Options that price requests to the test's server as those of S3 Standard from the internet.
+/// Options with which requests to the server of the test cost as much as requests to S3 Standard
+/// from the internet.
 const BILL: [&str; 4] = ["--bill-as", "s3-standard", "--transfer", "internet"];
 
-/// A world whose S3 service is behind a link, which counts requests.
+/// Makes a world whose S3 service is behind a link, which counts requests.
 fn counted() -> (S3, RunningLink, World) {
     let s3 = S3::minio();
     let link = Link::start(LinkConfig::new(([127, 0, 0, 1], 0).into(), s3.address())).unwrap();
@@ -29,13 +31,14 @@ fn kind(receipt: &Value, name: &str) -> f64 {
     receipt["requests_by_kind"][name].as_f64().unwrap()
 }
 
-/// Checks the dollars of a receipt by its requests and bytes.
+/// Checks that the dollars in a receipt follow from its requests and bytes.
 #[track_caller]
 fn check(receipt: &Value, requests: u64) {
     let kinds = ["get", "head", "list", "put", "delete", "other"];
     let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
     assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
-    // A repeated request may have been lost with its closed connection.
+    // A request that was repeated may have been lost when its connection was closed, before it
+    // reached the server.
     let lost = all as u64 - requests;
     assert!(lost <= receipt["retries"].as_u64().unwrap(), "{requests} reached the server: {receipt}");
     let usd = (kind(receipt, "get") + kind(receipt, "head")) * GET
@@ -76,14 +79,14 @@ fn a_budget_ends_a_copy_before_it_is_passed_and_the_next_run_continues() {
     world.write("large", &bytes(5, 60 << 20));
     world.run(&["-q", "cp", "large", "s3://bucket/large"]).ok();
     let before = link.counters().bytes_to_client;
-    // 0.003 dollars pay for some 34 MiB to the internet.
+    // 0.003 dollars are enough for about 34 MiB to the internet.
     let words = [&["--json", "cp", "s3://bucket/large", "back", "--budget", "0.003USD"][..], &BILL].concat();
     let ran = world.run(&words);
     let receipt = ran.receipt();
     ran.fails(1, &["s3://bucket/large", "budget of 0.003 USD", "--budget"]);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.003, "{receipt}");
     assert_eq!(receipt["failed"][0]["kind"], "full", "{receipt}");
-    // The link's bytes include heads and buffered data.
+    // The bytes that the link counts include HTTP heads and data in buffers.
     assert!(link.counters().bytes_to_client - before < 40 << 20);
     assert!(!world.path("back").exists());
     let resumed = world.run(&["--json", "cp", "s3://bucket/large", "back"]).ok().receipt();
@@ -108,7 +111,7 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
     let there = receipt["objects"].as_u64().unwrap();
     assert!(there <= 12, "{receipt}");
     let rest = world.run(&["--json", "sync", "data", "s3://bucket/data"]).ok().receipt();
-    // Objects in flight when the budget ended the run have arrived, but were not counted.
+    // Objects that were in flight when the budget ended the run have arrived, but were not counted.
     let (copied, skipped) = (rest["objects"].as_u64().unwrap(), rest["skipped"].as_u64().unwrap());
     assert!(copied + skipped == 40 && skipped >= there && skipped <= 12, "{there} {rest}");
 }
@@ -121,7 +124,7 @@ fn a_budget_ends_a_move_and_each_object_is_on_one_side() {
         world.write(&format!("data/{}", name(number)), &bytes(number, 10_000));
     }
     world.run(&["-q", "cp", "-r", "data/", "s3://bucket/data/"]).ok();
-    // 20 objects of 10 kB cost some 0.00002 dollars to the internet.
+    // 20 objects of 10 kB each cost about 0.00002 dollars to the internet.
     let words = ["--json", "mv", "-r", "s3://bucket/data/", "moved/", "--budget", "0.00004USD"];
     let ran = world.run(&[&words[..], &BILL].concat());
     let receipt = ran.receipt();

@@ -1,4 +1,5 @@
-//! Start files: recorded by a mount, joined, and fetched by a mount, a gateway and `hydrate`.
+//! Start files. A mount records them, `profile` joins them, and a mount, a gateway and `hydrate`
+//! fetch what they name.
 
 use crate::support;
 
@@ -12,7 +13,7 @@ use support::servers::S3;
 
 const MIB: u64 = 1 << 20;
 
-/// A bucket with some objects, and a mount that has recorded reads of the beginning of two of them.
+/// A bucket with some objects, and a mount that has recorded reads at the beginning of two of them.
 struct Recorded {
     server: S3,
     place: Place,
@@ -38,7 +39,7 @@ impl Recorded {
         Self { server, place }
     }
 
-    /// Returns the state and the bytes of each object in a cache.
+    /// Returns the state of each object in a cache, and the number of its cached bytes.
     fn cached(&self, cache: &str) -> Vec<(String, u64)> {
         let ran = self.place.world.run(&["--json", "status", "-r", "--cache", cache]).ok();
         let rows = String::from_utf8(ran.stdout).unwrap();
@@ -57,7 +58,7 @@ impl Recorded {
 fn put(server: &S3, key: &str, seed: u64, size: u64) {
     let path = server.root.join(BUCKET).join(key);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // Each write makes a new inode, and so a new version.
+    // Each write replaces the file. The new inode makes it a new version.
     let fresh = server.root.join("fresh");
     fs::write(&fresh, bytes(seed, usize::try_from(size).unwrap())).unwrap();
     fs::rename(fresh, path).unwrap();
@@ -72,7 +73,7 @@ fn reads(place: &Place) -> usize {
 fn a_mount_fetches_what_an_earlier_one_recorded_and_says_so_beforehand() {
     let recorded = Recorded::new();
     let place = &recorded.place;
-    // The start file is stored with the data, and read from there.
+    // The start file is stored next to the data, and is read from there.
     place.world.run(&["-q", "cp", "start", "s3://bucket/db/.start"]).ok();
     let options = ["--cache", "second", "--replay", "s3://bucket/db/.start", "--model", "s3-standard"];
     let receipt = place.mount("s3://bucket/db", &options);

@@ -1,6 +1,6 @@
-//! Files whose content differs from their stated length: none stated in `/proc`, too much in
-//! `/sys`, and more while they grow. A copy has the bytes that reading returns, and a move never
-//! deletes the only copy.
+//! Files whose content differs from the length that they state. Files in `/proc` state no length,
+//! files in `/sys` state too much, and a growing file states too little. A copy must have the bytes
+//! that reading returns, and a move must never delete the only copy.
 
 use crate::support;
 
@@ -13,7 +13,7 @@ use support::place::Place;
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// A file that states no length, and one that states more than it has.
+/// A file that states no length, and a file that states more than it has.
 const PSEUDO: [&str; 2] = ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"];
 
 #[test]
@@ -70,7 +70,7 @@ fn a_tree_that_states_no_lengths_is_copied_moved_and_never_lost() {
     fs::create_dir(world.path("m")).unwrap();
     let _mounted = WeakFs::mount(&world.path("back"), &world.path("m"), Weakness::StatesNoLength);
     assert_eq!(fs::metadata(world.path("m/d/b")).unwrap().len(), 0);
-    // An empty copy of an earlier version does not count as a copy.
+    // An empty copy, as earlier versions made it, must not count as complete.
     world.write("out/a", b"");
     let modified = fs::metadata(world.path("back/a")).unwrap().modified().unwrap();
     fs::File::open(world.path("out/a")).unwrap().set_modified(modified).unwrap();
@@ -111,7 +111,8 @@ fn a_lazy_open_refuses_what_states_no_length() {
     assert_ne!(world.run(&["hydrate", "m/a"]).code, Some(0));
 }
 
-/// Serves one PUT, and calls `change` before it reads the body. Returns the complete bodies.
+/// Serves one PUT. Before it reads the body, it calls `change`. Returns the bodies that arrived
+/// completely.
 fn uploaded_while(content: &[u8], change: fn(&std::path::Path)) -> (Ran, Vec<Vec<u8>>) {
     let mut world = World::new();
     let path = world.write("log", content);
@@ -147,7 +148,7 @@ fn uploaded_while(content: &[u8], change: fn(&std::path::Path)) -> (Ran, Vec<Vec
                 }
             }
             let answer = b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            // The client may already have disconnected, as the test intends.
+            // The client may have disconnected already, which the test intends.
             let _ = stream.write_all(answer);
         }
         whole

@@ -1,8 +1,10 @@
-//! Every run can be stopped. Each verb ends within two seconds of a signal and of its deadline,
-//! even against servers that would keep it for ever, and with any standard streams.
+//! Every run can be stopped. Each verb ends within two seconds of a signal, and of its deadline.
+//! This holds even with servers that would keep the verb busy for ever, and whatever its standard
+//! streams are.
 //!
-//! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one
-//! of its streams. Otherwise the streams and endings take turns over all pairs of verb and server.
+//! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every way to end it, and every state
+//! of its streams. Without the variable, every pair of verb and server is run once, with streams
+//! and endings that alternate.
 
 use crate::support;
 
@@ -18,15 +20,16 @@ use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
-/// Promised time from a signal or the deadline to the end, on an idle machine.
-const PROMISE: Duration = Duration::from_secs(2);
-/// Time from the last visible sign of a run to its signal, since later steps, such as reading a
-/// response, are not visible. An earlier signal must be obeyed too.
-const MEANWHILE: Duration = Duration::from_millis(100);
-/// Cases that run concurrently, since they mostly wait.
-const AT_ONCE: usize = 12;
+/// Time in which every run promises to end after a signal or its deadline, on an idle machine.
+const PROMISED_TIME: Duration = Duration::from_secs(2);
+/// Pause before a run is signalled. The last steps before that, such as reading a response, are not
+/// observable, so the pause gives the run time for them. (A signal that comes earlier must work
+/// too.)
+const PAUSE_BEFORE_SIGNAL: Duration = Duration::from_millis(100);
+/// Number of cases that run concurrently. It is large, because cases mostly wait.
+const CONCURRENT_CASES: usize = 12;
 
-/// Signal or deadline that ends a run.
+/// What ends a run: a signal or the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Interrupted,
@@ -34,7 +37,7 @@ enum Ending {
     Deadline,
 }
 
-/// A verb with its operands, in which `URL` stands for the server.
+/// A verb with its operands. `URL` stands for the URL of the server.
 struct Verb {
     args: &'static [&'static str],
     has_deadline: bool,
@@ -85,7 +88,7 @@ const VERBS: &[Verb] = &[
     verb(&["mount", "--foreground", "s3://b/p", "mnt"]),
 ];
 
-/// Verbs at a mount whose daemon is stopped: a file system that does not answer.
+/// Verbs that access a mount whose daemon is stopped, which is a file system that does not answer.
 const AT_A_MOUNT: &[&[&str]] = &[
     &["status", "mnt"],
     &["release", "mnt/x"],
@@ -108,7 +111,7 @@ const AT_A_MOUNT: &[&[&str]] = &[
     &["layout", "path", "--find", "mnt", "x"],
 ];
 
-/// A run to end, and the way to end it.
+/// A run, and what ends it.
 struct Case<'a> {
     verb: &'a Verb,
     trouble: Trouble,
@@ -125,7 +128,7 @@ impl std::fmt::Display for Case<'_> {
     }
 }
 
-/// Makes a world with something to send, and the server as its S3 service.
+/// Makes a world that has files to send, and uses the server as its S3 service.
 fn world(server: &Troubled) -> World {
     let mut world = World::new();
     world.write("file", &[1; 100_000]);
@@ -140,11 +143,11 @@ fn world(server: &Troubled) -> World {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    // The child has not been waited for, so its id cannot belong to another process.
+    // The child has not been waited for, so its process id cannot belong to another process yet.
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Runs a case. The error describes what is wrong with it.
+/// Runs a case. The error describes what the run did wrong.
 fn run(case: &Case<'_>) -> Result<(), String> {
     let server = Troubled::start(case.trouble);
     let world = world(&server);
@@ -155,20 +158,21 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     let mut command = closing(&world.command(&args), case.stdout, case.stderr);
     let ((stdout, _out), (stderr, _err)) = (case.stdout.open(), case.stderr.open());
     let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
-    // Standard output is read here, so that only the intended stream is stuck.
+    // Standard output is read, so that only the stream which the case chooses is stuck.
     let read = child
         .stdout
         .take()
         .map(|mut pipe| std::thread::spawn(move || std::io::copy(&mut pipe, &mut std::io::sink())));
     let said = child.stderr.take().map(|pipe| std::thread::spawn(move || std::io::read_to_string(pipe)));
     let status = match case.ending {
-        Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISE, &mut child),
+        Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISED_TIME, &mut child),
         ending => {
-            // A verb that sends no request, or whose connection is not accepted, gets some time.
-            holds_within(MEANWHILE, || server.requests() > 0);
-            std::thread::sleep(MEANWHILE);
+            // The server cannot report a verb that sends no request, or whose connection it does
+            // not accept. Such a verb gets a fixed time.
+            holds_within(PAUSE_BEFORE_SIGNAL, || server.requests() > 0);
+            std::thread::sleep(PAUSE_BEFORE_SIGNAL);
             signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });
-            ends_within(PROMISE, &mut child)
+            ends_within(PROMISED_TIME, &mut child)
         }
     };
     drop(server);
@@ -184,8 +188,9 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns true if a run may succeed: if the server answers, if the results have no reader, or if
-/// the verb has no deadline (some end only by a signal, some need only a head).
+/// Returns whether a run may succeed: because the server answers, because the results have no
+/// reader, or because the verb has no deadline. (Some verbs end only with a signal, and some need
+/// only the head of a response.)
 fn may_succeed(case: &Case<'_>) -> bool {
     let answers = matches!(case.trouble, Trouble::ListsForEver | Trouble::NestsForEver);
     answers || !case.verb.has_deadline || case.stdout == Stream::Broken
@@ -221,7 +226,7 @@ fn cases() -> Vec<Case<'static>> {
 fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does() {
     let (cases, wrong) = (Mutex::new(cases().into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENT_CASES {
             scope.spawn(|| {
                 loop {
                     let Some(case) = cases.lock().unwrap().next() else { return };
@@ -236,15 +241,15 @@ fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does(
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Ends a run without a server by the signal `with`. Returns its exit code.
+/// Runs a verb that needs no server, and ends it with the signal `with`. Returns its exit code.
 #[track_caller]
 fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     let mut child = world.spawn(args);
     support::wait_for_handlers(&child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
     signal(&child, with);
-    ends_within(PROMISE, &mut child).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
+    ends_within(PROMISED_TIME, &mut child).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
 }
 
 #[test]
@@ -262,9 +267,11 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
             scope.spawn(move || {
                 let mut child = world.spawn(args);
                 support::wait_for_handlers(&child);
-                std::thread::sleep(MEANWHILE);
+                std::thread::sleep(PAUSE_BEFORE_SIGNAL);
                 signal(&child, with);
-                ends_within(PROMISE, &mut child).is_none().then(|| format!("{}: {with:?}", args.join(" ")))
+                ends_within(PROMISED_TIME, &mut child)
+                    .is_none()
+                    .then(|| format!("{}: {with:?}", args.join(" ")))
             })
         };
         let both = [Signal::INT, Signal::TERM];
@@ -288,13 +295,13 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
             let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = child.spawn().unwrap();
             until("the server is asked", || server.requests() > 0);
-            std::thread::sleep(MEANWHILE);
+            std::thread::sleep(PAUSE_BEFORE_SIGNAL);
             signal(&child, Signal::INT);
             let ran = Ran::from(child.wait_with_output().unwrap());
             assert_eq!(ran.code, Some(130), "{trouble:?}, {args:?}: {ran:?}");
             assert!(ran.stderr.contains("run it again"), "{trouble:?}, {args:?}: {ran:?}");
             assert!(!ran.stderr.contains("no answer"), "{trouble:?}, {args:?}: {ran:?}");
-            // The run as a whole failed, and none of its objects.
+            // The run as a whole has failed, but none of its objects has.
             let receipt = ran.receipt();
             let kinds: Vec<_> =
                 receipt["failed"].as_array().unwrap().iter().map(|failed| &failed["kind"]).collect();
@@ -303,7 +310,7 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
     }
 }
 
-/// Returns the ids of processes whose command lines name `place`.
+/// Returns the ids of the processes whose command lines contain `place`.
 fn processes_of(place: &Path) -> Vec<u32> {
     let place = place.to_str().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -312,9 +319,9 @@ fn processes_of(place: &Path) -> Vec<u32> {
     ids.filter(|id| String::from_utf8_lossy(&line(id)).contains(place)).collect()
 }
 
-/// Waits until no process names `place`; a killed process takes a moment to end.
+/// Waits until no command line contains `place`, because a killed process takes a moment to end.
 fn wait_until_alone(place: &Path) {
-    let alone = holds_within(PROMISE, || processes_of(place).is_empty());
+    let alone = holds_within(PROMISED_TIME, || processes_of(place).is_empty());
     assert!(alone, "alive: {:?}", processes_of(place));
 }
 
@@ -328,15 +335,15 @@ fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount()
                     let place = Place::new(world(&server));
                     let directory = place.directory.to_str().unwrap();
                     let mut child = place.world.spawn(&["mount", "s3://b/p", directory]);
-                    holds_within(MEANWHILE, || server.requests() > 0);
-                    std::thread::sleep(MEANWHILE);
+                    holds_within(PAUSE_BEFORE_SIGNAL, || server.requests() > 0);
+                    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
                     signal(&child, with);
-                    let status = ends_within(PROMISE, &mut child);
+                    let status = ends_within(PROMISED_TIME, &mut child);
                     let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
-                    // Some servers answer well enough for the mount to succeed before the signal.
+                    // Some servers answer so much that mounting succeeds before the signal arrives.
                     let is_alone = || processes_of(&place.directory).is_empty();
-                    if status.success() || !holds_within(PROMISE, is_alone) {
-                        // If the mount succeeded at the moment of the signal, its daemon must
+                    if status.success() || !holds_within(PROMISED_TIME, is_alone) {
+                        // If mounting succeeded just when the signal arrived, the daemon must
                         // answer.
                         place.world.run(&["status", "mnt"]).ok();
                         place.unmount().ok();
@@ -358,15 +365,15 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
         let args = ["mount", "--foreground", "src", directory];
         let mut child =
             place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        // The test needs each of these instants.
+        // Sleeps, because the test needs a signal at each of these instants.
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
-        assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");
+        assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "after {after} ms: still alive");
         assert!(!place.is_mounted(), "after {after} ms");
     }
 }
 
-/// Text that a demo prints when it begins each of its sections.
+/// Texts that a demo prints at the beginning of each of its sections.
 const SECTIONS: [&str; 4] = ["link ", "1 READY", "2 SMALL", "3 LIST"];
 
 #[test]
@@ -384,7 +391,7 @@ fn a_demo_ends_soon_after_a_signal_in_each_of_its_sections_and_leaves_nothing() 
             assert_ne!(read, 0, "it ended before {after}");
         }
         signal(&child, with);
-        let status = ends_within(PROMISE, &mut child);
+        let status = ends_within(PROMISED_TIME, &mut child);
         assert_eq!(status.and_then(|status| status.code()), Some(130), "{after}, {with:?}");
         wait_until_alone(&scratch);
         assert_eq!(world.names(), ["scratch/keep"], "{after}, {with:?}");
@@ -413,7 +420,7 @@ fn a_copy_into_a_pipe_without_a_reader_waits_for_one_and_can_be_ended() {
     ran.fails(1, &["deadline"]);
     let mut child = world.spawn(&["cp", "file", "pipe"]);
     support::wait_for_handlers(&child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert_eq!(world.read("pipe"), b"content");
     assert!(child.wait().unwrap().success());
 }
@@ -470,7 +477,7 @@ fn the_deadline_is_for_the_whole_line_and_not_for_each_of_its_sources() {
     let sources = ["s3://b/p/", "s3://b/q/", "s3://b/r/", "s3://b/s/", "s3://b/t/", "s3://b/u/", "s3://b/v/"];
     let args = [&["cp", "-r", "--deadline", "1s"], &sources[..], &["out/"]].concat();
     world.run(&args).fails(1, &["deadline"]);
-    assert!(began.elapsed() < patience(Duration::from_secs(1) + PROMISE));
+    assert!(began.elapsed() < patience(Duration::from_secs(1) + PROMISED_TIME));
 }
 
 #[test]
@@ -481,7 +488,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
         let mut serve = world.command(&["serve", "data", "--listen", "127.0.0.1:0"]);
         serve.stdout(Stdio::piped()).spawn().unwrap()
     };
-    // Starts a client that requests more than sockets hold, and reads nothing.
+    // Starts a client that requests more bytes than the sockets can hold, and reads none.
     let ask = |child: &mut Child| {
         let mut url = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut url)
@@ -494,18 +501,18 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     };
     let mut child = start();
     let _client = ask(&mut child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::INT);
-    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
-    // After a SIGTERM a running request has half a minute; a second SIGTERM ends it.
+    assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "serve is still alive");
+    // After SIGTERM a running request may take half a minute, but a second SIGTERM ends it at once.
     let mut child = start();
     let _client = ask(&mut child);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::TERM);
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     assert!(child.try_wait().unwrap().is_none(), "the request was not left its time");
     signal(&child, Signal::TERM);
-    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
+    assert!(ends_within(PROMISED_TIME, &mut child).is_some(), "serve is still alive");
 }
 
 #[test]
@@ -519,9 +526,9 @@ fn a_link_ends_with_connections_that_stall() {
         .unwrap();
     let mut client = std::net::TcpStream::connect(address.trim()).unwrap();
     std::io::Write::write_all(&mut client, b"GET /file HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    std::thread::sleep(MEANWHILE);
+    std::thread::sleep(PAUSE_BEFORE_SIGNAL);
     signal(&child, Signal::TERM);
-    assert_eq!(ends_within(PROMISE, &mut child).and_then(|status| status.code()), Some(0));
+    assert_eq!(ends_within(PROMISED_TIME, &mut child).and_then(|status| status.code()), Some(0));
 }
 
 #[test]

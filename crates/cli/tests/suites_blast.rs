@@ -1,5 +1,5 @@
-//! The suite s3 in tiny sizes: every case runs to its end, results of blastn are compared, and the
-//! tables show the states and passes of the runs.
+//! The suite s3 with tiny sizes. Every case runs to its end, the results of blastn are compared,
+//! and the tables show the states and passes of the runs.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use firstbyte_bench::result::{Outcome, Results, Run};
 use support::{Ran, World};
 
-/// Variables with which the whole suite takes seconds.
+/// Variables with which the whole suite takes only seconds.
 const TINY: [&str; 9] = [
     "size=2MB",
     "volume=1MB",
@@ -22,7 +22,7 @@ const TINY: [&str; 9] = [
     "below=88MiB",
 ];
 
-/// Runs cases of the suite once and returns their results.
+/// Runs cases of the suite, each once, and returns their results.
 fn measured(world: &World, cases: &[&str], more: &[&str]) -> Results {
     let out = world.path("results.jsonl");
     let mut words =
@@ -39,7 +39,7 @@ fn measured(world: &World, cases: &[&str], more: &[&str]) -> Results {
     Results::parse(&fs::read_to_string(out).unwrap()).unwrap()
 }
 
-/// Returns the measured run of a contender, which follows the warm-up.
+/// Returns the measured run of a contender: the run after the warm-up.
 fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
     let mut of = results.runs.iter().filter(|run| run.case == case && run.contender == contender);
     let run = of.next_back().unwrap_or_else(|| panic!("{case}: no run of {contender}"));
@@ -49,7 +49,7 @@ fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
 
 #[test]
 fn searches_find_their_queries_in_every_state() {
-    // Cases with other numbers of queries differ in nothing else.
+    // Other cases of this kind differ only in the number of queries.
     let case = "search-50000";
     let results = measured(&World::new(), &[case], &[]);
     for contender in ["own rate, cold", "shared rate, warm", "lazily, half hydrated", "lazily, hydrated"] {
@@ -58,7 +58,7 @@ fn searches_find_their_queries_in_every_state() {
     let four = run_of(&results, case, "four jobs, cold");
     assert_eq!(four.jobs.len(), 4);
     assert!(four.jobs.iter().all(|job| job.metrics["sequences"] == 20.0));
-    // Each job has a separate page cache, so the storage sends the database four times.
+    // Each job has a page cache of its own, so the storage has to send the database four times.
     let passes = |contender| run_of(&results, case, contender).figure("passes").unwrap();
     assert!(passes("own rate, cold") > 0.8 && passes("four jobs, cold") > 0.8);
     assert!(passes("lazily, cold") > 0.8 && passes("shared rate, warm") < 0.1);
@@ -99,7 +99,7 @@ fn fio_reads_as_much_as_the_plan_says_and_its_absence_is_one_line() {
             assert_eq!(run_of(&results, case, contender).metrics["operations"], operations);
         }
     }
-    // The directory has cp and sh, but not fio.
+    // The directory contains cp and sh, but not fio.
     let bin = world.path("bin");
     fs::create_dir_all(&bin).unwrap();
     for name in ["sh", "cp", "mkdir"] {

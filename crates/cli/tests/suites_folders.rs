@@ -1,5 +1,5 @@
-//! The suites s2 and s4 in tiny sizes: every installed contender does its work, and the tables show
-//! the published figures beside the measured ones.
+//! The suites s2 and s4 with tiny sizes. Every installed contender does its work, and the tables
+//! show the published figures next to the measured ones.
 
 use crate::support;
 
@@ -9,8 +9,8 @@ use firstbyte_bench::result::{CacheState, Outcome, Results, Run};
 use firstbyte_bench::statistics::cells;
 use support::World;
 
-/// Runs cases of a suite for one round and returns their results. Exit code 4 (a run failed) is
-/// allowed.
+/// Runs cases of a suite for one round, and returns their results. Exit code 4, which means that a
+/// run has failed, is allowed.
 fn measured(world: &World, suite: &str, words: &[&str]) -> Results {
     let out = world.path("results.jsonl");
     let mut line =
@@ -108,7 +108,7 @@ const TRANSFERS: [&str; 20] = [
     "30m",
 ];
 
-/// Contenders whose programs are missing are skipped; all others succeed.
+/// Contenders whose programs are not installed are skipped. All others must succeed.
 #[test]
 fn files_arrive_by_every_server_and_design() {
     let results = measured(&World::new(), "s2", &TRANSFERS);

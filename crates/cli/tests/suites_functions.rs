@@ -1,5 +1,5 @@
-//! The suites for functions, s1 and s5, from start to end in tiny sizes: with stand-ins and with
-//! given targets.
+//! The suites for serverless functions, s1 and s5, with tiny sizes and from start to end. They run
+//! with stand-ins, and with targets that are given.
 
 use crate::support;
 
@@ -13,11 +13,11 @@ use rustix_futex_sync::Mutex;
 use support::World;
 use support::servers::S3;
 
-/// Lock for one suite at a time: a cold run may drop the page cache of the whole machine, including
-/// files that another suite has just warmed.
+/// Lock that lets only one suite run at a time. A cold run may drop the page cache of the whole
+/// machine, including the files that another suite has just warmed.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs a suite once and reads its results. Only a contender without boto3 may fail.
+/// Runs a suite once, and reads its results. Only a contender that lacks boto3 may fail.
 #[track_caller]
 fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     let out = world.path("results.jsonl");
@@ -38,7 +38,8 @@ fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     results
 }
 
-/// Returns the cells of a table that have a figure, as the titles of row and column.
+/// Returns the cells of a table that have a figure. Each is given by the titles of its row and
+/// column.
 fn figures(results: &Results, table: usize) -> Vec<(String, String)> {
     let table = &results.header.tables[table];
     let mut found = Vec::new();
@@ -66,7 +67,7 @@ fn s1_starts_functions_on_stand_ins() {
         let columns: Vec<&str> =
             stages.iter().filter(|(row, _)| row == &format!("512 MB, {way}")).map(|(_, c)| &**c).collect();
         assert_eq!(columns, ["ready", "opened", "first byte", "part", "all", "fits the limit", "at once"]);
-        // The bytes that crossed the links prove that each start was cold.
+        // The bytes that crossed the links prove that every start was cold.
         let cold = results.runs.iter().find(|run| run.contender == way && run.round == 1).unwrap();
         assert_eq!(cold.cache.held, Some(true), "{cold:?}");
     }
@@ -97,7 +98,7 @@ fn given_targets_take_the_place_of_stand_ins() {
     let server = S3::ours_with(&[]);
     let mut world = World::with_s3(&server);
     world.set("AWS_ENDPOINT_URL", &server.url);
-    // The directory must be on a disk, because files in memory are never cold.
+    // The directory must be on a disk, because files on tmpfs are never cold.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for root in [&server.root.join(BUCKET), disk.path()] {
         data::file(&root.join("big"), 2 << 20, 1).unwrap();

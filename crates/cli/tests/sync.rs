@@ -1,4 +1,4 @@
-//! `sync` in both directions, for every kind of store: a second run has nothing to do.
+//! `sync` in both directions, for every kind of store. A second run must have nothing to do.
 
 use crate::support;
 
@@ -27,7 +27,8 @@ fn after_a_sync_there_is_nothing_to_do_in_either_direction() {
     for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
         let world = World::with_s3(&s3);
         plant(&world);
-        // Stores date objects in whole seconds, so the files must be older than the objects.
+        // Stores date objects in whole seconds, so the files are made clearly older than the
+        // objects.
         world.age("tree");
         assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
         assert_synced(&world, "tree", "s3://bucket/tree", 0, 4);
@@ -63,7 +64,7 @@ fn an_object_that_another_program_changed_is_copied_back_though_its_file_has_its
     assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
     world.write("other/a", &bytes(77, 10_000));
     world.run(&["cp", "other/a", "s3://bucket/tree/a"]).ok();
-    // Stores date objects in whole seconds, so the change comes a minute later.
+    // Stores date objects in whole seconds, so the time of the change is set to a minute later.
     let object = std::fs::File::options().write(true).open(s3.root.join("bucket/tree/a")).unwrap();
     object.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60)).unwrap();
     let planned = world.run(&["sync", "--dry-run", "s3://bucket/tree", "tree"]).ok().stdout;

@@ -1,5 +1,5 @@
-//! TLS for users: trusted servers, messages about others, cut connections, and targets of
-//! redirects.
+//! TLS as users see it: servers that are trusted, messages about others, connections that are cut,
+//! and the targets of redirects.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use rustls::version::{TLS12, TLS13};
 use support::servers::S3;
 use support::{World, names_below};
 
-/// Makes a world that trusts this certificate.
+/// Makes a world that trusts only this certificate.
 fn trusting(certificate: &Certificate) -> World {
     let mut world = World::new();
     world.set("FIRSTBYTE_CA_BUNDLE", certificate.certificate().to_str().unwrap());
@@ -97,7 +97,7 @@ fn a_body_that_is_cut_is_fetched_again_and_one_without_an_end_is_never_complete(
 
 #[test]
 fn a_server_that_stalls_in_the_handshake_is_given_up() {
-    // One server sends nothing, and the other stops within its first record.
+    // One server sends nothing. The other stops in the middle of its first record.
     for said in [&b""[..], b"\x16\x03\x03\x40\x00\x02"] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/x", listener.local_addr().unwrap());
@@ -137,8 +137,8 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let mut commands = server.stdin.take().unwrap();
     let heard = said.clone();
     let typist = std::thread::spawn(move || {
-        // `R` on standard input makes the server request a renegotiation. During the handshake this
-        // would end the server, so the loop waits for the request.
+        // `R` on its standard input makes the server request a renegotiation. During the handshake
+        // that would end the server, so the loop first waits for the client's request.
         until("the request", || heard("/x HTTP/1.1"));
         while commands.write_all(b"R\n").and_then(|()| commands.flush()).is_ok() {
             std::thread::sleep(Duration::from_millis(100));
@@ -147,7 +147,7 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let address = format!("127.0.0.1:{port}");
     world.run(&["cat", &format!("https://{address}/x"), "--read-timeout", "2s"]).fails(1, &[&address]);
     assert!(said("HelloRequest"), "the server has asked for it");
-    // The server may already have ended.
+    // The server may have ended already.
     let _ = server.kill();
     server.wait().unwrap();
     typist.join().unwrap();

@@ -1,4 +1,4 @@
-//! Spans of runs and requests, as a collector receives them by OTLP/HTTP.
+//! Spans of runs and of their requests, as a collector receives them over OTLP/HTTP.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ fn collector() -> Scripted {
     Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["content-type: application/json"], b"{}"))
 }
 
-/// Starts a store that refuses the first request and answers the second.
+/// Starts a store that refuses the first request and answers the second one.
 fn store() -> Scripted {
     Scripted::start(|number, _| match number {
         0 => ScriptedReply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),

@@ -1,4 +1,4 @@
-//! `tree`, and the flags that users of `ls` and `du` type by habit.
+//! `tree`, and the flags that users of other `ls` and `du` programs type by habit.
 
 use crate::support;
 
@@ -57,7 +57,7 @@ fn ls_and_du_know_the_flags_of_habit() {
     let sum = text(&world, &["du", "-sh", "--apparent-size", "t"]);
     assert!(sum.contains("3.00 MiB"), "{sum}");
     assert!(text(&world, &["du", "-h", "s3://bucket/t"]).contains("3.00 MiB"));
-    // In these verbs `-h` means sizes; in others it is help.
+    // In these verbs `-h` means human-readable sizes. In all others it prints the help.
     assert!(text(&world, &["ls", "--help"]).contains("--human-readable"));
     assert!(text(&world, &["du", "--help"]).contains("--summarize"));
     assert!(text(&world, &["cp", "-h"]).contains("Usage"));

@@ -1,4 +1,5 @@
-//! Files that `cp -r` and `sync` change or keep, and the effect of a repeated command.
+//! Which files `cp -r` and `sync` change and which they keep, and what happens if a command is
+//! repeated.
 
 use crate::support;
 
@@ -125,7 +126,7 @@ fn a_directory_is_replaced_only_once_the_new_file_is_complete() {
     let mut world = World::with_s3(&s3);
     write_file(&s3.root.join("bucket/x"), 1, 32 << 20).unwrap();
     world.write("dst/x/one", b"1");
-    // The file takes ten times as long as the run's deadline.
+    // Copying the file takes ten times as long as the deadline of the run allows.
     let link = slow_link(&s3, 6 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let ran = world.run(&["sync", "--delete", "--deadline", "1s", "s3://bucket", "dst"]);
@@ -256,7 +257,7 @@ fn no_variable_arms_a_flag_that_destroys() {
 fn a_unit_means_the_same_to_every_verb() {
     let world = World::new();
     world.write("a", b"a");
-    // Bits are units only of rates, not of sizes; both verbs say so in the same words.
+    // Bits are units of rates, not of sizes. Both verbs say so in the same words.
     for args in [
         &["cp", "--limit-rate", "3 apples", "a", "b"][..],
         &["sync", "--limit-rate", "3 apples", "a", "b"],
@@ -293,7 +294,8 @@ fn modes_of_files_and_directories_are_kept_between_local_places() {
             ("secret", 0o600),
             ("script", 0o755),
             ("group", 0o664),
-            // Special bits are not copied, since they let others act as the owner.
+            // The set-user-id, set-group-id and sticky bits are not copied, because with them
+            // others could act as the owner.
             ("odd", 0o755),
             ("ro", 0o444),
             ("private/deep/er", 0o640),
@@ -449,7 +451,7 @@ fn a_repeated_copy_brings_back_what_was_changed_on_either_side() {
     for source in ["src/", "s3://bucket/src/"] {
         let line = ["--json", "cp", "-r", source, "dst"];
         world.run(&line).ok();
-        // An edit of the copy: the same length, other content and a later time.
+        // Edits the copy: the length stays, the content changes, and the time is later.
         let path = world.write("dst/a", &bytes(99, 10_000));
         let later = std::time::SystemTime::now() + Duration::from_secs(100);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
@@ -480,7 +482,7 @@ fn a_copy_killed_again_and_again_ends_with_the_same_tree_and_nothing_else() {
         };
         for kill in 0..count("FIRSTBYTE_KILLS", 6) {
             let mut child = world_by_link.spawn(&line);
-            // Any instant will do, because the last run completes the work.
+            // The instant of the kill does not matter, because the last run completes the work.
             std::thread::sleep(Duration::from_millis(60 + 97 * kill % 700));
             child.kill().unwrap();
             child.wait().unwrap();

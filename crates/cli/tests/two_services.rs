@@ -1,6 +1,6 @@
-//! Named endpoints: `s3+NAME://` is the service with this name in `config.toml`, on either side of
-//! every verb. Each service here knows a different key, so that a request to the wrong one is
-//! refused.
+//! Named endpoints. `s3+NAME://` is the service that `config.toml` gives this name, on either side
+//! of every verb. The two services have different access keys, so a request that goes to the wrong
+//! one is refused.
 
 use crate::support;
 
@@ -21,7 +21,7 @@ fn world_with(config: &str) -> World {
     world
 }
 
-/// Two services with different keys, and a world that names them `one` and `two`.
+/// Two services with different access keys, and a world that names them `one` and `two`.
 struct Two {
     one: S3,
     two: S3,
@@ -63,7 +63,7 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
         world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
     }
     world.run(&["cp", "-r", "tree/", "s3+one://bucket/t/", "--metadata", "run=7"]).ok();
-    // Copies from one service to the other, and within one.
+    // Copies from one service to the other, and within one service.
     world.run(&["cp", "-r", "s3+one://bucket/t/", "s3+two://bucket/t/"]).ok();
     world.run(&["check", "s3+one://bucket/t", "s3+two://bucket/t"]).ok();
     let receipt = world.run(&["--json", "sync", "s3+one://bucket/t", "s3+two://bucket/t"]).ok().receipt();
@@ -88,14 +88,14 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
     world.run(&["stat", "s3+two://bucket/by-run"]).ok();
     world.run(&["cp", "-r", "--no-glob", "s3+one://bucket/t/", "out"]).ok();
     assert_eq!(world.read("out/z.html"), world.read("tree/z.html"));
-    // Plain locations still use the service of the variables.
+    // Locations without a name still use the service that the variables set.
     world.run(&["cat", "s3+one://bucket/none"]).fails(1, &["s3+one://bucket/none"]);
 }
 
 #[test]
 fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let (minio, versity) = (S3::minio(), S3::versitygw());
-    // The large object is sent in several parts.
+    // The large object is sent in several parts, each small one in one request.
     let (count, each, large) = (24_u64, 512 << 10, 20 << 20);
     let length = count * each + large;
     let link = kills::slow_link(&minio, length);
@@ -117,7 +117,7 @@ fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let copy = ["-r", "s3+minio://bucket/t/", "s3+versity://bucket/t/"];
     let survival = kills::survive(&world, &copy, link, length, 7, 3);
     assert!(survival.kills > 0);
-    // Completed bytes were not fetched again.
+    // Bytes that had been completed were not fetched again.
     assert!(survival.carried.bytes_to_client < length * (1 + survival.kills), "{:?}", survival.carried);
     let direct =
         format!("[endpoint.minio]\nurl = '{}'\n[endpoint.versity]\nurl = '{}'\n", minio.url, versity.url);
@@ -155,7 +155,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
     assert!(read.unwrap() == content);
     hydrated.ok();
     assert!(String::from_utf8_lossy(&status.ok().stdout).contains("hydrated"));
-    // The other name of the same version uses the cache too.
+    // Another name of the same version uses the same blocks in the cache.
     let receipt = world.run(&["--json", "hydrate", "--wait", "s3+one://bucket/d/other"]).ok().receipt();
     assert_eq!(receipt["received_bytes"], 0, "{receipt}");
 }
@@ -208,7 +208,7 @@ fn two_names_of_one_endpoint_copy_in_the_server_if_their_profile_is_the_same() {
         let ran = world.run(&["-vv", "cp", "s3+one://bucket/d/file", &target]).ok();
         assert_eq!(ran.stderr.contains("CopyObject"), in_server, "{name}: {}", ran.stderr);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("file"));
-        // Moving an object onto itself would delete it, so it is refused.
+        // Moving an object onto itself would delete the object, so it is refused.
         for words in [
             ["mv", "s3+one://bucket/d/file", &format!("s3+{name}://bucket/d/file")].as_slice(),
             &["mv", "-r", "s3+one://bucket/d/", &format!("s3+{name}://bucket/d/")],
@@ -234,7 +234,7 @@ fn doctor_lists_the_endpoints_and_an_unknown_name_is_one_line() {
     let wrong = world_with("[endpoint.lab]\nadressing = 'path'\n");
     wrong.run(&["ls", "s3+lab://b"]).fails(2, &["config.toml", "line 2", "adressing"]);
     wrong.write("x", b"x");
-    // A broken file affects only runs that need it.
+    // A broken configuration file stops only the runs that need the file.
     wrong.run(&["cp", "x", "y"]).ok();
 }
 
@@ -252,7 +252,7 @@ fn an_endpoint_says_how_buckets_are_addressed_and_listed() {
     world.run(&["cp", "f", "s3+old://bucket/f"]).ok();
     let requests = store.requests();
     assert!(!requests.iter().any(|request| request.contains("list-type")), "{requests:?}");
-    // Addressing by host name, with a proxy instead of a name server.
+    // This store is addressed by host name. A proxy takes the place of a name server.
     let hosted = QuirkStore::start(&[Quirk::HostStyleOnly]);
     hosted.insert("k", b"x");
     for (addressing, code) in [("host", 0), ("path", 1)] {

@@ -1,4 +1,4 @@
-//! Uploads whose source changes meanwhile, and uploads that are killed on a slow link.
+//! Uploads whose source changes while they run, and uploads that are killed on a slow link.
 
 use crate::support;
 
@@ -13,10 +13,10 @@ use firstbyte_testkit::{ends_within, until, write_file};
 use support::World;
 use support::servers::S3;
 
-/// Limit for a failure that is noticed at once; the rest of the upload would take longer.
-const AT_ONCE: Duration = Duration::from_secs(4);
+/// Time within which a failure counts as noticed at once. The rest of the upload would take longer.
+const MAX_FAILURE_TIME: Duration = Duration::from_secs(4);
 
-/// Makes a server behind a link of `rate` bytes per second, and a world that uses it.
+/// Makes a server behind a link with `rate` bytes per second, and a world that uses the server.
 fn behind(rate: u64) -> (S3, RunningLink, World) {
     let server = S3::ours();
     let mut world = World::with_s3(&server);
@@ -31,9 +31,9 @@ fn wait_for_bytes(link: &RunningLink, bytes: u64) {
     until("bytes", || link.counters().bytes_to_server >= bytes);
 }
 
-/// Waits for the end of a run, which must come soon. Returns its standard error.
+/// Waits until a run ends, which must be soon. Returns its standard error.
 fn fails_at_once(mut child: Child) -> String {
-    let status = ends_within(AT_ONCE, &mut child).expect("an end at once");
+    let status = ends_within(MAX_FAILURE_TIME, &mut child).expect("an end at once");
     let mut message = String::new();
     child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
     assert_eq!(status.code(), Some(1), "{message}");
@@ -103,7 +103,8 @@ fn an_upload_killed_on_a_thin_link_has_finished_most_of_what_it_sent() {
     wait_for_bytes(&link, 56 << 20);
     child.kill().unwrap();
     child.wait().unwrap();
-    // The unlimited link has the same address, because another one would be another service.
+    // The new link, without a limit, must have the same address, because another address would be
+    // another service.
     let address = link.address();
     drop(link);
     let _link = Link::start(LinkConfig::new(address, server.address())).unwrap();

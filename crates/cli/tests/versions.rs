@@ -1,5 +1,5 @@
-//! Versions of objects: `ls --versions` lists them, and `cp`, `cat` and `stat` read each of them.
-//! Tags and access lists are sent with uploads.
+//! Versions of objects. `ls --versions` lists them, and `cp`, `cat` and `stat` can read each of
+//! them. Also tests that uploads send tags and access lists.
 
 use crate::support;
 
@@ -11,7 +11,8 @@ use serde_json::Value;
 use support::World;
 use support::servers::S3;
 
-/// Sends a signed request that `firstbyte` does not send. Returns the body of the response.
+/// Sends a signed request of a kind that `firstbyte` does not send. Returns the body of the
+/// response.
 fn curl(words: &[&str]) -> String {
     let keys = format!("{ACCESS_KEY}:{SECRET_KEY}");
     let fixed = ["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", &keys];
@@ -29,13 +30,13 @@ fn versioned() -> (S3, World) {
 
 fn keep_versions(s3: &S3) {
     let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
-    // curl does not sign the body by itself.
+    // The test computes the hash, because curl does not sign the body by itself.
     let hash = Hasher::of(Algorithm::Sha256, on.as_bytes()).to_hex();
     let hash = format!("x-amz-content-sha256: {hash}");
     curl(&["-X", "PUT", "-H", &hash, "-d", on, &format!("{}/bucket?versioning=", s3.url)]);
 }
 
-/// Returns the rows of a listing of versions: name, id, state.
+/// Returns the rows of a listing of versions: name, id and state of each version.
 fn versions(world: &World, words: &[&str]) -> Vec<(String, String, String)> {
     let ran = world.run(&[&["ls", "--versions", "--format", "ndjson"], words].concat()).ok();
     let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
@@ -47,7 +48,7 @@ fn versions(world: &World, words: &[&str]) -> Vec<(String, String, String)> {
 #[test]
 fn every_version_is_listed_and_can_be_read() {
     let (_s3, world) = versioned();
-    // The versions have one part, several parts, and one part.
+    // The first and the third version have one part, the second has several.
     let contents = [b"first".to_vec(), bytes(7, 20 << 20), b"third".to_vec()];
     for content in &contents {
         world.write("file", content);
@@ -68,7 +69,7 @@ fn every_version_is_listed_and_can_be_read() {
     world.run(&["ls", "--versions", "s3://bucket/none"]).fails(1, &["not found"]);
     world.run(&["ls", "--versions", "."]).fails(1, &["a version of an object"]);
 
-    // The newest version is listed first.
+    // `ls` lists the newest version first.
     for ((_, id, _), content) in found[1..].iter().zip(contents.iter().rev()) {
         world.run(&["cp", "s3://bucket/d/key", "copy", "--version-id", id]).ok();
         assert_eq!(&world.read("copy"), content);
@@ -120,7 +121,7 @@ fn tags_and_access_lists_go_with_uploads() {
         for tag in ["<Key>run</Key><Value>7</Value>", "<Value>a@b c</Value>", "<Key>kind</Key>"] {
             assert!(tags(name).contains(tag), "{name}: {}", tags(name));
         }
-        // A copy within the service keeps the tags, or has its own.
+        // A copy within the service keeps the tags of its source, unless it gets tags of its own.
         world.run(&["cp", &to, "s3://bucket/kept"]).ok();
         assert!(tags("kept").contains("<Key>run</Key>"), "{}", tags("kept"));
         world.run(&["cp", &to, "s3://bucket/own", "--tag", "run=8"]).ok();

@@ -1,4 +1,4 @@
-//! A directory with very many long names. Verbs that compare, plan or delete stay within the
+//! A directory with very many long names. Verbs that compare, plan or delete must stay within the
 //! memory that the README promises.
 
 use crate::support;
@@ -11,14 +11,14 @@ use support::{Ran, World};
 
 const FILES: usize = 200_000;
 
-/// Ceiling of a release build in bytes, as promised in the README.
-const CEILING: u64 = 44_000_000;
+/// Memory ceiling of a release build, bytes, as the README promises.
+const CEILING_BYTES: u64 = 44_000_000;
 
-/// Memory that a run of a release build needs at least, in bytes. A development build needs more,
-/// because its code is larger.
-const LEAST: u64 = 11_000_000;
+/// Minimum memory of a run of a release build, bytes. A development build needs more, because its
+/// code is larger.
+const MIN_BYTES: u64 = 11_000_000;
 
-/// Returns the peak memory of a run in bytes, from its receipt.
+/// Returns the peak memory of a run, bytes, from its receipt.
 #[track_caller]
 fn peak(ran: &Ran) -> u64 {
     let text = String::from_utf8_lossy(&ran.stdout);
@@ -46,6 +46,9 @@ fn what_is_asked_of_one_directory_with_many_long_names_stays_within_the_promised
             peak(&world.run(&line.split(' ').collect::<Vec<_>>()).ok())
         };
         let (least, most) = (peak_of("one"), peak_of("wide"));
-        assert!(most <= CEILING.max(least + CEILING - LEAST), "{line}: {most} bytes, {least} for one name");
+        assert!(
+            most <= CEILING_BYTES.max(least + CEILING_BYTES - MIN_BYTES),
+            "{line}: {most} bytes, {least} for one name"
+        );
     }
 }

@@ -30,12 +30,12 @@ Stream._fields_ = [
     ("get_schema", CFUNCTYPE(c_int, c_void_p, POINTER(Schema))), ("get_next", CFUNCTYPE(c_int, c_void_p, POINTER(Array))),
     ("get_last_error", c_void_p), ("release", c_void_p), ("private_data", c_void_p),
 ]  # fmt: skip
-# Types of a column, and the types of their offsets.
+# Types of a column, each with the type of its offsets.
 OFFSETS = {b"u": c_int32, b"z": c_int32, b"U": c_int64, b"Z": c_int64}
 
 
 def first_column(source: object) -> list[bytes]:
-    """Returns all values of the first column. Nothing is released: the program ends soon."""
+    """Returns all values of the first column. Releases nothing, because the program ends soon."""
     capsule = source.__arrow_c_stream__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]

@@ -14,8 +14,8 @@ from measured import cost
 from report import report
 from world import AT, World
 
-# Program of the other client: makes and removes files, one after the other, until the file `flag`
-# is gone.
+# Program of the other client. It makes and removes files, one after the other, until the file
+# `flag` is gone.
 CHURN = """
 import os, sys
 root, flag, number = sys.argv[1], sys.argv[2], 0
@@ -27,13 +27,14 @@ while os.path.exists(flag):
 print(number)
 """
 RUNS = 2
-# Seeks in a directory: threads that split one jump to positions of their own.
+# Matches a seek in a directory. Threads that split a directory would each seek to a position of
+# their own.
 SEEK = re.compile(r"lseek\((\d+), (\d+)")
 READ = re.compile(r"getdents64\((\d+)")
 
 
 def main(names: str, versions: str) -> None:
-    """Lists with every version."""
+    """Lists the directory with every version of NFS."""
     world = World.make(["ext4"], clients=2)
     root = Path("/srv/ext4/flat")
     listings.flat(root, int(names))
@@ -62,7 +63,7 @@ def main(names: str, versions: str) -> None:
 
 
 def seeks(world: World, directory: str) -> int:
-    """Counts the seeks of `ls` in a directory that it reads."""
+    """Counts the seeks that `ls` makes in a directory."""
     words = ["strace", "-f", "-qq", "-e", "trace=lseek,getdents64", "-o", "/tmp/trace", "firstbyte", "-q", "ls", "-0", directory]
     world.cable.client.run(*words)
     trace = Path("/tmp/trace").read_text()

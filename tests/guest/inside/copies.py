@@ -22,15 +22,15 @@ from report import report
 from world import AT, World
 
 MIB = 1 << 20
-# Directory on the server that the client has at AT.
+# The directory on the server that the client mounts at AT.
 SRV = Path("/srv/ext4")
-# Maximum seconds of a command that must end by itself.
+# Maximum duration of a command that must end by itself, in seconds.
 PATIENCE = 120
 
 
 @dataclass
 class Case:
-    """World and mount of a case."""
+    """The world and the mount that a case uses."""
 
     world: World
     mount: Mount
@@ -38,16 +38,16 @@ class Case:
 
     @property
     def client(self) -> Host:
-        """First client."""
+        """The first client."""
         return self.mount.client
 
     def cp(self, *words: str, limit: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
-        """Runs the program."""
+        """Runs the program on the client."""
         return self.client.ended("firstbyte", "-q", *words, limit=limit)
 
 
 def data(path: Path, size: int, seed: int = 1) -> str:
-    """Makes a file of pseudo-random bytes and returns its digest."""
+    """Writes a file of pseudo-random bytes. Returns the digest of the bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(random.Random(seed).randbytes(size))
     return digest(path)
@@ -59,7 +59,7 @@ def digest(path: Path) -> str:
 
 
 def times(path: Path) -> list[int]:
-    """Returns the times of modification and of change, nanoseconds."""
+    """Returns the modification time and the change time of a file, in nanoseconds."""
     stat = path.stat()
     return [stat.st_mtime_ns, stat.st_ctime_ns]
 
@@ -70,7 +70,7 @@ def names(directory: Path) -> list[str]:
 
 
 def kill_and_resume(case: Case) -> dict:
-    """Kills copies from, to and within NFS and runs them again: the content is right."""
+    """Kills copies from, to and within NFS, and runs them again. The content must be right."""
     found = {}
     size = 48 * MIB
     want = data(SRV / "big", size)
@@ -97,8 +97,9 @@ def kill_and_resume(case: Case) -> dict:
 
 
 def stale_attributes(case: Case) -> dict:
-    """Edits a file from another client, to the same length: sync copies it as soon as the cached
-    attributes have expired."""
+    """Edits a file from another client without changing its length. `sync` must copy the file as
+    soon as the client's cached attributes have expired.
+    """
     data(SRV / "tree/one", 1000)
     case.cp("sync", f"{AT}/tree", "/tmp/tree")
     case.client.run("stat", f"{AT}/tree/one")
@@ -116,7 +117,9 @@ def stale_attributes(case: Case) -> dict:
 
 
 def same_second(case: Case) -> dict:
-    """Edits with the same length within a second, by this client: each sync copies the last one."""
+    """Edits a file on this client several times within a second, with the same length. Each `sync`
+    must copy the last edit.
+    """
     wrong = []
     (SRV / "edits").mkdir()
     for number in range(12):
@@ -128,7 +131,9 @@ def same_second(case: Case) -> dict:
 
 
 def replaced_while_read(case: Case) -> dict:
-    """Replaces or removes a file on the server while it is copied: an error, or a whole version."""
+    """Replaces or removes a file on the server while it is being copied. The result must be an
+    error or one whole version.
+    """
     found: dict[str, object] = {"ok": True}
     for how in ("replaced", "removed", "overwritten"):
         old = data(SRV / "moving", 32 * MIB, 1)
@@ -155,7 +160,9 @@ def replaced_while_read(case: Case) -> dict:
 
 
 def silly_rename(case: Case) -> dict:
-    """Removes a file while a program of the client has it open: its `.nfs...` is left alone."""
+    """Removes a file that a program on the client has open. The client's `.nfs...` file must be
+    left alone.
+    """
     (SRV / "silly").mkdir()
     (SRV / "silly/kept").write_bytes(b"kept")
     (SRV / "silly/open").write_bytes(b"open")
@@ -174,8 +181,9 @@ def silly_rename(case: Case) -> dict:
 
 
 def squashed_root(case: Case) -> dict:
-    """Root without rights on the server: a copy to a closed directory ends with one line and leaves
-    nothing; a copy to an open directory works."""
+    """Root has no rights on the server. A copy to a closed directory must end with one line of
+    error and leave nothing; a copy to an open directory must work.
+    """
     case.world.server.host.run("exportfs", "-o", "rw,root_squash,no_subtree_check,fsid=9", "*:/srv/squash")
     closed = Path("/srv/squash/closed")
     closed.mkdir(mode=0o755)
@@ -196,8 +204,9 @@ def squashed_root(case: Case) -> dict:
 
 
 def connections(case: Case) -> dict:
-    """Mounts by several connections. A second mount of the server would share those of the
-    first."""
+    """Mounts with several connections. The first mount is ended before, because a second mount of
+    the server would share its connections.
+    """
     want = data(SRV / "wide", 16 * MIB)
     case.mount.end()
     try:
@@ -210,20 +219,22 @@ def connections(case: Case) -> dict:
 
 
 def server_side(case: Case) -> dict:
-    """Copies within one export: bytes that cross the network, compared with those of `cp`."""
+    """Copies within one export. Compares the bytes that cross the network with those of `cp`."""
     want = data(SRV / "inside", 16 * MIB)
     case.mount.forget()
     ours = measured.cost(case.mount, "firstbyte", "-q", "cp", f"{AT}/inside", f"{AT}/ours")
     case.mount.forget()
     theirs = measured.cost(case.mount, "cp", f"{AT}/inside", f"{AT}/theirs")
     moved = {name: {call: count for call, count in cost.calls.items() if call in ("READ", "WRITE", "COPY", "CLONE")} for name, cost in (("ours", ours), ("cp", theirs))}
-    # Writes of some hundred bytes are those of the copy's journal.
+    # Writes of a few hundred bytes are for the journal of the copy.
     right = case.version != "4.2" or "READ" not in moved["ours"]
     return {"ok": digest(SRV / "ours") == want and right, **moved}
 
 
 def clone(case: Case) -> dict:
-    """Copies within one export of XFS, which shares blocks: NFS 4.2 sends one CLONE."""
+    """Copies within one export of XFS, which can share blocks. With NFS 4.2 the client must send
+    one CLONE.
+    """
     want = data(Path("/srv/xfs/inside"), 16 * MIB)
     with case.world.mounted(case.version, "/srv/xfs", "/mnt/xfs") as mount:
         ours = measured.cost(mount, "firstbyte", "-q", "cp", "/mnt/xfs/inside", "/mnt/xfs/ours")
@@ -233,7 +244,9 @@ def clone(case: Case) -> dict:
 
 
 def sparse(case: Case) -> dict:
-    """Copies a file of 256 MiB with two blocks to and from NFS, without writing its holes."""
+    """Copies a file of 256 MiB that has only two blocks, to and from NFS. The holes must not be
+    written.
+    """
     with (SRV / "sparse").open("wb") as file:
         file.truncate(256 * MIB)
         file.seek(100 * MIB)
@@ -250,12 +263,12 @@ def sparse(case: Case) -> dict:
         took[name] = {"seconds": round(time.monotonic() - began, 1), "code": done.returncode, "length": seen.st_size, "kept": seen.st_blocks * 512}
     same = filecmp.cmp(SRV / "sparse", SRV / "sparse2", shallow=False)
     has_holes = case.version == "4.2"
-    # Before 4.2 a client does not see holes, so their zeros are read.
+    # Before NFS 4.2 a client cannot see holes, so it reads their zeros.
     return {"ok": same and (not has_holes or all(one["kept"] < 64 * MIB for one in took.values())), **took}
 
 
 def without_locks(case: Case) -> dict:
-    """Mounts with locks that stay on the client (`nolock` of NFS 3)."""
+    """Mounts with locks that only apply on the client (`nolock` of NFS 3)."""
     if case.version != "3":
         return {"ok": True, "not": "NFS 3 only"}
     want = data(SRV / "unlocked", 4 * MIB)
@@ -265,8 +278,9 @@ def without_locks(case: Case) -> dict:
 
 
 def full_at_close(case: Case) -> dict:
-    """Fills the server's disk, as the client may learn when it syncs or closes: an error of one
-    line, and no file that looks complete."""
+    """Fills the server's disk, which the client may notice only when it syncs or closes a file.
+    There must be one line of error, and no file that looks complete.
+    """
     host = case.world.server.host
     subprocess.run(["truncate", "-s", "64M", "/srv/small.image"], check=True)
     subprocess.run(["mkfs.ext4", "-q", "-F", "/srv/small.image"], check=True)
@@ -287,13 +301,13 @@ def full_at_close(case: Case) -> dict:
         case.cp("cp", "/tmp/fits", "/mnt/small/fits")
         found["ok"] &= digest(host.see("/srv/small/fits")) == small
     host.run("exportfs", "-u", "*:/srv/small")
-    # The server may keep its exports open for some seconds.
+    # The server may keep its exports open for some seconds, so unmount lazily.
     host.run("umount", "--lazy", "/srv/small")
     return found
 
 
 def outage(case: Case) -> dict:
-    """Cuts the network for long: copies that end by their deadline, or by a signal."""
+    """Cuts the network for a long time. Copies must end by their deadline, or by a signal."""
     data(SRV / "far", 32 * MIB)
     found: dict[str, object] = {}
     for kind, options in (("soft", "soft,timeo=20,retrans=2"), ("hard", "hard,timeo=20")):
@@ -317,7 +331,8 @@ def outage(case: Case) -> dict:
                 case.world.cable.mend()
                 process.kill()
                 process.wait()
-            # After an outage shorter than the program's patience, the copy is complete.
+            # The outage was shorter than the time that the program waits, so the copy must be
+            # complete.
             process = case.client.start_command("firstbyte", "-q", "cp", "--limit-rate", "8MB", f"{at}/far", "/tmp/far2", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             time.sleep(1)
             case.world.cable.cut()
@@ -337,7 +352,7 @@ CASES: dict[str, Callable[[Case], dict]] = {
 
 
 def main(versions: str, *chosen: str) -> None:
-    """Runs the cases with each version of the protocol."""
+    """Runs the cases with each version of NFS."""
     world = World.make(["ext4", "xfs"])
     os.makedirs("/srv/squash")
     subprocess.run(["mount", "--bind", "--make-private", "/srv/squash", "/srv/squash"], check=False)

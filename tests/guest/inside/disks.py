@@ -16,16 +16,16 @@ MAKE = {
     "vfat": ["mkfs.vfat"],
     "exfat": ["mkfs.exfat"],
 }
-# Mount options. Without them, vfat has names of one code page only.
+# Mount options. Without these, vfat can only have names of one code page.
 OPTIONS = {"vfat": ["-o", "iocharset=utf8,shortname=mixed"]}
-# Empty disks. The first two disks are the system's and the job's.
+# The empty disks. The disks before them are those of the system and of the job.
 EMPTY = [f"/dev/vd{letter}" for letter in "cdefgh"]
-# KiB of a disk in memory, which is allocated as it is written.
+# Size of a disk in memory, in KiB. Memory is allocated when the disk is written.
 SIZE = 4 << 20
 
 
 class Disks:
-    """The unused disks."""
+    """The disks that are not used yet."""
 
     def __init__(self, in_memory: bool = False) -> None:
         if in_memory:
@@ -33,7 +33,7 @@ class Disks:
         self._left = [f"/dev/ram{number}" for number in range(len(EMPTY))] if in_memory else list(EMPTY)
 
     def mounted(self, kind: str, at: str) -> Path:
-        """Makes a file system on the next disk and mounts it."""
+        """Makes a file system on the next empty disk, and mounts it."""
         device = self._left.pop(0)
         subprocess.run([*MAKE[kind], device], check=True, stdout=subprocess.DEVNULL)
         path = Path(at)

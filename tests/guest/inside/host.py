@@ -13,19 +13,19 @@ from typing import Any
 
 
 class CommandFailed(Exception):
-    """A command inside ended with another code than 0, or did not end."""
+    """A command in a host has ended with a code other than 0, or has not ended."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Namespaces, held by the process `pid`."""
+    """A host's namespaces, which exist as long as the process `pid`."""
 
     name: str
     pid: int
 
     @staticmethod
     def start(name: str) -> "Host":
-        """Makes a host without a network."""
+        """Makes a host that has no network yet."""
         ready = f"/tmp/{name}.ready"
         script = f"""echo {name} > /proc/sys/kernel/hostname; ip link set lo up
             mount -t tmpfs -o mode=755 run /run; mkdir -p /run/rpcbind /run/lock /run/samba
@@ -39,18 +39,18 @@ class Host:
         return Host(name, process.pid)
 
     def inside(self, *words: str) -> list[str]:
-        """Returns the command line that runs words in this host."""
+        """Returns the command line that runs these words in this host."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", f"--wdns={os.getcwd()}", *words]
 
     def run(self, *words: str, limit: float = 120, env: dict[str, str] | None = None, check: bool = True) -> str:
-        """Runs a command to its end and returns its stdout."""
+        """Runs a command until it ends. Returns its standard output."""
         done = self.ended(*words, limit=limit, env=env)
         if check and done.returncode != 0:
             raise CommandFailed(f"{self.name}: {' '.join(words)[:300]}: exit {done.returncode}: {done.stderr[-1500:]}")
         return done.stdout
 
     def ended(self, *words: str, limit: float = 120, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-        """Runs a command to its end, successful or not."""
+        """Runs a command until it ends, whether or not it succeeds."""
         try:
             return subprocess.run(
                 self.inside(*words), capture_output=True, text=True, errors="surrogateescape", timeout=limit, env=os.environ | (env or {}), check=False
@@ -63,7 +63,7 @@ class Host:
         return subprocess.Popen(self.inside(*words), text=True, **options)
 
     def see(self, path: str) -> Path:
-        """Returns a path of this host as the guest's first host sees it."""
+        """Returns the path at which the guest's first host sees a path of this host."""
         return Path(f"/proc/{self.pid}/root{path}")
 
 
@@ -86,7 +86,8 @@ class Cable:
 
     @staticmethod
     def lay(server: Host, client: Host, number: int) -> "Cable":
-        """Connects two hosts: the server is 10.0.NUMBER.1, the client 10.0.NUMBER.2."""
+        """Connects two hosts. The server gets the address 10.0.NUMBER.1, the client 10.0.NUMBER.2.
+        """
         near, far = f"s{number}", f"c{number}"
         subprocess.run(["ip", "link", "add", near, "netns", str(server.pid), "type", "veth", "peer", far, "netns", str(client.pid)], check=True)
         for host, device, last in ((server, near, 1), (client, far, 2)):
@@ -100,7 +101,7 @@ class Cable:
         return f"10.0.{self.number}.1"
 
     def delay(self, milliseconds: float) -> None:
-        """Sets the delay of a round trip in milliseconds, half of it each way."""
+        """Sets the delay of a round trip, in milliseconds. Each direction gets half of it."""
         for host, device in ((self.server, f"s{self.number}"), (self.client, f"c{self.number}")):
             if milliseconds:
                 host.run("tc", "qdisc", "replace", "dev", device, "root", "netem", "limit", "100000", "delay", f"{milliseconds * 500:.0f}us")

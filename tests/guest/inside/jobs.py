@@ -11,7 +11,7 @@ from report import report
 
 
 def main() -> None:
-    """Runs the job of the command line."""
+    """Runs the job that the command line names."""
     module, arguments = sys.argv[1], sys.argv[2:]
     importlib.import_module(module).main(*arguments)
     report(job="ended")

@@ -16,17 +16,18 @@ from world import AT, World
 
 ROOT = "/srv/ext4/field"
 STOP = "/srv/ext4/stop"
-# Clients, of which each changes a file in each row of ROW files; the others stay as they are.
+# Number of clients. Each client changes one file in each row of ROW files; the other files of a row
+# never change.
 CLIENTS = 2
 ROW = 2 * CLIENTS
-# `unshard` may find that an earlier one has ended, or a file that a neighbour has just replaced and
-# not yet closed.
+# Errors that `unshard` may report: an earlier `unshard` has completed, or a neighbour has replaced
+# a file and not closed it yet.
 EXPECTED = ("not a layout", "still has it open over NFS")
 
 
 @dataclass
 class Field:
-    """World, random draws and counts of the conversions."""
+    """The world, the random draws, and the counts of the conversions."""
 
     world: World
     draws: random.Random
@@ -34,12 +35,14 @@ class Field:
     counts: dict[str, int] = field(default_factory=lambda: {"kills": 0, "cuts": 0, "restarts": 0, "completed": 0})
 
     def convert(self, host: Host, **options: object) -> "subprocess.Popen[str]":
-        """Starts a conversion on a client. `nsenter` becomes the program, so a kill reaches it."""
+        """Starts a conversion on a client. `nsenter` becomes the program itself, so a kill reaches
+        the program.
+        """
         shape = ["--levels", "1", "--width", "1"] if self.verb == "shard" else []
         return host.start_command("firstbyte", "-q", "layout", self.verb, f"{AT}/field", *shape, stderr=subprocess.PIPE, **options)
 
     def disturb(self) -> None:
-        """Runs a conversion, killed or disturbed at a random instant."""
+        """Runs a conversion, and kills or disturbs it at a random instant."""
         cable = self.draws.choice(self.world.cables)
         process = self.convert(cable.client)
         time.sleep(self.draws.uniform(0, 3) ** 2 / 3)
@@ -60,27 +63,27 @@ class Field:
             report(case="conversion", verb=self.verb, code=process.returncode, why=errors[-400:])
 
     def cut(self, cable: Cable) -> None:
-        """Cuts a network for less than a lease."""
+        """Cuts a network for less than the duration of a lease."""
         cable.cut()
         time.sleep(self.draws.uniform(0.2, 2))
         cable.mend()
 
 
 def plant(files: int) -> None:
-    """Makes the files, each with its name as content."""
+    """Makes the files. The content of each is its name."""
     Path(ROOT).mkdir()
     for number in range(files):
         (Path(ROOT) / f"sample-{number}").write_text(f"sample-{number}")
 
 
 def neighbour(cable: Cable, number: int, files: int) -> "subprocess.Popen[str]":
-    """Starts a program that writes, deletes and reads on a client."""
+    """Starts a program on a client that writes, deletes and reads files of the layout."""
     words = ["neighbour", f"{AT}/field", str(number), str(CLIENTS), str(files), f"{AT}/stop"]
     return cable.client.start_command(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def expected(files: int, logs: list[str]) -> dict[str, str]:
-    """Returns every file that must exist, with its content."""
+    """Returns all files that must exist, each with its content."""
     wanted = {f"sample-{number}": f"sample-{number}" for number in range(files)}
     for log in logs:
         for line in log.splitlines():
@@ -93,18 +96,18 @@ def expected(files: int, logs: list[str]) -> dict[str, str]:
 
 
 def found() -> list[tuple[str, str]]:
-    """Returns every file on the server, at any level, with its content."""
+    """Returns all files on the server, at any level, each with its content."""
     return [(path.name, path.read_text()) for path in Path(ROOT).rglob("*") if path.is_file() and not path.name.startswith(".")]
 
 
 def main(version: str, files: str, kills: str, seed: str) -> None:
-    """Disturbs conversions, then compares the files."""
+    """Disturbs conversions, and then compares the files with what must exist."""
     world = World.make(["ext4"], clients=CLIENTS)
     plant(int(files))
     with world.mounted(version, cable=world.cables[0]), world.mounted(version, cable=world.cables[1]):
         field = Field(world, random.Random(int(seed)))
-        # Converted first: writers of a directory without a layout file do not see that another
-        # client makes one.
+        # Converted before the writers start, because writers of a directory without a layout file
+        # do not notice that another client makes one.
         world.cables[0].client.run("firstbyte", "-q", "layout", "shard", f"{AT}/field", "--levels", "1", "--width", "1")
         field.verb = "unshard"
         neighbours = [neighbour(cable, number, int(files)) for number, cable in enumerate(world.cables)]

@@ -17,7 +17,7 @@ from nfs import Mount
 from report import report
 from world import AT, World
 
-# Commands that print the names of a directory `{}`, each with a zero byte.
+# Commands that print the names in a directory `{}`, each followed by a zero byte.
 NAMES = {
     "ls -f": "ls -f --zero {}",
     "scandir": "python3 /job/names.py scandir {}",
@@ -27,11 +27,12 @@ NAMES = {
     "firstbyte ls --buffer 10MiB": "firstbyte -q ls -0 --buffer 10MiB {}",
     "firstbyte list_arrow": "python3 /job/names.py list_arrow {}",
 }
-# The command that asks the server for each name, so that the emulator takes minutes for 100,000.
+# A command that asks the server about each name. With 100,000 names it takes minutes in the
+# emulator.
 LOOKUPS = {"find": "find {} -mindepth 1 -printf %f\\0"}
-# Commands that print names with sizes and times.
+# Commands that print names together with sizes and times.
 DETAILS = {"ls -l": "ls -lU --zero {}", "find -size": "find {} -mindepth 1 -size -1 -printf %f\\0", "firstbyte ls -l": "firstbyte -q ls -l -0 {}"}
-# Commands that print whole trees.
+# Commands that print the names of a whole tree.
 TREES = {
     "find": "find {} -mindepth 1 -printf %P\\0",
     "firstbyte ls -R": "firstbyte -q ls -R -0 {}",
@@ -45,18 +46,19 @@ TREE_DETAILS = {
     "find -printf %s": "find {} -mindepth 1 -printf %s\\t%P\\0",
     "firstbyte ls -R -l": "firstbyte -q ls -R -l -0 {}",
 }
-# Commands that print one total.
+# Commands that print only a total.
 USAGE = {"du": "du -s {}", "firstbyte du": "firstbyte -q du -s {}"}
 
 
-# Package of Python, in jobs that have it.
+# The Python package, which only some jobs have.
 PACKAGE = Path("/job/firstbyte")
-# The server's directory of all scenes, and an empty directory on the client's own disk.
+# The directory on the server that contains all scenes, and an empty directory on the client's own
+# disk.
 HOME, EMPTY = Path("/srv/ext4"), "/tmp/empty"
 
 
 def flat(root: Path, names: int) -> None:
-    """Makes a directory of `names` files, on the server itself."""
+    """Makes a directory with `names` files, directly on the server."""
     root.mkdir()
     at = os.open(root, os.O_RDONLY)
     for number in range(names):
@@ -65,13 +67,13 @@ def flat(root: Path, names: int) -> None:
 
 
 def spread(root: Path, names: int) -> None:
-    """Makes a layout with the same names."""
+    """Makes a layout that contains the same names."""
     flat(root, names)
     subprocess.run(["firstbyte", "-q", "layout", "shard", root], check=True)
 
 
 def tree(root: Path, directories: int) -> None:
-    """Makes a tree of about `directories` directories, with a file in each."""
+    """Makes a tree of about `directories` directories, each with one file."""
     side = max(int(directories**0.5), 1)
     for outer in range(side):
         for inner in range(side):
@@ -82,7 +84,7 @@ def tree(root: Path, directories: int) -> None:
 
 @dataclass
 class Scene:
-    """Function that makes a directory, and the methods that list it."""
+    """A function that makes a directory, and the methods that list the directory."""
 
     plant: Callable[[Path, int], None]
     methods: dict[str, str]
@@ -101,21 +103,22 @@ SCENES = {
 
 
 def below(root: Path) -> set[bytes]:
-    """Returns the paths of everything in a directory, as the server sees it."""
+    """Returns the paths of everything in a directory, as the server sees them."""
     top = os.fsencode(root)
     walked = ((os.path.relpath(directory, top), [*directories, *files]) for directory, directories, files in os.walk(top))
     return {name if at == b"." else b"%s/%s" % (at, name) for at, names in walked for name in names}
 
 
 def present(methods: dict[str, str]) -> dict[str, str]:
-    """Returns the methods whose modules this job has."""
+    """Returns those methods whose modules this job has."""
     return {method: words for method, words in methods.items() if PACKAGE.exists() or "list_arrow" not in method}
 
 
 def measure(mount: Mount, where: str, methods: dict[str, str], wanted: set[bytes] | None, **said: object) -> None:
-    """Runs each method with nothing cached and again, and compares its names."""
+    """Runs each method twice, first with nothing cached, and compares the names that it prints."""
     for method, words in present(methods).items():
-        # The program itself is read before, so that the measurement does not include it.
+        # Runs the program once on an empty directory, so that the measurement does not include
+        # reading the program.
         mount.client.run(*words.format(EMPTY).split())
         mount.forget()
         for access in ("first", "again"):
@@ -124,18 +127,19 @@ def measure(mount: Mount, where: str, methods: dict[str, str], wanted: set[bytes
 
 
 def exact(found: Cost, wanted: set[bytes] | None) -> bool:
-    """Returns true if every name came once, and no other. The names have no spaces, and come last
-    in a line."""
+    """Returns true if every name was printed once, and no other name. The names contain no spaces,
+    and come last in a line.
+    """
     if wanted is None:
         return True
-    # `ls -l` begins with a total.
+    # The output of `ls -l` begins with a line `total`.
     records = [record for record in found.output.split(b"\0") if record and not record.startswith(b"total ")]
     names = [name for record in records if (name := record.split()[-1]) not in (b".", b"..")]
     return len(names) == len(wanted) and set(names) == wanted
 
 
 def main(scenes: str, versions: str, delays: str) -> None:
-    """Lists at every delay with every version."""
+    """Lists the scenes with every version and every delay."""
     world = World.make(["ext4"], in_memory=True)
     os.mkdir(EMPTY)
     counts = {name: int(count) for name, _, count in (scene.partition(":") for scene in scenes.split(","))}

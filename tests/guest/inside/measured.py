@@ -12,7 +12,9 @@ from nfs import Mount
 
 @dataclass
 class Cost:
-    """Seconds of the clock and of the client's program, calls to the server, and its output."""
+    """Seconds of the clock, processor seconds of the client's program, calls to the server, and the
+    program's output.
+    """
 
     seconds: float
     cpu: float
@@ -25,7 +27,7 @@ class Cost:
 
 
 def cost(mount: Mount, *words: str, env: dict[str, str] | None = None) -> Cost:
-    """Runs a command to its end."""
+    """Runs a command until it ends, and measures its cost."""
     before, began = mount.calls(), time.monotonic()
     with open("/tmp/output", "w+b") as out, open("/tmp/errors", "w+b") as errors:
         process = subprocess.Popen(mount.client.inside(*words), stdout=out, stderr=errors, env=os.environ | (env or {}))

@@ -8,17 +8,18 @@ import os
 import sys
 
 GETDENTS64 = 217
-# Bytes before the name in a record: inode and position of 8 bytes each, length of 2, type of 1.
+# Number of bytes before the name in a record: inode and position with 8 bytes each, length with 2,
+# and type with 1.
 NAME = 19
 
 
 def by_scandir(path: bytes) -> list[bytes]:
-    """Lists as Python does, by readdir."""
+    """Lists a directory as Python does, with readdir."""
     return [entry.name for entry in os.scandir(path)]
 
 
 def by_getdents(path: bytes, size: int) -> list[bytes]:
-    """Lists by the system call, with a buffer of `size` bytes."""
+    """Lists a directory with the system call getdents64 and a buffer of `size` bytes."""
     libc, buffer, names = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(size), []
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     while (read := libc.syscall(GETDENTS64, fd, buffer, size)) > 0:
@@ -35,7 +36,7 @@ def by_getdents(path: bytes, size: int) -> list[bytes]:
 
 
 def by_walk(path: bytes) -> list[bytes]:
-    """Returns the relative paths of everything below, by `os.walk`."""
+    """Returns the relative paths of everything below a directory, from `os.walk`."""
     paths = [os.path.join(at, name) for at, below, files in os.walk(path) for name in (*below, *files)]
     return [os.path.relpath(one, path) for one in paths]
 
@@ -57,7 +58,7 @@ METHODS = {
 
 
 def main() -> None:
-    """Prints the names."""
+    """Prints the names that the chosen method returns."""
     method, _, argument = sys.argv[1].partition(":")
     names = METHODS[method](os.fsencode(sys.argv[2]), argument)
     sys.stdout.buffer.write(b"".join(name + b"\0" for name in names))

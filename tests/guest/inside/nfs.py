@@ -9,12 +9,12 @@ from pathlib import Path
 
 from host import Cable, Host, wait_for
 
-# Mount options of the tested versions.
+# Mount options for each version that is tested.
 VERSIONS = {"3": "vers=3", "4.1": "vers=4.1", "4.2": "vers=4.2"}
-# Seconds of leases and grace periods, instead of 90 s after each restart. On a busy host, a cut of
-# two seconds must not outlast a lease.
+# Duration of leases and grace periods in seconds. The default is 90 s, after each restart. A lease
+# must last longer than a cut of two seconds on a busy host.
 LEASE = 12
-# Calls that keep sessions alive depend on time, and not on the program.
+# Calls that keep sessions alive. Their number depends on time, and not on the program.
 OF_TIME = {"SEQUENCE", "RENEW", "NULL"}
 
 
@@ -26,7 +26,7 @@ class Server:
 
     @staticmethod
     def start(host: Host, exports: dict[str, str]) -> "Server":
-        """Starts a server with all that it needs, and exports directories with their options."""
+        """Starts a server and everything that it needs. Exports directories with their options."""
         host.run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
         lock_services(host)
         host.start_command("nfsdcld", "--foreground")
@@ -38,11 +38,11 @@ class Server:
         return server
 
     def up(self) -> None:
-        """Starts the threads of the server, also after `down`."""
+        """Starts the server's threads. Also used after `down`."""
         self.host.run("rpc.nfsd", f"--lease-time={LEASE}", f"--grace-time={LEASE}", "8")
 
     def down(self) -> None:
-        """Ends the threads: the server forgets open files, as after a crash."""
+        """Ends the server's threads. The server then forgets open files, as after a crash."""
         self.host.run("rpc.nfsd", "0")
 
 
@@ -56,7 +56,7 @@ def lock_services(host: Host) -> None:
 
 @dataclass
 class Mount:
-    """An export mounted by a client."""
+    """An export that a client has mounted."""
 
     client: Host
     at: str
@@ -64,24 +64,26 @@ class Mount:
 
     @staticmethod
     def of(cable: Cable, path: str, at: str, options: str) -> "Mount":
-        """Mounts the server's directory `path`."""
+        """Mounts the server's directory `path` at the client's directory `at`."""
         mount = Mount(cable.client, at, ("mount", "-t", "nfs", "-o", options, f"{cable.address}:{path}", at))
         cable.client.run("mkdir", "-p", at)
         cable.client.run(*mount.words)
         return mount
 
     def end(self) -> None:
-        """Unmounts it."""
+        """Unmounts the export."""
         self.client.run("umount", self.at)
 
     def forget(self) -> None:
-        """Drops the client's cached names and content by a new mount. Another mount of the same
-        export with the same options would keep them."""
+        """Drops the names and content that the client has cached, by unmounting and mounting again.
+        If there were another mount of the same export with the same options, the client would keep
+        them.
+        """
         self.end()
         self.client.run(*self.words)
 
     def calls(self) -> dict[str, int]:
-        """Returns the number of calls so far, by name."""
+        """Returns how many calls the mount has made so far, by name of the call."""
         text = Path(f"/proc/{self.client.pid}/mountstats").read_text(errors="replace")
         for part in re.split(r"^device ", text, flags=re.MULTILINE):
             if re.match(rf"\S+ mounted on {re.escape(self.at)} with fstype nfs", part):
@@ -91,5 +93,5 @@ class Mount:
 
 
 def since(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Returns the calls between two counts."""
+    """Returns how many calls were made between two counts."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

@@ -21,26 +21,26 @@ from report import report
 from world import AT, World
 
 MODEL = Path("/job/nfs.toml")
-# Bytes of a file, as in the reports this program is built from: 10 to 100 KB.
+# Range of file sizes in bytes, as in the reports that prompted this program: 10 to 100 KB.
 SIZES = (10_000, 100_000)
 LARGE = 16 << 20
 FILES, NAMES = 100, 4000
-# Number of calls by which the time of a call is measured.
+# Number of calls from which the time of one call is measured.
 PROBES = 100
 
 
 @dataclass
 class Work:
-    """Work of a job, and its description as a workload."""
+    """Work that a job does, and its description as a workload."""
 
     what: str
     count: int
     threads: int
 
     def workload(self, directory: Path, cpu: float) -> str:
-        """Returns a workload for `firstbyte advise run`."""
+        """Returns a workload that describes the work, for `firstbyte advise run`."""
         sizes = [path.stat().st_size for path in sorted(directory.glob("file-*"))[: self.count]]
-        # Smallest read that a workload accepts.
+        # The smallest read that a workload may have.
         files, size, read, access, request = 1, "1 B", "1 B", "sequential", "128 KiB"
         if self.what == "files":
             files, size = self.count, f"{sum(sizes)} B"
@@ -85,7 +85,7 @@ WORKS = [
 
 
 def plant(root: Path) -> None:
-    """Makes the files of each kind of work."""
+    """Makes the files that the kinds of work need."""
     draws = random.Random(1)
     root.mkdir()
     for number in range(FILES):
@@ -97,14 +97,16 @@ def plant(root: Path) -> None:
 
 
 def done(mount: Mount, work: Work, where: str) -> tuple[float, dict[str, int]]:
-    """Does the work and returns its seconds and calls."""
+    """Does the work. Returns its duration in seconds, and its calls."""
     directory = f"{where}/names" if work.what == "list" else where
     found = cost(mount, "python3", "/job/work.py", work.what, directory, str(work.count), str(work.threads))
     return float(found.output), found.calls
 
 
 def call(mount: Mount) -> float:
-    """Returns the seconds of a call for the state of the file system, which is never cached."""
+    """Returns the duration in seconds of a call for the state of the file system, which is never
+    cached.
+    """
     loop = f"for _ in range({PROBES}): os.statvfs('{AT}')"
     script = f"import os, time\nbegan = time.monotonic()\n{loop}\nprint(time.monotonic() - began)"
     return float(cost(mount, "python3", "-c", script).output) / PROBES
@@ -112,14 +114,16 @@ def call(mount: Mount) -> float:
 
 @dataclass
 class Alone:
-    """Figures without a delay: seconds of a call and of a listed name, bytes per second."""
+    """Figures measured without a delay: seconds per call, seconds per listed name, and bytes per
+    second.
+    """
 
     call: float
     name: float
     rate: float
 
     def model(self, delay: float) -> None:
-        """Writes the model for this delay (seconds) where the program reads it."""
+        """Writes the model for this delay, in seconds, to the file that the program reads."""
 
         def seconds(match: re.Match[str]) -> str:
             calls = float(match[2])
@@ -132,7 +136,7 @@ class Alone:
 
 
 def prediction(mount: Mount, workload: str) -> float:
-    """Returns the predicted seconds."""
+    """Returns the predicted duration of a workload in seconds."""
     Path("/tmp/workload.toml").write_text(workload)
     out = mount.client.run("firstbyte", "--json", "advise", "run", "/tmp/workload.toml", "--models", "/tmp/nfs.toml", "--all")
     (row,) = [row for row in json.loads(out)["rows"] if row["name"] == "nfs"]
@@ -140,7 +144,7 @@ def prediction(mount: Mount, workload: str) -> float:
 
 
 def main(versions: str, delays: str) -> None:
-    """Predicts each work and does it."""
+    """Predicts each kind of work, and then does it."""
     world = World.make(["ext4"], in_memory=True)
     plant(Path("/srv/ext4/work"))
     for version in versions.split(","):
@@ -154,7 +158,7 @@ def main(versions: str, delays: str) -> None:
             report(case="alone", version=version, **vars(alone))
             cpu = {}
             for work in WORKS:
-                # The same work on the server's own file system, with all data in memory.
+                # The same work, done on the server's own file system with all data in memory.
                 cpu[work.what, work.threads] = done(mount, work, "/srv/ext4/work")[0]
                 report(case="in memory", what=work.what, threads=work.threads, seconds=cpu[work.what, work.threads])
                 remove_new()
@@ -174,6 +178,6 @@ def main(versions: str, delays: str) -> None:
 
 
 def remove_new() -> None:
-    """Removes the files that `create` has made."""
+    """Removes the files that the work `create` has made."""
     for path in Path("/srv/ext4/work").glob("*.new"):
         path.unlink()

@@ -13,6 +13,6 @@ def _port() -> IO[str]:
 
 
 def report(**fields: object) -> None:
-    """Sends a line of JSON to the host at once."""
+    """Sends a line of JSON to the host, without buffering."""
     _port().write(json.dumps(fields) + "\n")
     _port().flush()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from host import Cable, wait_for
 
-# Guests are root, so that tests may make any file; nothing is encrypted or signed.
+# Guests act as root, so that tests may make any file. Nothing is encrypted or signed.
 SETTINGS = """[global]
     security = user
     map to guest = bad user
@@ -33,11 +33,12 @@ SETTINGS = """[global]
 
 @contextmanager
 def shared(cable: Cable, path: str, at: str, options: str = "") -> Iterator[None]:
-    """Serves the server's directory `path`, and mounts it at the client, during the block."""
+    """During the block, serves the server's directory `path`, and mounts it at `at` on the client.
+    """
     server, client = cable.server, cable.client
     server.see("/run/smb.conf").write_text(SETTINGS.format(path=path))
-    # Started in a new session: a server that ends kills its process group, which must not be the
-    # job's.
+    # The daemon runs in a session of its own: when it ends, it kills its process group, which must
+    # not be the job's.
     words = ("smbd", "--foreground", "--no-process-group", "--configfile=/run/smb.conf")
     daemon = server.start_command(*words, start_new_session=True)
     try:

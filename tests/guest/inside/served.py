@@ -19,7 +19,8 @@ from world import AT, World
 
 MIB = 1 << 20
 SRV = Path("/srv/ext4")
-# Program of a client: requests a path, prints the status, the entity tag, and a digest of the body.
+# Program that runs on a client. It requests a path, and prints the status, the entity tag and a
+# digest of the body.
 GET = """
 import hashlib, http.client, sys
 connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=100)
@@ -36,28 +37,29 @@ print(answer.status, answer.headers.get("etag"), "cut" if body is None else hash
 
 @dataclass
 class Case:
-    """Two clients of one export: the first serves, the second changes."""
+    """Two clients of one export. The first one serves a directory, and the second one changes it.
+    """
 
     world: World
     version: str
 
     @property
     def server(self) -> Host:
-        """Client that serves, mounts or caches."""
+        """The client that serves, mounts or caches."""
         return self.world.cables[0].client
 
     @property
     def other(self) -> Host:
-        """Client that changes."""
+        """The client that changes files."""
         return self.world.cables[1].client
 
     def get(self, path: str, condition: str = "") -> list[str]:
-        """Returns status, entity tag and digest of a request."""
+        """Requests a path. Returns the status, the entity tag and the digest of the body."""
         return self.server.run("python3", "-c", GET, path, *filter(None, [condition])).split()
 
     @contextmanager
     def serving(self, *words: str) -> Iterator[None]:
-        """Runs `serve` of the directory on NFS during the block."""
+        """During the block, runs `serve` with the directory on NFS."""
         with running(self.server, "firstbyte", "-q", "serve", f"{AT}/site", *words):
             wait_for("serve", lambda: self.server.ended("python3", "-c", GET, "/").returncode == 0)
             yield
@@ -75,7 +77,7 @@ def running(host: Host, *words: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def write(path: Path, size: int, seed: int) -> str:
-    """Makes a file of pseudo-random bytes and returns its digest."""
+    """Writes a file of pseudo-random bytes. Returns the digest of the bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = random.Random(seed).randbytes(size)
     path.write_bytes(content)
@@ -83,7 +85,7 @@ def write(path: Path, size: int, seed: int) -> str:
 
 
 def change(case: Case, how: str, name: str, size: int, seed: int) -> str:
-    """Changes a file of the site by the other client, and returns the new digest."""
+    """Changes a file of the served directory, on the other client. Returns the new digest."""
     new = write(Path("/tmp/new"), size, seed)
     commands = {
         "replaced": f"cp /tmp/new {AT}/site/.draft && mv {AT}/site/.draft {AT}/site/{name}",
@@ -95,8 +97,9 @@ def change(case: Case, how: str, name: str, size: int, seed: int) -> str:
 
 
 def tags(case: Case) -> dict:
-    """Changes a file again and again: each entity tag belongs to one content, and the newest
-    content is served at once."""
+    """Changes a file again and again. Each entity tag must belong to one content, and the newest
+    content must be served at once.
+    """
     found: dict[str, object] = {}
     write(SRV / "site/file", 100_000, 0)
     contents: dict[str, set[str]] = {}
@@ -117,7 +120,8 @@ def tags(case: Case) -> dict:
 
 
 def while_sent(case: Case) -> dict:
-    """Changes a file while it is sent: a whole version, or a response that is cut short."""
+    """Changes a file while it is being sent. The response must be a whole version, or be cut short.
+    """
     found: dict[str, object] = {"ok": True}
     for how in ("replaced", "removed", "overwritten"):
         old = write(SRV / "site/large", 24 * MIB, 1)
@@ -132,8 +136,9 @@ def while_sent(case: Case) -> dict:
 
 
 def cached(case: Case) -> dict:
-    """Uses one cache directory on NFS by two clients, while the source changes: the right content,
-    or a line that refuses."""
+    """Two clients use one cache directory on NFS while the source changes. Each must get the right
+    content, or refuse with one line.
+    """
     wrong, said = 0, []
     source = SRV.parent / "xfs/source"
     hosts = [case.server, case.other]
@@ -156,20 +161,21 @@ def cached(case: Case) -> dict:
 
 
 def size(number: int) -> int:
-    """Returns the bytes of a file of the source: a few are large."""
+    """Returns the size of a file of the source in bytes. A few files are large."""
     return 6 * MIB if number % 8 == 0 else 10_000 + 3_000 * number
 
 
 def reader(url: str, number: int) -> str:
-    """Returns a script that mounts the source with the shared cache, and reads all of it."""
+    """Returns a script that mounts the source with the shared cache, and reads all files."""
     at = f"/tmp/fast-{number}"
     return f"""mkdir -p {at} && firstbyte -q mount {url} {at} --cache {AT}/cache --cache-store source || exit 1
         (cd {at} && for file in file-*; do sha256sum $file; done); firstbyte -q unmount {at}"""
 
 
 def mounted(case: Case) -> dict:
-    """Mounts a directory on NFS by firstbyte, while the other client changes files: each open sees
-    the newest version."""
+    """Mounts a directory on NFS with firstbyte while the other client changes files. Each open must
+    see the newest version.
+    """
     write(SRV / "site/file", 300_000, 0)
     late = 0
     case.server.run("mkdir", "-p", "/mnt/fast")
@@ -190,7 +196,7 @@ CASES: dict[str, Callable[[Case], dict]] = {case.__name__.replace("_", "-"): cas
 
 
 def main(versions: str, *chosen: str) -> None:
-    """Runs the cases with each version of the protocol."""
+    """Runs the cases with each version of NFS."""
     subprocess.run(["modprobe", "fuse"], check=True)
     world = World.make(["ext4", "xfs"], clients=2)
     for version in versions.split(","):

@@ -11,7 +11,7 @@ from measured import cost
 from report import report
 from world import AT, World
 
-# Bytes of a file, as in the reports this program is built from: 10 to 100 KB.
+# Range of file sizes in bytes, as in the reports that prompted this program: 10 to 100 KB.
 SIZES = (10_000, 100_000)
 TO = "/tmp/to"
 METHODS = {
@@ -22,14 +22,14 @@ METHODS = {
 
 
 def main(files: str, versions: str, delays: str) -> None:
-    """Copies the tree by each method, with nothing cached."""
+    """Copies the tree with each method, always with nothing cached."""
     world, draws = World.make(["ext4"], in_memory=True), random.Random(1)
     tree = Path("/srv/ext4/small")
     for number in range(int(files)):
         path = tree / f"{number % 10}" / f"file-{number:05}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(draws.randbytes(draws.randint(*SIZES)))
-    # The programs themselves are read before, so that the measurement does not include them.
+    # Each program is run once before, so that the measurement does not include reading the program.
     Path("/tmp/empty").mkdir()
     for words in METHODS.values():
         world.cable.client.run(*(word.replace("\0", " ") for word in words.replace(f"{AT}/small", "/tmp/empty").split(" ")))

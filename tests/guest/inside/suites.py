@@ -19,16 +19,16 @@ from host import Host
 from report import report
 from world import AT, World
 
-# Maximum seconds of a suite, so that a hanging test does not stop the others.
+# Maximum duration of a suite in seconds, so that a test that hangs does not stop the other suites.
 LIMIT = 240
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
 
 
 def main(kinds: str, program: str, *suites: str) -> None:
-    """Runs every suite on every kind."""
+    """Runs every suite on every kind of file system."""
     Path(program).parent.mkdir(parents=True, exist_ok=True)
     Path(program).symlink_to("/job/bin/firstbyte")
-    # Tests prefer memory to the directory for temporary files, if /dev/shm exists.
+    # If /dev/shm existed, tests would use it instead of the directory for temporary files.
     subprocess.run("umount /dev/shm && rmdir /dev/shm", shell=True, check=True)
     wanted = kinds.split(",")
     on_disks = [kind for kind in wanted if not remote(kind)]
@@ -40,13 +40,13 @@ def main(kinds: str, program: str, *suites: str) -> None:
 
 
 def remote(kind: str) -> bool:
-    """Returns true if a client sees it over the network."""
+    """Returns true if a client accesses this kind of file system over the network."""
     return kind.startswith("nfs") or kind == "cifs"
 
 
 @contextmanager
 def placed(world: World, kind: str) -> Iterator[tuple[Host, str]]:
-    """Yields a directory on a file system of that kind, and the host that has it."""
+    """Yields a host, and a directory of this host on a file system of the given kind."""
     client = world.cable.client
     if kind.startswith("nfs"):
         with world.mounted(kind.removeprefix("nfs")):
@@ -63,13 +63,13 @@ def placed(world: World, kind: str) -> Iterator[tuple[Host, str]]:
 
 
 def overlay(host: Host) -> str:
-    """Mounts an overlay over ext4 and returns its path."""
+    """Mounts an overlay over ext4, and returns its path."""
     host.run("bash", "-c", "cd /srv/ext4 && mkdir -p lower upper work merged && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged")
     return "/srv/ext4/merged"
 
 
 def run(kind: str, host: Host, directory: str, suite: str) -> None:
-    """Runs one suite there and reports each of its tests."""
+    """Runs one suite in a directory of the host, and reports each of its tests."""
     name, _, filters = suite.partition(":")
     scratch = f"{directory}/tests-{name}"
     host.run("mkdir", scratch)
@@ -91,6 +91,6 @@ def run(kind: str, host: Host, directory: str, suite: str) -> None:
 
 
 def reason(output: str, test: str) -> str:
-    """Returns the output of a failed test."""
+    """Returns the output that a failed test has printed."""
     part = output.partition(f"---- {test} stdout ----")[2]
     return part.partition("\n---- ")[0].partition("\nfailures:")[0].strip()[:1500]

@@ -20,17 +20,21 @@ from world import World
 
 MIB = 1 << 20
 GIB = 1 << 30
-# Pairs of names that are the same if letter case or forms of Unicode are folded.
+# Pairs of names that are the same on file systems that ignore letter case, or that treat forms of
+# Unicode as equal.
 PAIRS = [("Readme", "README"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")]
-# Directories of which two are one where letter case is folded, or dots at the end are dropped.
+# Directories. Two of them are the same where letter case is ignored, and two where dots at the end
+# are dropped.
 DIRECTORIES = ["Data", "DATA", "notes", "notes.", "aux"]
-# Names that FAT, exFAT or SMB refuse or change.
+# Names that FAT, exFAT or SMB refuses or changes.
 NAMES = ["colon:", "question?", "star*", "quote\"", "less<", "pipe|", "back\\slash", "dot.", "space ", "tab\t", "line\nfeed", "nul", "com1.txt", "\udcff"]
 
 
 @dataclass
 class Case:
-    """A kind of file system, its host and directory, and a directory of ext4 to copy from."""
+    """A kind of file system, with its host and directory; and a directory on ext4, from which files
+    are copied.
+    """
 
     kind: str
     host: Host
@@ -38,27 +42,27 @@ class Case:
     source: Path
 
     def see(self, name: str = "") -> Path:
-        """Returns a path in the directory of the kind."""
+        """Returns the path at which this host sees a name in the directory."""
         return self.host.see(f"{self.there}/{name}".rstrip("/"))
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Runs the program."""
+        """Runs the program on the host."""
         return self.host.ended("firstbyte", *words, limit=300)
 
 
 def copied(case: Case, content: dict[str, bytes]) -> dict:
-    """Copies files and compares them: each exists with its content or is named as failed."""
+    """Copies files and compares them. Each must exist with its content, or be named as failed."""
     for name, text in content.items():
         (case.source / name).parent.mkdir(exist_ok=True)
         (case.source / name).write_bytes(text)
     first = compared(case, content)
-    # Again: nothing that was copied is taken for another file, deleted or replaced.
+    # The second run must not take a copied file for another one, delete it or replace it.
     second = compared(case, content, "--delete")
     return {**first, "ok": first["ok"] and second["ok"], "again": second}
 
 
 def compared(case: Case, content: dict[str, bytes], *options: str) -> dict:
-    """Copies what is missing, then compares."""
+    """Copies what is missing, and then compares all files."""
     done = case.run("--json", "sync", *options, str(case.source), f"{case.there}/out")
     receipt = json.loads(done.stdout or "{}")
     failed = receipt.get("failed", [])
@@ -67,7 +71,7 @@ def compared(case: Case, content: dict[str, bytes], *options: str) -> dict:
     there = {str(path.relative_to(out)): path.read_bytes() for path in files}
     lost = [ascii(name) for name, text in content.items() if there.get(name) != text]
     foreign = [ascii(name) for name in there if name not in content]
-    # A directory that has failed is reported beside its files.
+    # A directory that has failed is reported in addition to its files.
     right = len(lost) == len([one for one in failed if not one["location"].endswith("/")]) and not foreign
     code = done.returncode == (3 if lost else 0)
     said = [ascii(one["error"])[:200] for one in failed]
@@ -75,23 +79,28 @@ def compared(case: Case, content: dict[str, bytes], *options: str) -> dict:
 
 
 def directories(case: Case) -> dict:
-    """Directories that are one there: files of one are copied, those of the other reported."""
+    """Copies directories whose names are the same on this file system. The files of one are copied,
+    and those of the other are reported.
+    """
     return copied(case, {f"{name}/{number}-{at}": name.encode() for at, name in enumerate(DIRECTORIES) for number in range(3)})
 
 
 def pairs(case: Case) -> dict:
-    """Copies names that are the same there: the first is copied, the second reported."""
+    """Copies files whose names are the same on this file system. The first is copied, and the
+    second is reported.
+    """
     return copied(case, {name: name.encode() for pair in PAIRS for name in pair})
 
 
 def refused_names(case: Case) -> dict:
-    """Copies names that are not allowed there: all others are copied."""
+    """Copies names that this file system does not allow. All other names must be copied."""
     return copied(case, {name: b"x" for name in [*NAMES, "plain"]})
 
 
 def times(case: Case) -> dict:
-    """Syncs with times of two seconds: a second sync copies nothing, an edit of the same length is
-    copied."""
+    """Runs `sync` on a file system whose times have a resolution of two seconds. A second `sync`
+    must copy nothing, and an edit of the same length must be copied.
+    """
     for number in range(20):
         path = case.source / f"file-{number}"
         path.write_bytes(b"%04d" % number)
@@ -114,7 +123,7 @@ def times(case: Case) -> dict:
 
 
 def links(case: Case) -> dict:
-    """Copies a tree with a symbolic link, a hard link and a file that only its owner may read."""
+    """Copies a tree with a symbolic link, a hard link, and a file that only its owner may read."""
     (case.source / "file").write_bytes(b"file")
     (case.source / "file").chmod(0o600)
     os.link(case.source / "file", case.source / "hard")
@@ -127,7 +136,8 @@ def links(case: Case) -> dict:
 
 
 def holes(case: Case) -> dict:
-    """Copies a sparse file of 64 MiB: the content is right, with or without holes."""
+    """Copies a sparse file of 64 MiB. The content must be right, whether or not the copy has holes.
+    """
     with (case.source / "sparse").open("wb") as file:
         file.seek(64 * MIB - 5)
         file.write(b"ended")
@@ -138,7 +148,9 @@ def holes(case: Case) -> dict:
 
 
 def four_gib(case: Case) -> dict:
-    """Copies a sparse file of more than 4 GiB to FAT: one line, and no file is left."""
+    """Copies a sparse file of more than 4 GiB to FAT. There must be one line of error, and no file
+    left.
+    """
     if case.kind != "vfat":
         return {"ok": True, "not": "vfat only"}
     with (case.source / "huge").open("wb") as file:
@@ -153,7 +165,7 @@ CASES: dict[str, Callable[[Case], dict]] = {case.__name__.replace("_", "-"): cas
 
 
 def main(kinds: str, *chosen: str) -> None:
-    """Runs the cases on each kind."""
+    """Runs the cases on each kind of file system."""
     wanted = kinds.split(",")
     world = World.make(["ext4", *[kind for kind in wanted if not suites.remote(kind)]])
     for kind in wanted:

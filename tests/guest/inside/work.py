@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-# Bytes of a sequential read, and of a random read.
+# Number of bytes of a sequential read, and of a random read.
 CHUNK, BLOCK = 1 << 17, 4096
 
 
@@ -32,7 +32,7 @@ def files(path: str) -> None:
 
 
 def main() -> None:
-    """Does the work."""
+    """Does the work that the command line names."""
     what, directory, count, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     paths = [f"{directory}/file-{number:05}" for number in range(count)]
     large = os.open(f"{directory}/large", os.O_RDONLY) if what == "random" else -1

@@ -11,23 +11,26 @@ from host import Cable, Host
 from nfs import Mount
 
 MODULES = "nfs nfsv3 nfsv4 nfsd lockd veth sch_netem loop".split()
-# Programs and libraries of the jobs, as patterns.
+# Patterns of the programs and libraries that jobs use.
 READ = "/job /usr/lib/python3.* /usr/lib/x86_64-linux-gnu/lib[cdefmpsuz]*.so* /bin/find /bin/ls /bin/cp /bin/cat /bin/du /bin/python3 /bin/nsenter".split()
-# Options of an export. Root of the client is root of the server, so that tests may make any file.
+# Options of an export. Root on a client acts as root on the server, so that tests may make any
+# file.
 EXPORT = "rw,no_root_squash,no_subtree_check"
 AT = "/mnt/nfs"
-# File systems that can be exported: the handles of the others do not last.
+# File systems that can be exported. The file handles of the others are not permanent.
 EXPORTED = ("ext4", "xfs", "btrfs")
 
 
 def read_programs() -> None:
-    """Reads the programs of the jobs into memory, so that none waits for the disk of the host."""
+    """Reads the programs that jobs use into memory, so that no job waits for a disk of the host."""
     subprocess.run(f"find -H {' '.join(READ)} -maxdepth 2 -type f '(' -size -6M -o -path '/job/*' ')' -exec cat {{}} + > /dev/null", shell=True, check=False)
 
 
 @dataclass
 class World:
-    """Hosts and cables. The exports are below `/srv`, by the kind of their file system."""
+    """Hosts and cables. Each export is the directory in `/srv` that has the name of its file
+    system's kind.
+    """
 
     disks: Disks
     server: nfs.Server
@@ -52,7 +55,7 @@ class World:
 
     @property
     def cable(self) -> Cable:
-        """Cable of the first client."""
+        """The cable of the first client."""
         return self.cables[0]
 
     @contextmanager

@@ -1,5 +1,6 @@
-//! The options of a workload. An option is a service of the catalogue, a [`ReadMethod`] to read
-//! from it, and the place of the data before the job. Called by [`advise`](super::advise).
+//! The options for a workload. An option consists of a service of the catalogue, a [`ReadMethod`]
+//! to read from it, and the place where the data is before the job. Called by
+//! [`advise`](super::advise).
 
 use crate::model::{ModelCatalogue, ServiceKind, ServiceModel};
 use crate::workload::Workload;
@@ -9,9 +10,9 @@ use crate::workload::Workload;
 pub(super) enum ReadMethod {
     /// Whole files are copied to the machine first.
     Download,
-    /// Ranges are requested when they are read; only the page cache retains them.
+    /// Ranges are requested when the job reads them. Only the page cache retains their bytes.
     Lazy,
-    /// Ranges are requested through our mount, whose cache on disk retains bytes that were read.
+    /// Ranges are requested through our mount. Its cache on disk retains bytes that were read.
     Mount,
     /// The kernel mounts the service, or the data is on a volume or local disk.
     InPlace,
@@ -22,30 +23,31 @@ pub(super) enum ReadMethod {
 pub(super) enum DataState {
     /// On the service.
     Ready,
-    /// In the bucket or snapshot behind the service, which fetches it on first access.
+    /// In the bucket or snapshot behind the service. The service fetches data from there on first
+    /// access.
     FirstTouch,
-    /// Like `FirstTouch`, on a service that each job creates for itself.
+    /// Like `FirstTouch`, but each job creates the service for itself.
     Made,
 }
 
-/// One option of a workload.
+/// One option for a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) model: &'a ServiceModel,
     pub(super) method: ReadMethod,
     pub(super) life: DataState,
-    /// Provisioned bytes; 0 for a service without a capacity.
+    /// Provisioned bytes; 0 if the service is not sold by capacity.
     pub(super) capacity: f64,
 }
 
 impl Choice<'_> {
-    /// Returns a short name, unique among the options of a workload.
+    /// Returns a short name, which is unique among the options for a workload.
     pub(super) fn name(&self) -> String {
         let way = match (self.method, self.life) {
             (ReadMethod::Download, _) => "-download",
             (ReadMethod::Lazy, _) => "-lazy",
             (ReadMethod::Mount, _) => "-mount",
-            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => "-hydrated",
+            (ReadMethod::InPlace, DataState::Ready) if can_be_hydrated(self.model) => "-hydrated",
             (ReadMethod::InPlace, DataState::Made) => "-made",
             (ReadMethod::InPlace, _) => "",
         };
@@ -59,10 +61,10 @@ impl Choice<'_> {
             (ReadMethod::Download, _) => format!("{title}, download first"),
             (ReadMethod::Lazy, _) => format!("{title}, open lazily"),
             (ReadMethod::Mount, _) => format!("{title}, firstbyte mount"),
-            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => {
+            (ReadMethod::InPlace, DataState::Ready) if can_be_hydrated(self.model) => {
                 format!("{title}, hydrated ahead")
             }
-            (ReadMethod::InPlace, DataState::FirstTouch) if hydrates(self.model) => {
+            (ReadMethod::InPlace, DataState::FirstTouch) if can_be_hydrated(self.model) => {
                 format!("{title}, first touch from S3")
             }
             (ReadMethod::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
@@ -70,8 +72,8 @@ impl Choice<'_> {
         }
     }
 
-    /// Returns true if a machine runs all month because the data is on its own disk.
-    pub(super) fn keeps_machine(&self) -> bool {
+    /// Returns whether a machine must run all month, because the data is on the machine's own disk.
+    pub(super) fn needs_machine_all_month(&self) -> bool {
         self.model.kind == ServiceKind::LocalDisk && self.life == DataState::Ready
     }
 
@@ -81,12 +83,12 @@ impl Choice<'_> {
     }
 }
 
-/// Returns true if data reaches the service ahead of a job or on first access.
-fn hydrates(model: &ServiceModel) -> bool {
+/// Returns whether data can reach the service before a job, or on first access.
+fn can_be_hydrated(model: &ServiceModel) -> bool {
     model.kind == ServiceKind::LocalDisk || model.rates.hydration_file.is_some()
 }
 
-/// Lists all options of a workload, in the order of the catalogue.
+/// Lists all options for a workload, in the order of the catalogue.
 pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a ModelCatalogue) -> Vec<Choice<'a>> {
     let mut all = Vec::new();
     for model in &catalogue.services {
@@ -94,7 +96,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a ModelCatalogue) ->
             ServiceKind::Object => &[ReadMethod::Download, ReadMethod::Lazy, ReadMethod::Mount],
             ServiceKind::FileSystem | ServiceKind::Volume | ServiceKind::LocalDisk => &[ReadMethod::InPlace],
         };
-        let lives: &[DataState] = match (hydrates(model), model.capacity.creation.is_some()) {
+        let lives: &[DataState] = match (can_be_hydrated(model), model.capacity.creation.is_some()) {
             (true, true) => &[DataState::Ready, DataState::FirstTouch, DataState::Made],
             (true, false) => &[DataState::Ready, DataState::FirstTouch],
             (false, _) if model.rates.hydration.is_some() => &[DataState::FirstTouch],
@@ -108,7 +110,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a ModelCatalogue) ->
     all
 }
 
-/// Returns the smallest capacity that holds the data; 0 if the service has no provisioned capacity.
+/// Returns the smallest capacity that holds the data; 0 if the service is not sold by capacity.
 fn capacity(model: &ServiceModel, bytes: f64) -> f64 {
     let Some(least) = model.capacity.least.as_ref().map(|least| least.value.0) else { return 0.0 };
     let step = model.capacity.step.as_ref().map_or(least, |step| step.value.0);

@@ -1,5 +1,7 @@
-//! The billed [`OptionUsage`] of an option: compute time per job, and the service's items per job,
-//! per month or once. Called by `row`; the prices turn it into dollars.
+//! Computes what an option is billed for: compute time per job, and the storage, bytes and requests
+//! of the service, per job or per month. The one-time cost of loading the data is computed
+//! separately, in dollars. Called by `row`, which converts the [`OptionUsage`] to dollars with the
+//! price list.
 
 use super::Inputs;
 use super::choice::{Choice, DataState};
@@ -10,13 +12,14 @@ use crate::units::GIB;
 use crate::usage::{HOURS_PER_MONTH, OptionUsage, Unit, UsageItem, WaitingPeople};
 use crate::workload::{ComputePlace, Workload};
 
-/// Bytes and operations per second that the price of a gp3 volume includes.
-const INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
+/// Rate in bytes per second, and operations per second, that the price of a gp3 volume includes.
+const GP3_INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
 
-/// Names that one listing request returns.
-const NAMES: f64 = 1_000.0;
+/// Number of names that one listing request returns.
+const NAMES_PER_PAGE: f64 = 1_000.0;
 
-/// Computes the billed usage of a job that takes `seconds`, and of each month with or without jobs.
+/// Computes the billed usage: of each job, which takes `seconds`, and of each month, even without
+/// jobs.
 pub(super) fn usage(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -26,9 +29,9 @@ pub(super) fn usage(
 ) -> OptionUsage {
     let spot = workload.compute.spot && matches!(workload.compute.place, ComputePlace::Machine(_));
     let rate = if spot { spot::interruptions_per_hour(workload.compute.interrupted) } else { 0.0 };
-    // An interrupted job starts over.
+    // An interrupted job starts from the beginning.
     let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate);
-    let mut items = if choice.keeps_machine() {
+    let mut items = if choice.needs_machine_all_month() {
         machines_all_month(workload)
     } else {
         compute(workload, catalogue, seconds)
@@ -41,7 +44,7 @@ pub(super) fn usage(
             }
             None => {}
         }
-        let names = (workload.names.list / NAMES).ceil() + workload.names.create;
+        let names = (workload.names.list / NAMES_PER_PAGE).ceil() + workload.names.create;
         if let (BilledQuantity::Requests, Some(service), true) =
             (bill.of, bill.price.strip_suffix("/get"), names > 0.0)
         {
@@ -53,9 +56,9 @@ pub(super) fn usage(
     OptionUsage { items, waiting }
 }
 
-/// Computes the dollars of loading the data set once. `None` if this costs nothing or no price is
-/// known.
-pub(super) fn once(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
+/// Computes the dollars for loading the data set once. `None` if loading costs nothing, or if its
+/// price is not known.
+pub(super) fn loading_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let loaded = choice.model.bills.iter().filter(|bill| bill.of == BilledQuantity::Loaded);
     let items: Vec<UsageItem> =
         loaded.map(|bill| UsageItem::per_job(&bill.price, workload.data.bytes / GIB, Unit::GiB)).collect();
@@ -87,7 +90,7 @@ fn compute(workload: &Workload, catalogue: &ModelCatalogue, seconds: f64) -> Vec
     }
 }
 
-/// Returns the machines that run all month because the data is on their disks.
+/// Returns the usage of machines that run all month because the data is on their own disks.
 fn machines_all_month(workload: &Workload) -> Vec<UsageItem> {
     let ComputePlace::Machine(name) = &workload.compute.place else { return Vec::new() };
     if name == HERE {
@@ -133,7 +136,7 @@ fn amount(
         | BilledQuantity::Loaded => return None,
         BilledQuantity::Read => Amount::Job(moved.bytes / GIB, Unit::GiB),
         BilledQuantity::Requests => Amount::Job(moved.requests, Unit::Requests),
-        // Concurrent jobs share one service.
+        // Concurrent jobs share one service, and so its price.
         BilledQuantity::Capacity if choice.life == DataState::Made => {
             Amount::Job(choice.capacity / GIB * seconds / month / jobs, Unit::GiBMonth)
         }
@@ -144,11 +147,11 @@ fn amount(
         BilledQuantity::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
         BilledQuantity::ProvisionedRate => Amount::Month(rate / 1_048_576.0, Unit::MiBpsMonth),
         BilledQuantity::VolumeRate => {
-            Amount::Month((rate - INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)
+            Amount::Month((rate - GP3_INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)
         }
         BilledQuantity::VolumeOperations => {
             let operations = model.operations.total.as_ref().map_or(0.0, |total| total.value);
-            Amount::Month((operations - INCLUDED.1).max(0.0) * jobs, Unit::IopsMonth)
+            Amount::Month((operations - GP3_INCLUDED.1).max(0.0) * jobs, Unit::IopsMonth)
         }
     })
 }

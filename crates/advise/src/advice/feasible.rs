@@ -1,5 +1,5 @@
-//! Checks before ranking: refuses, with a reason, an option that is impossible or that cannot
-//! sustain the jobs of a day. Called by [`advise`](super::advise) for each option.
+//! The checks before ranking. They refuse an option, with a reason, if it is impossible or cannot
+//! sustain the number of jobs per day. Called by [`advise`](super::advise) for each option.
 
 use super::choice::{Choice, DataState, ReadMethod};
 use super::host::host;
@@ -9,14 +9,14 @@ use crate::model::{Cloud, ModelCatalogue, ServiceKind, ServiceModel};
 use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{ComputePlace, Needs, Workload};
 
-/// Seconds of a day.
-const DAY: f64 = 86_400.0;
+/// Number of seconds in a day.
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// Bytes of a function's disk that are not billed.
-const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
+/// Bytes of a serverless function's disk that are not billed.
+const FREE_DISK_BYTES: f64 = 512.0 * 1_048_576.0;
 
-/// Factor for rounding errors, which violate no limit.
-const ROUNDING: f64 = 1.0 + 1e-9;
+/// Tolerance, as a factor, so that rounding errors do not count as exceeding a limit.
+const ROUNDING_TOLERANCE: f64 = 1.0 + 1e-9;
 
 /// Returns the reason why an option is impossible; `None` if it is possible.
 pub(super) fn refusal(
@@ -39,7 +39,7 @@ pub(super) fn refusal(
         _ if workload.names.create > 0.0 && choice.method == ReadMethod::Mount => {
             "our mount creates no files"
         }
-        _ => return room(workload, choice, catalogue),
+        _ => return capacity_refusal(workload, choice, catalogue),
     };
     Some(why.to_owned())
 }
@@ -54,9 +54,9 @@ fn same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalo
     model.cloud == cloud || model.cloud == Cloud::Any || cloud == Cloud::Any
 }
 
-/// Returns the reason why the data does not fit: on the service, or where a copy would go. `None`
-/// if it fits.
-fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) -> Option<String> {
+/// Returns the reason why the data does not fit on the service, or a copy of the data does not fit
+/// on the machine. `None` if both fit.
+fn capacity_refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) -> Option<String> {
     let (bytes, model) = (workload.data.bytes, choice.model);
     if let Some(most) = model.capacity.most.as_ref().filter(|most| bytes > most.value.0) {
         return Some(format!("{} at most, {} asked for", shown_bytes(most.value.0), shown_bytes(bytes)));
@@ -78,7 +78,8 @@ fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) ->
     }
 }
 
-/// Returns the reason why a copy of the touched files fits nowhere; `None` if it fits.
+/// Returns the reason why a copy of the touched files fits neither on disk nor in memory; `None` if
+/// the copy fits.
 fn copy_room(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>) -> Option<String> {
     let host = host(workload, catalogue);
     let data = &workload.data;
@@ -96,7 +97,7 @@ fn copy_room(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>
     }
 }
 
-/// Returns the reason why an option cannot serve the jobs of a day; `None` if it can.
+/// Returns the reason why an option cannot sustain the jobs of a day; `None` if it can.
 pub(super) fn overload(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -107,8 +108,8 @@ pub(super) fn overload(
         return Some("no rate is known".to_owned());
     }
     let busy = jobs.per_day * seconds;
-    if busy > jobs.at_once * DAY * ROUNDING {
-        let needed = (busy / DAY).ceil();
+    if busy > jobs.at_once * SECONDS_PER_DAY * ROUNDING_TOLERANCE {
+        let needed = (busy / SECONDS_PER_DAY).ceil();
         let shown = shown_seconds(seconds);
         return Some(format!(
             "{} jobs of {shown} need {} at once",
@@ -116,17 +117,18 @@ pub(super) fn overload(
             significant(needed)
         ));
     }
-    // Each job has a fresh network, and the service's bucket is full, but over a day only the rate
-    // counts.
+    // The prediction assumes that each job has a fresh network and that the service's bucket is
+    // full. Over a day, only the sustained rate counts.
     let shared = [Limit::StorageNetwork, Limit::Disk, Limit::Requests, Limit::Hydration, Limit::ClientLimit];
     for pool in outcome.jobs.iter().flat_map(|job| &job.page.pools) {
         if !shared.contains(&pool.limit) || pool.rate.is_infinite() {
             continue;
         }
-        // A pool counts all concurrent jobs, or one job if it is a limit of one client.
+        // The amount of a pool is that of all concurrent jobs, or of one job if the pool limits one
+        // client.
         let rounds = jobs.per_day / jobs.at_once;
-        let (day, most) = (pool.amount * rounds, pool.rate * DAY);
-        if day > most * ROUNDING {
+        let (day, most) = (pool.amount * rounds, pool.rate * SECONDS_PER_DAY);
+        if day > most * ROUNDING_TOLERANCE {
             let shown = |amount: f64| match pool.limit {
                 Limit::Requests => format!("{} requests", significant(amount)),
                 _ => shown_bytes(amount),
@@ -142,8 +144,8 @@ pub(super) fn overload(
     }
 }
 
-/// Refuses functions that run too long, and lists the conditions of an option.
-pub(super) fn account(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
+/// Refuses serverless functions that would run too long, and lists the conditions of an option.
+pub(super) fn check_account_limits(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
     let ComputePlace::Lambda(memory) = workload.compute.place else {
         let ComputePlace::Machine(name) = &workload.compute.place else { return };
         let has_disk = catalogue.machines.get(name).is_some_and(|machine| machine.store.is_some());
@@ -156,7 +158,7 @@ pub(super) fn account(workload: &Workload, catalogue: &ModelCatalogue, row: &mut
     if row.seconds > function.longest.0 && row.refused.is_none() {
         row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
     }
-    if row.name.ends_with("-download") && row.bytes > FREE_LOCAL {
+    if row.name.ends_with("-download") && row.bytes > FREE_DISK_BYTES {
         row.conditions.push(format!("needs /tmp of {}, billed separately", shown_bytes(row.bytes)));
     }
     if workload.jobs.at_once > function.at_once {

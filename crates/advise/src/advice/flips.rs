@@ -1,8 +1,9 @@
-//! Points at which the answer changes: all crossings of cost between the recommended option and its
-//! rivals as one input varies. Also the most bytes that a job can read within the deadline.
+//! Points at which the answer changes. As one input varies, finds all values at which the
+//! recommended option and one of its rivals cost the same. Also computes how many bytes a job can
+//! read within the deadline.
 //!
-//! A crossing counts if the costs on both sides of it differ by more than the error. Called by
-//! [`advise`](super::advise) and by the charts.
+//! Such a crossing counts only if, on both sides of it, the costs differ by more than the error of
+//! a prediction. Called by [`advise`](super::advise) and by the charts.
 
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ pub enum Variable {
     JobsPerDay,
     /// Concurrent jobs.
     AtOnce,
-    /// Bytes of the data set. The part of it that is read stays the same.
+    /// Bytes of the data set. The fraction of the data set that is read stays the same.
     Size,
 }
 
@@ -31,9 +32,9 @@ pub enum Variable {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Seconds of a job.
+    /// Duration of a job, in seconds.
     Time,
-    /// Dollars per month, including waiting time.
+    /// Dollars per month, including the value of waiting time.
     Cost,
 }
 
@@ -52,14 +53,14 @@ pub struct Crossing {
     pub above: String,
 }
 
-/// The most bytes that a job can read within the deadline.
+/// The number of bytes that a job can read within the deadline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeadlineReach {
     /// Name of the option.
     pub option: String,
     /// Bytes read by one job.
     pub bytes: f64,
-    /// The same as a part of the data set.
+    /// The same number as a fraction of the data set.
     pub part: f64,
 }
 
@@ -81,7 +82,7 @@ impl Crossing {
     }
 }
 
-/// Formats a number in at most two digits.
+/// Formats a number with at most two significant digits.
 #[must_use]
 pub fn two_digits(value: f64) -> String {
     if value <= 0.0 || !value.is_finite() {
@@ -94,7 +95,7 @@ pub fn two_digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Formats bytes in at most two digits.
+/// Formats bytes with at most two significant digits.
 fn rounded_bytes(bytes: f64) -> String {
     let shown = shown_bytes(bytes);
     match shown.split_once(' ') {
@@ -106,14 +107,15 @@ fn rounded_bytes(bytes: f64) -> String {
     }
 }
 
-/// Number of points that are searched for crossings.
-const POINTS: i32 = 49;
+/// Number of values of a variable between which crossings are searched.
+const SEARCH_POINTS: i32 = 49;
 
-/// Relative difference of costs that is within the error.
+/// Relative difference below which costs are within the error of a prediction.
 const COST_ERROR: f64 = 0.1;
 
-/// Factor from a crossing to the values at which the costs must differ by more than the error.
-const ASIDE: f64 = 3.0;
+/// Factor by which a crossing is divided and multiplied. At both resulting values, the costs must
+/// differ by more than [`COST_ERROR`].
+const SIDE_FACTOR: f64 = 3.0;
 
 /// Returns the value of `variable` in a workload.
 pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
@@ -125,8 +127,8 @@ pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
     }
 }
 
-/// Returns the workload with one value changed.
-pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Workload {
+/// Returns the workload with another value of `variable`.
+pub(super) fn with_value(workload: &Workload, variable: Variable, value: f64) -> Workload {
     let mut workload = workload.clone();
     let data = &mut workload.data;
     match variable {
@@ -145,7 +147,7 @@ pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Wor
     workload
 }
 
-/// Returns the least and the greatest value of each variable.
+/// Returns each variable with its lowest and its highest value.
 pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     let all = workload.data.bytes;
     [
@@ -156,8 +158,8 @@ pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     ]
 }
 
-/// Returns the greatest useful value of a variable: concurrent jobs do not exceed the jobs of a
-/// day.
+/// Returns the highest useful value of a variable, at most `high`. More concurrent jobs than jobs
+/// per day are not useful.
 pub(super) fn max_useful_value(workload: &Workload, variable: Variable, high: f64) -> f64 {
     match variable {
         Variable::AtOnce => workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, high),
@@ -165,7 +167,7 @@ pub(super) fn max_useful_value(workload: &Workload, variable: Variable, high: f6
     }
 }
 
-/// Returns the measure `of` of an option; `None` if it is not known.
+/// Returns the measure `of` for an option; `None` if it is not known.
 pub(super) fn measure(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -180,7 +182,8 @@ pub(super) fn measure(
     }
 }
 
-/// Returns the dollars per month of an option; `None` if it is not feasible or a price is missing.
+/// Returns the cost of an option in dollars per month; `None` if the option is not feasible or a
+/// price is missing.
 fn feasible_month_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let choice = choice.sized(workload.data.bytes);
     if refusal(workload, &choice, inputs.catalogue).is_some() {
@@ -191,7 +194,7 @@ fn feasible_month_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs
     month(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
 }
 
-/// Finds all points at which the cheaper of `best` and one of `others` changes.
+/// Finds all points at which the cheaper option changes between `best` and one of `others`.
 pub(super) fn flips(
     workload: &Workload,
     best: &Choice<'_>,
@@ -203,7 +206,7 @@ pub(super) fn flips(
         let high = max_useful_value(workload, variable, high);
         for other in others {
             let both = |value: f64| {
-                let workload = varied(workload, variable, value);
+                let workload = with_value(workload, variable, value);
                 Some((
                     feasible_month_cost(&workload, best, inputs)?,
                     feasible_month_cost(&workload, other, inputs)?,
@@ -219,22 +222,23 @@ pub(super) fn flips(
     found
 }
 
-/// Finds the crossings of two figures between `low` and `high`, with true if the first figure
-/// overtakes the second there. Leaves out crossings within the error on either side.
+/// Finds the values between `low` and `high` at which two figures are equal. With each, returns
+/// true if the first figure is the larger one above that value. Leaves out a crossing if the
+/// figures differ by less than the error on either side of it.
 fn crossings(both: impl Fn(f64) -> Option<(f64, f64)>, low: f64, high: f64) -> Vec<(f64, bool)> {
     let difference = |value: f64| both(value).map(|(a, b)| a - b);
     let apart =
         |value: f64| both(value.clamp(low, high)).is_some_and(|(a, b)| (a - b).abs() > COST_ERROR * a.max(b));
-    let step = (high / low).ln() / f64::from(POINTS - 1);
+    let step = (high / low).ln() / f64::from(SEARCH_POINTS - 1);
     let mut found = Vec::new();
     let mut last: Option<(f64, f64)> = None;
-    for value in (0..POINTS).map(|index| low * (step * f64::from(index)).exp()) {
+    for value in (0..SEARCH_POINTS).map(|index| low * (step * f64::from(index)).exp()) {
         let Some(after) = difference(value).filter(|after| *after != 0.0) else { continue };
         if let Some((from, before)) = last
             && (before < 0.0) != (after < 0.0)
             && let Some(at) = bisect(&difference, from, value, before < 0.0)
-            && apart(at / ASIDE)
-            && apart(at * ASIDE)
+            && apart(at / SIDE_FACTOR)
+            && apart(at * SIDE_FACTOR)
         {
             found.push((at, before < 0.0));
         }
@@ -255,7 +259,7 @@ fn bisect(f: &impl Fn(f64) -> Option<f64>, mut low: f64, mut high: f64, rising: 
     Some((low * high).sqrt())
 }
 
-/// Computes the most bytes that a job can read within the deadline, for each feasible option.
+/// Computes, for each feasible option, the number of bytes that a job can read within the deadline.
 pub(super) fn reaches(
     workload: &Workload,
     choices: &[Choice<'_>],
@@ -268,7 +272,7 @@ pub(super) fn reaches(
     let had = had.filter_map(|row| Some((choices.iter().find(|choice| choice.name() == row.name)?, row)));
     let reach = |(choice, row): (&Choice<'_>, &AdviceRow)| {
         let meets =
-            |read: f64| outcome(&varied(workload, Variable::Read, read), choice, inputs).high <= deadline;
+            |read: f64| outcome(&with_value(workload, Variable::Read, read), choice, inputs).high <= deadline;
         let (mut low, mut high) = (0.0, all);
         if meets(all) {
             low = all;

@@ -1,13 +1,13 @@
-//! The machine or function of a workload: memory, processors, network and local disk. Called by
-//! `job`, `moved` and `feasible`.
+//! The machine or serverless function that a job runs on: its memory, processors, network and local
+//! disk. Called by `job`, `moved` and `feasible`.
 
 use crate::model::{Flow, ModelCatalogue};
 use crate::workload::{BucketState, ComputePlace, Workload};
 
-/// Bytes per second in a Gbit/s.
-const GBIT: f64 = 1.25e8;
+/// Bytes per second in 1 Gbit/s.
+const GBIT_PER_SECOND: f64 = 1.25e8;
 
-/// The machine or function of a job.
+/// The machine or serverless function of a job.
 #[derive(Clone, Copy, Default)]
 pub(super) struct JobHost {
     pub(super) vcpus: f64,
@@ -15,15 +15,16 @@ pub(super) struct JobHost {
     pub(super) network: (f64, f64, f64),
     pub(super) flow: f64,
     pub(super) copy: f64,
-    /// Bytes per second that the local disk reads; `None` without such a disk.
+    /// Bytes per second that can be read from the local disk; `None` if there is no such disk.
     pub(super) store: Option<f64>,
     pub(super) volumes: f64,
-    /// Bytes that its kernel reads ahead of mounted files; `None` leaves this to the service.
+    /// Bytes that the kernel of the host reads ahead in mounted files; `None` if the service
+    /// decides that.
     pub(super) read_ahead: Option<f64>,
 }
 
-/// Returns the host of a workload. An unknown machine, which the advice has refused, counts as
-/// small.
+/// Returns the host of a workload. For an unknown machine, returns a small host; the advice has
+/// already refused such a machine.
 pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
     let (rules, state) = (&catalogue.rules, workload.compute.network);
     let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
@@ -40,7 +41,7 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
             let payload = rules.payload.value;
             let rate = machine.network.0 * payload;
             let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
-            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
+            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT_PER_SECOND;
             let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
             let bucket = if state == BucketState::Fresh { full } else { 0.0 };
             JobHost {
@@ -55,7 +56,8 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
     }
 }
 
-/// Returns rate, burst and bucket of a flow, multiplied by `times`.
+/// Returns the token bucket of a flow, multiplied by `times`: sustained rate, burst rate, and bytes
+/// in the bucket.
 pub(super) fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
     let rate = flow.rate.0 * times;
     let least = flow.least_burst.map_or(0.0, |least| least.0);

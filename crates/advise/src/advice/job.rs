@@ -1,5 +1,5 @@
-//! The numbers of one job on one option: turns a workload, a choice and the models into a
-//! [`JobInput`] to predict. Called by `row`.
+//! The numbers of one job that uses one option. Converts a workload, an option and the models into
+//! a [`JobInput`], from which the job is predicted. Called by `row`.
 
 use super::choice::{Choice, DataState, ReadMethod};
 use super::host::{JobHost, flow_of, host};
@@ -8,19 +8,20 @@ use crate::limits::{JobInput, Lanes, Limit, RatePool};
 use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
 use crate::workload::{AccessPattern, BucketState, Loading, Workload};
 
-/// Bytes of a TiB.
-const TIB: f64 = 1_099_511_627_776.0;
+/// Number of bytes in a TiB.
+const TIB_BYTES: f64 = 1_099_511_627_776.0;
 
-/// Round trips that our mount adds to the first read of a file.
-const MOUNT_OPEN: f64 = 0.2;
+/// Round trips that our mount takes, in addition, for the first read of a file.
+const MOUNT_OPEN_TRIPS: f64 = 0.2;
 
-/// One job: the input of its prediction, and the amounts that it moves.
+/// One job: the input of its prediction, and the amounts that the job moves.
 pub(super) struct AdvisedJob {
     pub(super) page: JobInput,
     pub(super) moved: Moved,
 }
 
-/// Makes the job of a workload on one option. With `beside` it computes while it reads.
+/// Makes the job of a workload that uses one option. If `beside` is true, the job computes while it
+/// reads.
 pub(super) fn job(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -31,7 +32,8 @@ pub(super) fn job(
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
     let kernel = if choice.model.kind == ServiceKind::FileSystem { host.read_ahead } else { None };
     let moved = |ahead| moved(workload, choice, &host, ahead);
-    // The service's client, not the kernel, reads from the bucket behind it.
+    // Large files are read from the bucket by the client of the service, so the kernel does not
+    // read ahead in them.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);
     let client =
@@ -61,7 +63,8 @@ pub(super) fn job(
     AdvisedJob { page, moved }
 }
 
-/// Returns whether a job computes while it reads; both possibilities if that is not known.
+/// Returns whether a job computes while it reads. If the workload does not state this, returns both
+/// values.
 pub(super) fn loadings(workload: &Workload) -> &'static [bool] {
     match workload.compute.loading {
         Loading::Before => &[false],
@@ -80,7 +83,8 @@ struct JobBuilder<'a> {
 }
 
 impl JobBuilder<'_> {
-    /// Returns the seconds of a latency: the median for one request, the mean for several.
+    /// Returns a latency in seconds: the median if there is one request, the mean if there are
+    /// several.
     fn seconds(&self, latency: Option<&Latency>) -> f64 {
         latency.map_or(0.0, |latency| if self.moved.requests > 1.0 { latency.mean() } else { latency.p50.0 })
     }
@@ -92,7 +96,8 @@ impl JobBuilder<'_> {
             + creation.map_or(0.0, |creation| creation.value.0)
     }
 
-    /// Returns the seconds of listing, looking up and creating names, by all threads.
+    /// Returns the seconds for listing names by one caller, and for looking up and creating names
+    /// by all threads.
     fn names(&self) -> f64 {
         let (names, latency) = (&self.workload.names, &self.choice.model.latency);
         let mean = |latency: &Option<Latency>| latency.as_ref().map_or(0.0, Latency::mean);
@@ -100,7 +105,7 @@ impl JobBuilder<'_> {
         names.list * mean(&latency.list) + each / self.workload.compute.threads
     }
 
-    /// Returns the processor seconds of the program that reads.
+    /// Returns the processor time, in seconds, that the reading program takes.
     fn client_cpu(&self) -> f64 {
         self.client.map_or(0.0, |client| {
             client.cpu_per_gb.0 * self.moved.bytes / 1e9 + client.cpu_per_request.0 * self.moved.requests
@@ -127,7 +132,7 @@ impl JobBuilder<'_> {
             ReadMethod::Download => (program, 0.0, program),
             ReadMethod::Lazy => (callers, 0.0, if one_by_one { callers } else { program }),
             ReadMethod::Mount => {
-                (compute.threads, MOUNT_OPEN * first_byte, if one_by_one { callers } else { program })
+                (compute.threads, MOUNT_OPEN_TRIPS * first_byte, if one_by_one { callers } else { program })
             }
             ReadMethod::InPlace if one_by_one => (callers, open, callers),
             ReadMethod::InPlace => {
@@ -157,16 +162,16 @@ impl JobBuilder<'_> {
         let flow = flow?;
         let capacity =
             if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
-        let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
+        let times = if flow.each == Each::Tib { capacity / TIB_BYTES } else { 1.0 };
         let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
         Some(RatePool { limit, amount, rate, burst, bucket })
     }
 
-    /// Returns the limits that all bytes and requests share.
+    /// Returns the limits that apply to all bytes and requests together.
     fn pools(&self) -> Vec<RatePool> {
         let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
         let own = model.kind.is_of_one_machine();
-        // Each machine has a separate volume; all jobs share any other service.
+        // Each machine has a volume of its own. All jobs share a service of any other kind.
         let all = if own { 1.0 } else { jobs };
         let copied = model.kind == ServiceKind::LocalDisk && self.choice.life == DataState::FirstTouch;
         let network = if !own {
@@ -211,7 +216,8 @@ impl JobBuilder<'_> {
         pools
     }
 
-    /// Returns the seconds until the whole first file is restored. Reading it begins only then.
+    /// Returns the seconds until the first file is completely restored. The file cannot be read
+    /// before that.
     fn restored(&self) -> f64 {
         let file = self.choice.model.rates.hydration_file.as_ref();
         let first_touch = self.choice.life != DataState::Ready && self.moved.first > 0.0;
@@ -219,13 +225,14 @@ impl JobBuilder<'_> {
         file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
     }
 
-    /// Returns the limits of the disks behind caching servers, and of data fetched to them once.
+    /// Returns two kinds of limits: the disks behind servers that cache, and the rate of bringing
+    /// data to the service on first access.
     fn hydration(&self, jobs: f64) -> Vec<RatePool> {
         let (model, moved) = (self.choice.model, self.moved);
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
         let again = moved.bytes * jobs - moved.first;
-        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB) {
+        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB_BYTES) {
             (false, true) => moved.first,
             (false, false) => moved.bytes * jobs,
             (true, true) => moved.whole,

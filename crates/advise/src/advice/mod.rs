@@ -1,8 +1,8 @@
 //! Recommends storage for a workload, with its time, cost and reasons.
 //!
-//! [`advise`] predicts every option, checks which are feasible, ranks those, and finds the points
-//! at which the answer changes. Pure: the same inputs give the same advice. Called by `firstbyte
-//! advise run`, by the demo, and by `bench` for modelled contenders.
+//! [`advise`] predicts every option, checks which options are feasible, ranks the feasible ones,
+//! and finds the points at which the answer changes. Pure: the same inputs give the same advice.
+//! Called by `firstbyte advise run`, by the demo, and by `bench` for modelled contenders.
 
 mod charts;
 mod choice;
@@ -32,14 +32,14 @@ use crate::prices::{self, Day};
 use crate::workload::{ComputePlace, Workload};
 use choice::{Choice, choices};
 
-/// Number of options with which the recommended one is compared.
-const RIVALS: usize = 4;
+/// Number of options with which the recommended option is compared.
+const RIVAL_COUNT: usize = 4;
 
-/// Kinds of names in a workload that may be unknown.
+/// The kinds of names in a workload that may be unknown. They appear in messages.
 const INSTANCE: &str = "instance";
 const CLIENT: &str = "client";
 
-/// The models and prices that advice is computed from.
+/// The models and prices from which advice is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// Services, machines and programs.
@@ -57,15 +57,15 @@ pub struct Advice {
     pub workload: String,
     /// The recommendation.
     pub verdict: Recommendation,
-    /// Each option: the recommended one first, the refused ones last.
+    /// All options. The recommended option is first, refused options are last.
     pub rows: Vec<AdviceRow>,
-    /// The most bytes that a job can read within the deadline, by option.
+    /// For each option, the number of bytes that a job can read within the deadline.
     pub reaches: Vec<DeadlineReach>,
     /// Points at which another option becomes cheaper.
     pub flips: Vec<Crossing>,
-    /// Changes that save time or money, the best first.
+    /// Changes that save time or money. The change that saves most is first.
     pub suggestions: Vec<Suggestion>,
-    /// Assumed values of the workload that decide time or cost.
+    /// Assumed values of the workload on which time or cost depends.
     pub assumed: Vec<String>,
 }
 
@@ -75,11 +75,11 @@ pub enum Error {
     /// The workload or the caller names something unknown.
     #[error("unknown {what} `{name}`{hint}")]
     Unknown {
-        /// Kind of the name: instance, client or option.
+        /// Kind of the name: `instance`, `client` or `option`.
         what: &'static str,
         /// The name.
         name: String,
-        /// Closest known names, as the end of the message.
+        /// The closest known names, formatted as the end of the message.
         hint: String,
     },
     /// The program needs more memory than the machine or function has.
@@ -88,7 +88,7 @@ pub enum Error {
         /// The machine or function.
         place: String,
     },
-    /// The program needs a file system and the machine or function mounts none.
+    /// The program needs a file system, but the machine or function cannot mount one.
     #[error("{place} mounts no file system that is modelled, and the program needs files")]
     Files {
         /// The machine or function.
@@ -100,8 +100,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the wrong field of a workload file and the corresponding option. `None` if the
-    /// caller named an unknown option of the advice.
+    /// Returns the wrong field of a workload file, and the corresponding command-line option.
+    /// `None` if the caller asked for an option of the advice that does not exist.
     #[must_use]
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -129,7 +129,8 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
     let (mut found_flips, mut suggestions) = (Vec::new(), Vec::new());
     if let Some(best) = had.first().and_then(|row| named(row)) {
-        let rivals: Vec<&Choice<'_>> = had.iter().skip(1).take(RIVALS).filter_map(|row| named(row)).collect();
+        let rivals: Vec<&Choice<'_>> =
+            had.iter().skip(1).take(RIVAL_COUNT).filter_map(|row| named(row)).collect();
         if found {
             found_flips = flips::flips(workload, best, &rivals, inputs);
             let distance =
@@ -144,8 +145,8 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     Ok(Advice { workload, verdict, rows, reaches, flips: found_flips, suggestions, assumed })
 }
 
-/// Predicts and ranks all options, the recommended first. Returns the rows and true if one is
-/// recommended.
+/// Predicts and ranks all options; the recommended option is first. Returns the rows, and true if
+/// an option is recommended.
 fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<AdviceRow>, bool) {
     let mut rows: Vec<AdviceRow> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
     let found = verdict::rank(workload, &mut rows);
@@ -157,11 +158,11 @@ fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Adv
     let (mut row, outcome) = row::row(workload, choice, inputs);
     row.refused = feasible::refusal(workload, choice, inputs.catalogue)
         .or_else(|| feasible::overload(workload, choice, &outcome));
-    feasible::account(workload, inputs.catalogue, &mut row);
+    feasible::check_account_limits(workload, inputs.catalogue, &mut row);
     row
 }
 
-/// Predicts one option of a workload, even if it is not feasible.
+/// Predicts one option for a workload, even if the option is not feasible.
 ///
 /// # Errors
 /// The machine, the client, the region or the option is unknown.
@@ -176,7 +177,8 @@ pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Ad
     Ok(checked(workload, choice, inputs))
 }
 
-/// Predicts the seconds of a job on each option, without cost and checks.
+/// Predicts the duration of a job, in seconds, for each option. Does not compute cost or check
+/// feasibility.
 #[must_use]
 pub fn predict(workload: &Workload, inputs: &Inputs<'_>) -> Vec<(String, f64)> {
     let choices = choices(workload, inputs.catalogue);

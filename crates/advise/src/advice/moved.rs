@@ -1,5 +1,5 @@
-//! Bytes, requests and files that one job moves, given how it reads and what is cached. The
-//! prediction and the bill use the same numbers. Called by `job`.
+//! The bytes, requests and files that one job moves, which depend on how the job reads and what is
+//! cached. The prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, ReadMethod};
 use super::host::JobHost;
@@ -9,31 +9,31 @@ use crate::workload::{AccessPattern, Workload};
 /// Bytes per request of a parallel download: the size of our chunks.
 pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
 
-/// Bytes per request of a kernel client that reads ahead.
-const PIECE: f64 = 1_048_576.0;
+/// Maximum number of bytes per request of a kernel client that reads ahead.
+const MAX_AHEAD_BYTES: f64 = 1_048_576.0;
 
 /// Amounts that one job moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
-    /// Bytes from the service in all passes.
+    /// Bytes that come from the service, in all passes together.
     pub(super) bytes: f64,
-    /// Bytes from the service in the first pass.
+    /// Bytes that come from the service in the first pass.
     pub(super) first: f64,
-    /// Bytes from memory.
+    /// Bytes that come from memory.
     pub(super) cached: f64,
-    /// Bytes that are read again from a copy on the local disk.
+    /// Bytes that come from a copy on the local disk.
     pub(super) local: f64,
     /// Requests to the service.
     pub(super) requests: f64,
     /// Files that the job touches.
     pub(super) files: f64,
-    /// Bytes of the touched files.
+    /// Total size of the touched files, bytes.
     pub(super) whole: f64,
-    /// Large reads of a file system go directly to the bucket behind it.
+    /// Large files of a file system are read directly from the bucket behind it.
     pub(super) direct: bool,
 }
 
-/// Computes the amounts of one job on `host`, whose kernel reads `ahead` bytes ahead.
+/// Computes the amounts of one job. `ahead` is the number of bytes that are read ahead.
 pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ahead: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != AccessPattern::Sequential;
@@ -46,7 +46,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
 
     let cache = (host.memory - workload.compute.program_memory).max(0.0);
     let disk = host.store.is_some();
-    // A sequential scan larger than the cache evicts each page before it is read again.
+    // A sequential scan of more data than the cache can hold evicts each page before the next pass
+    // reads it.
     let missed = match data.read <= cache {
         true => 0.0,
         false if random => data.read - cache,
@@ -59,16 +60,18 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
         ReadMethod::Download => (whole, 0.0, CHUNK),
         ReadMethod::Lazy | ReadMethod::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
-            let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
-            // A mount caches on the local disk; a root volume holds little.
+            let fetched =
+                if random { distinct_bytes(data.bytes, reads, block).max(data.read) } else { data.read };
+            // A mount caches on the local disk. Without a local disk there is only the root volume,
+            // which is too small to count.
             let cached = choice.method == ReadMethod::Mount && disk;
             let again = if cached { 0.0 } else { again * fetched / data.read };
             (fetched, again, if random { block } else { CHUNK.max(data.request) })
         }
         ReadMethod::InPlace if random => (data.read, again, data.request),
-        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
+        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(MAX_AHEAD_BYTES))),
     };
-    // Parts of a copy that do not fit into memory are read from the local disk.
+    // Parts of the copy that do not fit into memory are read from the local disk.
     let local = match choice.method {
         ReadMethod::Download if disk => missed * data.passes,
         ReadMethod::Mount if disk => missed * (data.passes - 1.0),
@@ -78,7 +81,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
     let bytes = first + again;
     let read = if choice.method == ReadMethod::Download { 0.0 } else { data.read * data.passes };
     let cached = (read - bytes - local).max(0.0);
-    // Volumes count larger reads as several operations.
+    // A volume counts a read that is larger than `largest` as several operations.
     let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
     let unit = if choice.model.kind == ServiceKind::Volume { unit.min(largest) } else { unit };
     let touched = if bytes > 0.0 { files } else { 0.0 };
@@ -94,7 +97,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
     }
 }
 
-/// Returns the distinct bytes that `reads` random reads of `block` bytes touch.
-fn distinct(bytes: f64, reads: f64, block: f64) -> f64 {
+/// Returns how many different bytes `reads` random reads of `block` bytes each are expected to
+/// touch.
+fn distinct_bytes(bytes: f64, reads: f64, block: f64) -> f64 {
     -bytes * (-reads * block / bytes).exp_m1()
 }

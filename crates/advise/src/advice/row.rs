@@ -1,12 +1,12 @@
-//! One option of a workload: its time with a range, its limit, its cost, and whether it is
-//! feasible. Called by [`advise`](super::advise) for the table, and by flips, suggestions and
-//! charts.
+//! The row of one option: its time with a range, its limit, its cost, and whether it is feasible.
+//! Called by [`advise`](super::advise) for the table, and by the modules that find flips,
+//! suggestions and charts.
 
 use serde::Serialize;
 
 use super::Inputs;
 use super::choice::{Choice, ReadMethod};
-use super::cost::{once, usage};
+use super::cost::{loading_cost, usage};
 use super::job::{AdvisedJob, job, loadings};
 use super::moved::Moved;
 use crate::limits::{JobPhase, Limit, PhasePurpose, Predicted};
@@ -14,10 +14,10 @@ use crate::prices::Cost;
 use crate::ranges;
 use crate::workload::Workload;
 
-/// Days that jobs run in a month.
+/// Number of days per month on which jobs run.
 pub(super) const DAYS: f64 = 30.0;
 
-/// A predicted option of a workload, as a row of the table.
+/// A predicted option for a workload, as a row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdviceRow {
     /// Name, unique in the table.
@@ -26,13 +26,14 @@ pub struct AdviceRow {
     pub title: String,
     /// Seconds until the program can read its first byte.
     pub ready: f64,
-    /// Seconds of a job, from its start.
+    /// Duration of a job from its start, in seconds.
     pub seconds: f64,
-    /// Lower end of the range of `seconds`, which holds 8 of 10 graded measurements of this kind.
+    /// Lower end of the range of `seconds`. Of 10 graded measurements of this kind, 8 are within
+    /// their ranges.
     pub low: f64,
     /// Upper end of the range.
     pub high: f64,
-    /// The limit of the longest phase.
+    /// The limit of the longest phase of a job.
     pub limit: Limit,
     /// Each phase, with its own limit.
     pub phases: Vec<JobPhase>,
@@ -40,19 +41,22 @@ pub struct AdviceRow {
     pub bytes: f64,
     /// Requests that a job sends to the service.
     pub requests: f64,
-    /// Provisioned bytes; 0 if the service has no provisioned capacity.
+    /// Provisioned bytes; 0 if the service is not sold by capacity.
     pub capacity: f64,
-    /// Cost per job and per month, with the items that have no price.
+    /// Cost per job and per month, and the items that have no price.
     pub cost: Cost,
     /// Dollars per month with all jobs; `None` if a price is missing.
     pub month: Option<f64>,
-    /// Dollars of loading the data once; `None` if this costs nothing or no price is known.
+    /// Dollars for loading the data once; `None` if loading costs nothing or its price is not
+    /// known.
     pub once: Option<f64>,
-    /// Dollars per month of people's waiting time; `None` if their time has no stated value.
+    /// Dollars per month for the waiting time of people; `None` if the workload does not state what
+    /// their time is worth.
     pub waiting: Option<f64>,
-    /// Whether the whole range is within the deadline; `None` without a deadline.
+    /// Whether the whole range of `seconds` is within the deadline; `None` without a deadline.
     pub meets: Option<bool>,
-    /// The reason why the option is not feasible. It is predicted nevertheless.
+    /// The reason why the option is not feasible; `None` if it is. An infeasible option is
+    /// predicted too.
     pub refused: Option<String>,
     /// Conditions of the option, such as a raised account limit.
     pub conditions: Vec<String>,
@@ -65,16 +69,16 @@ pub struct AdviceRow {
 }
 
 impl AdviceRow {
-    /// Returns dollars per month, with waiting time if that has a value; `None` if a price is
-    /// missing.
+    /// Returns dollars per month, including the value of people's waiting time if the workload
+    /// states one; `None` if a price is missing.
     #[must_use]
     pub fn total(&self) -> Option<f64> {
         Some(self.month? + self.waiting.unwrap_or(0.0))
     }
 }
 
-/// A predicted option. If the order of reading and computing is unknown, its time is the mean of
-/// both.
+/// The prediction for an option. If the workload leaves open whether reading and computing overlap,
+/// the time is the mean of both cases.
 pub(super) struct PredictedOutcome {
     pub(super) seconds: f64,
     pub(super) low: f64,
@@ -118,7 +122,7 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
     }
 }
 
-/// Predicts one option and makes its row. The checks fill in `refused` and `conditions`.
+/// Predicts one option and makes its row. The later checks set `refused` and `conditions`.
 pub(super) fn row(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -142,7 +146,7 @@ pub(super) fn row(
         requests: outcome.moved.requests,
         capacity: choice.capacity,
         month: known.then(|| cost.month(jobs)),
-        once: once(workload, choice, inputs),
+        once: loading_cost(workload, choice, inputs),
         waiting: cost.waiting.map(|waiting| waiting * jobs),
         cost,
         meets: workload.goal.deadline.map(|deadline| outcome.high <= deadline),
@@ -155,7 +159,7 @@ pub(super) fn row(
     (row, outcome)
 }
 
-/// Returns dollars per month with waiting time; `None` if a price is missing.
+/// Returns dollars per month, including the value of waiting time; `None` if a price is missing.
 pub(super) fn month(
     workload: &Workload,
     choice: &Choice<'_>,

@@ -1,6 +1,6 @@
-//! Changes to the recommended option or the workload that an expert would propose. Each is
-//! predicted, and offered if it saves at least a tenth of the time or of the cost. Called by
-//! [`advise`](super::advise).
+//! Changes to the recommended option or to the workload that an expert would propose. Each change
+//! is predicted, and is suggested if it saves at least a tenth of the time or of the cost. Called
+//! by [`advise`](super::advise).
 
 use serde::Serialize;
 
@@ -13,28 +13,28 @@ use crate::model::ServiceKind;
 use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{ComputePlace, Needs, Workload};
 
-/// The least relative saving that is offered.
+/// Minimum relative saving of a change that is suggested.
 const MIN_SAVING: f64 = 0.1;
 
-/// The least number of files for which packing is considered, and their largest mean size in bytes.
-const MANY: (f64, f64) = (100_000.0, 1e6);
+/// Minimum number of files for which packing is considered, and their maximum mean size in bytes.
+const PACKED_FILES: (f64, f64) = (100_000.0, 1e6);
 
-/// Bytes of a shard into which files are packed.
-const SHARD: f64 = 1e9;
+/// Size of the shards into which files are packed, bytes.
+const SHARD_BYTES: f64 = 1e9;
 
-/// Most parts into which a job is split.
-const MOST_PARTS: f64 = 1_000.0;
+/// Maximum number of parts into which a job is split.
+const MAX_PARTS: f64 = 1_000.0;
 
 /// A change to the workload or the option, with its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// The change, in words.
+    /// The change, as a phrase.
     pub what: String,
     /// Name of the changed option.
     pub option: String,
-    /// Seconds of a job before and after.
+    /// Duration of a job before and after the change, in seconds.
     pub seconds: (f64, f64),
-    /// Dollars per month before and after; `None` if a price is missing.
+    /// Dollars per month before and after the change; `None` if a price is missing.
     pub month: Option<(f64, f64)>,
 }
 
@@ -51,7 +51,8 @@ impl Suggestion {
     }
 }
 
-/// Finds the changes to the recommended option that save time or money, the best first.
+/// Finds the changes to the recommended option that save time or money. The change that saves most
+/// is first.
 pub(super) fn suggestions(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -65,8 +66,8 @@ pub(super) fn suggestions(
         change(&mut changed);
         changed
     };
-    if data.files >= MANY.0 && data.bytes / data.files <= MANY.1 {
-        let shards = (data.bytes / SHARD).ceil().max(1.0);
+    if data.files >= PACKED_FILES.0 && data.bytes / data.files <= PACKED_FILES.1 {
+        let shards = (data.bytes / SHARD_BYTES).ceil().max(1.0);
         let packed = changed(&|workload| {
             workload.data.files = shards;
             workload.names.list = workload.names.list.min(shards);
@@ -95,7 +96,8 @@ pub(super) fn suggestions(
         offers.offer("hydrate ahead".to_owned(), workload, &ahead);
     }
     hydrate_to_disk(workload, choice, &mut offers);
-    // Not for several passes, as in training, which depend on each other.
+    // Jobs with several passes, as in training, are not split, because each pass depends on the one
+    // before.
     if compute.cpu_seconds > 0.0 && before.limit == Limit::Cpu && data.passes < 2.0 {
         let split = split(workload, 4.0);
         offers.offer("split each job into four".to_owned(), &split, choice);
@@ -115,7 +117,7 @@ pub(super) fn suggestions(
     all
 }
 
-/// Suggests to split jobs until they meet the deadline, if no option meets it.
+/// If no option meets the deadline, suggests splitting jobs into parts until one does.
 pub(super) fn parts(
     workload: &Workload,
     choices: &[Choice<'_>],
@@ -123,10 +125,10 @@ pub(super) fn parts(
     reaches: &[DeadlineReach],
     inputs: &Inputs<'_>,
 ) -> Option<Suggestion> {
-    let reach = verdict::furthest(reaches).filter(|_| before.meets == Some(false))?;
+    let reach = verdict::furthest_reach(reaches).filter(|_| before.meets == Some(false))?;
     let choice = choices.iter().find(|choice| choice.name() == reach.option)?;
     let parts = (workload.data.read / reach.bytes).ceil();
-    if parts > MOST_PARTS {
+    if parts > MAX_PARTS {
         return None;
     }
     let part = split(workload, parts);
@@ -136,7 +138,7 @@ pub(super) fn parts(
     offers.all.pop()
 }
 
-/// Replaces each job by `parts` smaller ones that run concurrently.
+/// Replaces each job with `parts` smaller jobs that run concurrently.
 fn split(workload: &Workload, parts: f64) -> Workload {
     let mut workload = workload.clone();
     workload.compute.cpu_seconds /= parts;
@@ -146,7 +148,8 @@ fn split(workload: &Workload, parts: f64) -> Workload {
     workload
 }
 
-/// Offers a copy on the local disk if passes read the data again and it does not fit into memory.
+/// Suggests a copy on the local disk if later passes read the data again and the data does not fit
+/// into memory.
 fn hydrate_to_disk(workload: &Workload, choice: &Choice<'_>, offers: &mut Offers<'_>) {
     let ComputePlace::Machine(name) = &workload.compute.place else { return };
     let (data, inputs) = (&workload.data, offers.inputs);

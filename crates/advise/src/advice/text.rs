@@ -1,5 +1,5 @@
-//! Renders [`Advice`] for a terminal: at most twelve lines, or in full. Called by `firstbyte advise
-//! run`.
+//! Renders [`Advice`] for a terminal, in at most twelve lines or in full. Called by `firstbyte
+//! advise run`.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use super::row::AdviceRow;
 use crate::prices::{MissingPrice, Reason};
 use crate::units::significant;
 
-/// Rows that the short answer shows.
-const SHOWN: usize = 5;
+/// Number of options that the short answer shows.
+const SHOWN_OPTIONS: usize = 5;
 
-/// Most characters of a line with several clauses in the short answer.
-const WIDTH: usize = 120;
+/// Maximum number of characters in a line of several clauses in the short answer.
+const LINE_CHARS: usize = 120;
 
 /// Renders the answer in at most twelve lines.
 #[must_use]
@@ -23,32 +23,34 @@ pub fn text(advice: &Advice) -> String {
     }
     let flips = flips(advice);
     if !flips.is_empty() {
-        lines.push(format!("flips: {}", clauses(flips)));
+        lines.push(format!("flips: {}", join_clauses(flips)));
     }
     let suggestions: Vec<String> = advice.suggestions.iter().map(super::suggest::Suggestion::line).collect();
     if !suggestions.is_empty() {
-        lines.push(format!("consider: {}", clauses(suggestions)));
+        lines.push(format!("consider: {}", join_clauses(suggestions)));
     }
     if !advice.assumed.is_empty() {
         lines.push(format!("assumed: {}", advice.assumed.join(", ")));
     }
     lines.push(left_out(advice));
-    let rows: Vec<&AdviceRow> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
+    let rows: Vec<&AdviceRow> =
+        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN_OPTIONS).collect();
     lines.retain(|line| !line.is_empty());
     format!("{}\n{}", lines.join("\n"), table(&rows))
 }
 
-/// Joins the first clause with as many others as fit into a line.
-fn clauses(all: Vec<String>) -> String {
+/// Joins the first clause with as many of the others as fit into one line.
+fn join_clauses(all: Vec<String>) -> String {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();
     all.fold(
         first,
-        |line, next| if line.len() + next.len() < WIDTH { format!("{line}; {next}") } else { line },
+        |line, next| if line.len() + next.len() < LINE_CHARS { format!("{line}; {next}") } else { line },
     )
 }
 
-/// Renders the full answer: all options, all points and changes, and the refused options.
+/// Renders the full answer: all options, all points at which the answer changes, all suggestions,
+/// and the refused options.
 #[must_use]
 pub fn full_text(advice: &Advice) -> String {
     let mut text = format!("{}\n", advice.verdict.sentence);
@@ -89,8 +91,8 @@ fn unbilled(rows: &[&AdviceRow]) -> Vec<String> {
     some.map(|row| format!("{}: {}", row.name, row.unbilled)).collect()
 }
 
-/// Renders the points at which the answer changes, the nearest first, after the limit of the
-/// deadline.
+/// Renders the points at which the answer changes, the nearest first. Before them comes the number
+/// of bytes above which the recommended option misses the deadline.
 #[must_use]
 pub fn flips(advice: &Advice) -> Vec<String> {
     let reach = advice.verdict.option.as_ref().and_then(|name| {
@@ -101,7 +103,7 @@ pub fn flips(advice: &Advice) -> Vec<String> {
     reach.into_iter().chain(advice.flips.iter().map(super::flips::Crossing::line)).collect()
 }
 
-/// Renders the gaps in the model and the bill of the first option, and missing prices.
+/// Renders what the model and the bill of the recommended option leave out, and the missing prices.
 fn left_out(advice: &Advice) -> String {
     let Some(row) = advice.rows.first().filter(|row| row.refused.is_none()) else { return String::new() };
     let mut parts = Vec::new();
@@ -112,7 +114,7 @@ fn left_out(advice: &Advice) -> String {
         parts.push(format!("billed separately: {}", row.unbilled));
     }
     let shown: Vec<AdviceRow> =
-        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).cloned().collect();
+        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN_OPTIONS).cloned().collect();
     let missing = missing(&shown);
     if !missing.is_empty() {
         parts.push(format!("no price is known for: {missing}"));
@@ -120,7 +122,8 @@ fn left_out(advice: &Advice) -> String {
     parts.join("; ")
 }
 
-/// Renders keys without a price, and the first day with a price if the requested day is earlier.
+/// Renders the keys that have no price. If the only reason is that the requested day is too early,
+/// adds the first day that has a price.
 fn missing(rows: &[AdviceRow]) -> String {
     let all: Vec<&MissingPrice> = rows.iter().flat_map(|row| &row.cost.missing).collect();
     let mut keys: Vec<&str> = all.iter().map(|missing| missing.price.as_str()).collect();
@@ -136,7 +139,7 @@ fn missing(rows: &[AdviceRow]) -> String {
     }
 }
 
-/// Renders refused options by reason: `ebs-gp3: functions have no volumes`.
+/// Renders the refused options, grouped by reason: `ebs-gp3: functions have no volumes`.
 #[must_use]
 pub fn refused(advice: &Advice) -> Vec<String> {
     let refused: Vec<(&str, &str)> =
@@ -151,7 +154,7 @@ pub fn refused(advice: &Advice) -> Vec<String> {
     reasons.iter().map(group).collect()
 }
 
-/// Chooses a column's unit of time. Returns its name and its length in seconds.
+/// Chooses the unit of time for a column. Returns the name of the unit and its length in seconds.
 fn unit(rows: &[&AdviceRow]) -> (&'static str, f64) {
     match rows.iter().map(|row| row.seconds).fold(0.0, f64::max) {
         most if most < 1.0 => ("ms", 1e-3),
@@ -166,7 +169,8 @@ fn table(rows: &[&AdviceRow]) -> String {
         return String::new();
     }
     let (name, one) = unit(rows);
-    // Less than a thousandth of the unit is negligible beside the other times of the column.
+    // A time below a thousandth of the unit is negligible compared to the other times in the
+    // column.
     let time = |seconds: f64| if seconds / one < 1e-3 { "0".to_owned() } else { significant(seconds / one) };
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let waiting = rows.iter().any(|row| row.waiting.is_some());

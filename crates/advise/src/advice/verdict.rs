@@ -1,7 +1,9 @@
-//! Ranks the feasible options, and words the recommendation and the reason against the next one.
+//! Ranks the feasible options, and writes the sentences that recommend one option and give the
+//! reason against the next.
 //!
-//! Time decides only beyond the error of the model. Among options within the range of the fastest,
-//! or within the deadline, cost decides. Called by [`advise`](super::advise).
+//! Differences in time count only if they exceed the error of the model. Among the options within
+//! the range of the fastest option, or within the deadline, cost decides. Called by
+//! [`advise`](super::advise).
 
 use std::cmp::Ordering;
 
@@ -12,10 +14,11 @@ use super::row::AdviceRow;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
-/// Relative difference below which costs count as equal, and also reaches.
+/// Relative difference below which two costs count as equal. Also used for the numbers of bytes
+/// that options can read within the deadline.
 const SAME_COST: f64 = 0.05;
 
-/// The recommendation in words.
+/// The recommendation as sentences, with the names of its options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
     /// The recommendation with time, range, limit and cost; or the reason why there is none.
@@ -28,8 +31,8 @@ pub struct Recommendation {
     pub next: Option<String>,
 }
 
-/// Sorts rows: the recommended first, then other feasible ones, then the refused. Returns true if
-/// one is recommended.
+/// Sorts rows: the recommended option, then the other feasible options, then the refused ones.
+/// Returns true if an option is recommended.
 pub(super) fn rank(workload: &Workload, rows: &mut [AdviceRow]) -> bool {
     rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(order(workload, a, b)));
     let had = rows.iter().take_while(|row| row.refused.is_none()).count();
@@ -38,7 +41,8 @@ pub(super) fn rank(workload: &Workload, rows: &mut [AdviceRow]) -> bool {
     true
 }
 
-/// Compares rows of the table: by cost if a deadline or waiting time decides, else by time.
+/// Compares two rows of the table: by cost if the user states a deadline or a value of waiting
+/// time, else by duration. Rows that miss the deadline come last.
 fn order(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
     let late = (a.meets == Some(false)).cmp(&(b.meets == Some(false)));
     let money = |row: &AdviceRow| row.total().unwrap_or(f64::INFINITY);
@@ -47,7 +51,7 @@ fn order(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
     late.then(cost).then(a.seconds.total_cmp(&b.seconds)).then(money(a).total_cmp(&money(b)))
 }
 
-/// Returns the index of the recommended row among the feasible ones; `None` if none is suitable.
+/// Returns the index of the recommended row among the feasible rows; `None` if no row is suitable.
 fn best(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
     let meeting: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].meets != Some(false)).collect();
     let fastest = meeting.iter().map(|index| &rows[*index]).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
@@ -64,7 +68,7 @@ fn best(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
     chosen.min_by(|a, b| rows[*a].seconds.total_cmp(&rows[*b].seconds))
 }
 
-/// Words the verdict on ranked rows.
+/// Writes the verdict about ranked rows.
 pub(super) fn verdict(
     workload: &Workload,
     rows: &[AdviceRow],
@@ -76,27 +80,27 @@ pub(super) fn verdict(
         |sentence: String| Recommendation { sentence, against: String::new(), option: None, next: None };
     let Some(first) = had.first() else {
         let why = rows.iter().filter_map(|row| row.refused.as_deref()).collect::<Vec<_>>();
-        return none(format!("no option can be had: {}", common(&why)));
+        return none(format!("no option can be had: {}", most_frequent(&why)));
     };
     if !found {
-        return none(late(workload, &had, reach));
+        return none(late_sentence(workload, &had, reach));
     }
     let next = had.get(1);
     Recommendation {
         sentence: sentence(workload, first),
-        against: next.map_or_else(String::new, |next| against(workload, first, next)),
+        against: next.map_or_else(String::new, |next| reason_against(workload, first, next)),
         option: Some(first.name.clone()),
         next: next.map(|next| next.name.clone()),
     }
 }
 
-/// Returns the most frequent reason.
-fn common<'a>(reasons: &[&'a str]) -> &'a str {
+/// Returns the reason that occurs most often.
+fn most_frequent<'a>(reasons: &[&'a str]) -> &'a str {
     let count = |why: &str| reasons.iter().filter(|other| **other == why).count();
     reasons.iter().copied().max_by_key(|why| count(why)).unwrap_or("no service is known")
 }
 
-/// Words the monthly cost of a row, or that no price is known.
+/// Formats the monthly cost of a row, or says that no price is known.
 fn money(row: &AdviceRow) -> String {
     let waiting = if row.waiting.is_some() { " with waiting" } else { "" };
     match row.total() {
@@ -134,8 +138,8 @@ fn sentence(workload: &Workload, row: &AdviceRow) -> String {
     text
 }
 
-/// Words the reason against the next option.
-fn against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
+/// Formats the reason against the next option.
+fn reason_against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
     let time = next.seconds / first.seconds.max(1e-12);
     let cost = next.total().zip(first.total()).map(|(next, first)| next / first.max(1e-12));
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
@@ -153,14 +157,15 @@ fn against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
     format!("{}, {}, {}: {why}", next.title, shown_seconds(next.seconds), money(next))
 }
 
-/// Returns the first option in the table that reaches about as far as the best.
-pub(super) fn furthest(reaches: &[DeadlineReach]) -> Option<&DeadlineReach> {
+/// Returns the first option in the table that can read about as many bytes within the deadline as
+/// the best option.
+pub(super) fn furthest_reach(reaches: &[DeadlineReach]) -> Option<&DeadlineReach> {
     let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
     reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
 }
 
-/// Words the sentence if no option meets the deadline.
-fn late(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> String {
+/// Writes the sentence for the case that no option meets the deadline.
+fn late_sentence(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> String {
     let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
         return "no option can be had".to_owned();
     };
@@ -174,7 +179,7 @@ fn late(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> Str
         fastest.limit,
         money(fastest)
     );
-    match furthest(reach) {
+    match furthest_reach(reach) {
         Some(most) => format!(
             "nothing meets {shown}; a job could read at most {} ({} %) in it, with {}; {best}",
             shown_bytes(most.bytes),

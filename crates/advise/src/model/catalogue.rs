@@ -1,5 +1,6 @@
-//! All models: the embedded ones, and those from users' files. Called by the advice, by `bench` for
-//! modelled contenders, and by the command line, which reads the files.
+//! The catalogue of all models: those that are embedded in the program, and those from the user's
+//! files. Called by the advice, by `bench` for modelled contenders, and by the command line, which
+//! reads the files.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use super::{ClientModel, FigureSource, Function, HERE, MachineModel, MachineRule
 use crate::file_error::FileError;
 use crate::units::Rate;
 
-/// The embedded services, in the order of the report.
+/// The embedded services, in the order in which reports list them.
 const SERVICES: [&str; 21] = [
     include_str!("../../models/s3-standard.toml"),
     include_str!("../../models/s3-express.toml"),
@@ -36,14 +37,14 @@ const SERVICES: [&str; 21] = [
     include_str!("../../models/azure-blobfuse2.toml"),
 ];
 
-/// The embedded machines, functions and programs.
+/// The embedded machines, serverless functions and programs.
 const PARTS: [&str; 3] = [
     include_str!("../../models/machines.toml"),
     include_str!("../../models/functions.toml"),
     include_str!("../../models/clients.toml"),
 ];
 
-/// Machines, functions, programs and rules from one file.
+/// Machines, serverless functions, programs and rules, as one file contains them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parts {
@@ -62,19 +63,19 @@ struct Parts {
 /// All models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelCatalogue {
-    /// Services, in the order of the report.
+    /// Services, in the order in which reports list them.
     pub services: Vec<ServiceModel>,
     /// Machine types by name.
     pub machines: BTreeMap<String, MachineModel>,
-    /// Functions by name, and sizes of a function by name and size.
+    /// Serverless functions by name. A size of a function has its own name: `lambda:512MB`.
     pub functions: BTreeMap<String, Function>,
     /// Programs by name.
     pub clients: BTreeMap<String, ClientModel>,
     /// Figures common to all machines.
     pub rules: MachineRules,
-    /// Sources of machines, functions, programs and rules, by name.
+    /// The sources that the figures of machines, functions, programs and rules name.
     pub sources: BTreeMap<String, FigureSource>,
-    /// Names that users' files have defined, with the name of the file.
+    /// Names that the user's files have defined, each with the name of the file.
     #[serde(skip)]
     added: BTreeMap<String, String>,
 }
@@ -83,10 +84,10 @@ impl ModelCatalogue {
     /// Returns the embedded models.
     ///
     /// # Panics
-    /// Never: a test reads all models.
+    /// Never: a test parses all embedded models.
     #[must_use]
     pub fn current() -> Self {
-        /// Parsed once per process, because this takes milliseconds.
+        /// Parsed once per process, because parsing takes milliseconds.
         static EMBEDDED: LazyLock<ModelCatalogue> = LazyLock::new(ModelCatalogue::embedded);
         EMBEDDED.clone()
     }
@@ -108,17 +109,17 @@ impl ModelCatalogue {
         all
     }
 
-    /// Adds the models of a user's file and replaces those of the same name. `file` is its name in
-    /// errors.
+    /// Adds the models of a user's file. They replace models of the same name. `file` is the name
+    /// of the file in error messages.
     ///
     /// # Errors
-    /// The first wrong field, or a name that another file of the user has defined.
+    /// The first wrong field, or a name that another file of the user has already defined.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), FileError> {
         let is_service = toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("kind"));
         let names = if is_service {
             let model = service(text)?;
             let name = model.name.clone();
-            self.claim(file, text, "name", &name)?;
+            self.record_definition(file, text, "name", &name)?;
             self.put(model);
             return Ok(());
         } else {
@@ -127,14 +128,15 @@ impl ModelCatalogue {
         let keys = names.machines.keys().map(|name| ("machines", name));
         let keys = keys.chain(names.functions.keys().map(|name| ("functions", name)));
         for (section, name) in keys.chain(names.clients.keys().map(|name| ("clients", name))) {
-            self.claim(file, text, section, name)?;
+            self.record_definition(file, text, section, name)?;
         }
         self.merge(names);
         Ok(())
     }
 
-    /// Adds or replaces a service, and adds the machine from which it was measured. Of several such
-    /// machines the one with the fastest network stays, since it has carried that much.
+    /// Adds or replaces a service, and adds the machine from which the service was measured. If
+    /// several services were measured from such a machine, the one with the fastest network is
+    /// kept, because the machine is known to reach that rate.
     pub fn put(&mut self, model: ServiceModel) {
         if let Some(here) = &model.here {
             let known = self.machines.get(HERE).is_some_and(|known| known.network >= here.network);
@@ -149,7 +151,13 @@ impl ModelCatalogue {
     }
 
     /// Records that `file` defines `name`.
-    fn claim(&mut self, file: &str, text: &str, field: &str, name: &str) -> Result<(), FileError> {
+    fn record_definition(
+        &mut self,
+        file: &str,
+        text: &str,
+        field: &str,
+        name: &str,
+    ) -> Result<(), FileError> {
         match self.added.insert(name.to_owned(), file.to_owned()) {
             Some(other) => {
                 let what = format!("`{name}` is in {other} as well: give one of them another name");
@@ -175,7 +183,8 @@ impl ModelCatalogue {
         self.services.iter().find(|model| model.name == name)
     }
 
-    /// Returns the function with `memory` bytes: the entry of that size, else the general one.
+    /// Returns the serverless function with `memory` bytes of memory: the entry for that size if
+    /// there is one, else the general entry.
     #[must_use]
     pub fn function(&self, memory: f64) -> Option<&Function> {
         let sized = format!("lambda:{}MB", (memory / 1_048_576.0).round());
@@ -183,7 +192,7 @@ impl ModelCatalogue {
     }
 }
 
-/// Parses and checks the text of a service's file.
+/// Parses and checks the text of a service file.
 fn service(text: &str) -> Result<ServiceModel, FileError> {
     let model: ServiceModel = check::parse(text)?;
     check::service(text, &model)?;

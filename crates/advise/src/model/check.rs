@@ -1,5 +1,5 @@
-//! Reads a model. Refuses a newer format and contradictions: a burst below its rate, quantiles out
-//! of order, a figure without a source. Called by the catalogue.
+//! Parses a model, and refuses a newer format and contradictions: a burst below its rate, quantiles
+//! out of order, or a figure without a source. Called by the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{FORMAT, Figure, FigureSource, Flow, Latency, MachineModel, ServiceMo
 use crate::file_error::FileError;
 use crate::usage::find_key;
 
-/// Parses a file of this format.
+/// Parses a file. Refuses a format that is newer than [`FORMAT`].
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
     let format = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("format")?.as_integer());
     if let Some(newer) = format.filter(|format| *format > i64::from(FORMAT)) {
@@ -19,7 +19,7 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
     toml::from_str(text).map_err(|error| FileError::of_toml(text, &error))
 }
 
-/// Refuses a service that contradicts itself.
+/// Refuses a service whose figures contradict each other.
 pub(super) fn service(text: &str, model: &ServiceModel) -> Result<(), FileError> {
     let check = CheckedFile { text, sources: &model.sources };
     let (latency, rates) = (&model.latency, &model.rates);
@@ -73,7 +73,7 @@ pub(super) fn service(text: &str, model: &ServiceModel) -> Result<(), FileError>
     }
 }
 
-/// A file whose figures name their sources.
+/// A file, and the sources that its figures can name.
 pub(super) struct CheckedFile<'a> {
     pub(super) text: &'a str,
     pub(super) sources: &'a BTreeMap<String, FigureSource>,
@@ -84,7 +84,7 @@ impl CheckedFile<'_> {
         FileError::at(self.text, field, what)
     }
 
-    /// Refuses a source that the file does not describe.
+    /// Refuses the name of a source that the file does not describe.
     pub(super) fn source(&self, field: &str, name: &str) -> Result<(), FileError> {
         if self.sources.contains_key(name) {
             return Ok(());
@@ -92,7 +92,7 @@ impl CheckedFile<'_> {
         Err(self.error(field, &format!("no source `{name}` in [sources]")))
     }
 
-    /// Refuses a value that is not above zero.
+    /// Refuses a value that is zero or negative.
     pub(super) fn above_zero(&self, field: &str, value: f64) -> Result<(), FileError> {
         if value > 0.0 && value.is_finite() { Ok(()) } else { Err(self.error(field, "must be above zero")) }
     }

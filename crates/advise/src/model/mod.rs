@@ -1,11 +1,11 @@
-//! The model: capabilities and bills of a service, a machine, a function or a program, as a TOML
-//! file of format 1.
+//! The model of a service, machine, serverless function or program: its capabilities, and for a
+//! service its bills. A model is a TOML file of format 1.
 //!
-//! Quantities have their unit in the value. Each figure names its source, and each source its place
-//! and day. `probe` writes this format, `link` replays it, the advice predicts with it, and
-//! receipts are graded against it. Rates are in bytes per second, times in seconds. The embedded
-//! models are in `crates/advise/models`; a model in a user's file replaces the one of the same
-//! name.
+//! Quantities contain their unit. Each figure names its source, and each source states its place
+//! and day. `probe` writes this format, `link` replays models, the advice predicts with them, and
+//! receipts are graded against them. In memory, rates are in bytes per second and times in seconds.
+//! The embedded models are in `crates/advise/models`. A model in a user's file replaces the
+//! embedded model of the same name.
 
 mod catalogue;
 mod check;
@@ -19,29 +19,30 @@ pub use catalogue::ModelCatalogue;
 use crate::prices::Day;
 use crate::units::{Bytes, Rate, Seconds};
 
-/// The version of the format that this program reads and writes.
+/// The newest version of the file format that this program reads, and the version that it writes.
 pub const FORMAT: u32 = 1;
 
-/// Name of the machine from which a model was measured. It is the user's own and is not billed.
+/// Name of the machine from which a model was measured. The machine is the user's own, so it is not
+/// billed.
 pub const HERE: &str = "here";
 
-/// The 95th percentile of a normal distribution, in standard deviations.
-const P95: f64 = 1.645;
+/// Distance of the 95th percentile of a normal distribution from its mean, in standard deviations.
+const P95_DEVIATIONS: f64 = 1.645;
 
-/// The origin of one or more figures.
+/// The source of one or more figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigureSource {
     /// The page, table or measurement.
     pub what: String,
-    /// Region, zone or machine; empty if the source holds everywhere.
+    /// Region, zone or machine; empty if the figures are valid everywhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// Day of the measurement, or the day on which an undated page was read.
     pub day: Day,
 }
 
-/// A figure with the name of its source.
+/// A figure, and the name of its source.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
@@ -51,7 +52,7 @@ pub struct Figure<T> {
     pub source: String,
 }
 
-/// A latency as a distribution.
+/// The distribution of a latency.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -68,26 +69,27 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Returns the mean latency: that of a log-normal distribution with these quantiles.
+    /// Returns the mean latency. The distribution is assumed to be log-normal, with these
+    /// quantiles.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        let spread = self.p95.map_or(0.0, |p95| (p95.0 / self.p50.0).ln() / P95);
+        let spread = self.p95.map_or(0.0, |p95| (p95.0 / self.p50.0).ln() / P95_DEVIATIONS);
         self.p50.0 * (spread * spread / 2.0).exp()
     }
 }
 
-/// The unit by which a flow is multiplied.
+/// What the figures of a flow are multiplied by.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Each {
-    /// The whole service.
+    /// Nothing: the figures are those of the whole service.
     #[default]
     Service,
-    /// Each TiB of capacity, or of stored data if the service has no provisioned capacity.
+    /// The number of TiB of capacity, or of stored data if the service is not sold by capacity.
     Tib,
 }
 
-/// A rate limit with a bucket for bursts.
+/// A rate limit with a token bucket for bursts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
@@ -96,16 +98,16 @@ pub struct Flow {
     /// Bytes per second while the bucket is not empty.
     #[serde(default)]
     pub burst: Option<Rate>,
-    /// Bytes above `rate` in a full bucket; `None` if a burst never ends.
+    /// Bytes above `rate` that a full bucket holds; `None` if a burst never ends.
     #[serde(default)]
     pub bucket: Option<Bytes>,
-    /// Bytes above `rate` some seconds after the bucket was emptied.
+    /// Bytes above `rate` that the bucket holds some seconds after it was emptied.
     #[serde(default)]
     pub reused: Option<Bytes>,
-    /// Lower bound of a burst that grows with the capacity.
+    /// Minimum burst rate, for a burst that grows with the capacity.
     #[serde(default)]
     pub least_burst: Option<Rate>,
-    /// The unit for which rate, burst and bucket are stated.
+    /// What rate, burst and bucket are multiplied by.
     #[serde(default)]
     pub each: Each,
     /// Name of the source.
@@ -116,18 +118,18 @@ pub struct Flow {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceKind {
-    /// Requests for objects: downloaded, opened lazily, or through our mount.
+    /// Requests for objects. Objects are downloaded, opened lazily, or read through our mount.
     Object,
     /// A network file system, mounted by the kernel.
     FileSystem,
     /// A volume that is attached to one machine.
     Volume,
-    /// A local disk of the machine, which also determines its size and rate.
+    /// A local disk of the machine. The model of the machine has its size and rate.
     LocalDisk,
 }
 
 impl ServiceKind {
-    /// Returns true if only one machine can read it, without its network.
+    /// Returns whether only one machine can read the storage, without using the machine's network.
     #[must_use]
     pub fn is_of_one_machine(self) -> bool {
         matches!(self, Self::Volume | Self::LocalDisk)
@@ -149,7 +151,7 @@ pub enum Cloud {
     Any,
 }
 
-/// Latencies of a service.
+/// Latencies of a service; `None` if one is not known.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServiceLatencies {
@@ -157,11 +159,12 @@ pub struct ServiceLatencies {
     pub ready: Option<Latency>,
     /// Time from a request to its first byte.
     pub first_byte: Option<Latency>,
-    /// Time to the first byte of large reads, which a file system sends to the bucket behind it.
+    /// Time from a request to the first byte for large files, which a file system reads from the
+    /// bucket behind it.
     pub direct: Option<Latency>,
-    /// Time to open and close a file, without its first byte.
+    /// Time to open and close a file, excluding the first byte.
     pub open: Option<Latency>,
-    /// Time per name of a listing, for one lister.
+    /// Time per listed name, for one listing caller.
     pub list: Option<Latency>,
     /// Time to read the metadata of a file, for one caller.
     pub stat: Option<Latency>,
@@ -173,21 +176,21 @@ pub struct ServiceLatencies {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServiceRates {
-    /// Rate of one connection, or of one thread's stream.
+    /// Rate of one connection, or of the stream of one thread.
     pub connection: Option<Flow>,
     /// Rate of one client.
     pub client: Option<Flow>,
     /// Rate of the whole service, shared by all clients.
     pub total: Option<Flow>,
-    /// Rate of the disks behind its servers, shared by all clients.
+    /// Rate of the disks behind the service's servers, shared by all clients.
     pub disk: Option<Flow>,
-    /// Total rate of bringing data from the bucket or snapshot behind it.
+    /// Total rate of bringing data to the service from the bucket or snapshot behind it.
     pub hydration: Option<Flow>,
-    /// Rate of bringing one file from there.
+    /// Rate of bringing one file from that bucket or snapshot.
     pub hydration_file: Option<Flow>,
 }
 
-/// Operations per second.
+/// Rates of operations.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OperationRates {
@@ -195,7 +198,7 @@ pub struct OperationRates {
     pub client: Option<Figure<f64>>,
     /// Operations per second of the whole service, shared by all clients.
     pub total: Option<Figure<f64>>,
-    /// Bytes of the largest read that counts as one operation.
+    /// Maximum number of bytes of a read that counts as one operation.
     pub largest: Option<Figure<Bytes>>,
 }
 
@@ -203,17 +206,17 @@ pub struct OperationRates {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadProperties {
-    /// Concurrent requests of our client, if the workload does not state them.
+    /// Number of concurrent requests of our client, if the workload does not state a number.
     pub parallel: Option<Figure<f64>>,
-    /// Least bytes that a lazy open fetches.
+    /// Minimum number of bytes that a read of a lazily opened object fetches.
     pub block: Option<Figure<Bytes>>,
     /// Bytes that the kernel reads ahead of a sequential reader.
     pub read_ahead: Option<Figure<Bytes>>,
-    /// Round trips of `first_byte` each that opening and closing a file takes.
+    /// Number of round trips, each as long as `first_byte`, for opening and closing a file.
     pub trips_per_file: Option<Figure<f64>>,
-    /// Least size of files that are read from the bucket behind the service.
+    /// Minimum size of files that are read from the bucket behind the service.
     pub direct_from: Option<Figure<Bytes>>,
-    /// Metered bytes per byte read.
+    /// Number of bytes that are metered per byte read.
     pub metered: Option<Figure<f64>>,
 }
 
@@ -221,15 +224,15 @@ pub struct ReadProperties {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
-    /// Least provisioned size; `None` if storage grows by itself.
+    /// Minimum provisioned size; `None` if the service is not sold by capacity.
     pub least: Option<Figure<Bytes>>,
-    /// Step between larger sizes.
+    /// Difference between two successive sizes.
     pub step: Option<Figure<Bytes>>,
-    /// The largest size.
+    /// Maximum size.
     pub most: Option<Figure<Bytes>>,
-    /// Memory of the servers per TiB of capacity.
+    /// Memory of the servers for caching, per TiB of capacity.
     pub cache_per_tib: Option<Figure<Bytes>>,
-    /// Time to create the service. With it, each job can have a separate one.
+    /// Time to create the service. If it is known, each job can create a service for itself.
     pub creation: Option<Figure<Seconds>>,
 }
 
@@ -243,7 +246,7 @@ pub enum BilledQuantity {
     StoredPerClient,
     /// Bytes of the data set on a volume of each machine while a job runs.
     StoredDuringJob,
-    /// Bytes of the data set, if reads come from the file system's own storage.
+    /// Bytes of the data set, if they are read from the file system's own storage.
     StoredSmall,
     /// Bytes that each job reads from the service.
     Read,
@@ -251,32 +254,33 @@ pub enum BilledQuantity {
     ReadSmall,
     /// Requests to the service in each job.
     Requests,
-    /// Requests that a file system sends to the bucket for large reads.
+    /// Requests of each job that a file system sends to the bucket, for large files.
     DirectRequests,
-    /// Requests in each job to the bucket behind a service, for data that was not brought ahead.
+    /// Requests of each job to the bucket behind a service, for data that was not brought to the
+    /// service before the job.
     HydrationRequests,
-    /// Provisioned bytes each month, or while the service exists if each job makes its own.
+    /// Provisioned bytes: each month, or while the service exists if each job creates its own.
     Capacity,
-    /// Hours of a machine that serves all jobs each month, or while the service exists if each job
-    /// makes its own.
+    /// Hours of a machine that serves all jobs: each month, or while the service exists if each job
+    /// creates its own.
     Hours,
     /// Provisioned bytes per second, each month.
     ProvisionedRate,
-    /// Bytes per second of a volume above the included 125 MiB/s, for each machine.
+    /// Bytes per second of a volume above the 125 MiB/s that its price includes, for each machine.
     VolumeRate,
-    /// Operations per second of a volume above the included 3,000, for each machine.
+    /// Operations per second of a volume above the 3,000 that its price includes, for each machine.
     VolumeOperations,
     /// Bytes of the data set, once, when it is loaded.
     Loaded,
 }
 
-/// A billed item of a service.
+/// A bill of a service.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceBill {
     /// Key of the price, see [`crate::usage::KEYS`].
     pub price: String,
-    /// The quantity that is counted.
+    /// The quantity that the bill counts.
     pub of: BilledQuantity,
 }
 
@@ -295,11 +299,11 @@ pub struct ServiceModel {
     /// The provider.
     #[serde(default)]
     pub cloud: Cloud,
-    /// Whether several machines see the same data.
+    /// Whether several machines can access the same data.
     pub shared: bool,
     /// Whether data survives the loss of a machine, a server or a zone.
     pub durable: bool,
-    /// Whether functions can mount it or send requests to it.
+    /// Whether serverless functions can mount the service or send requests to it.
     #[serde(default)]
     pub functions: bool,
     /// Effects that the model does not cover.
@@ -327,14 +331,14 @@ pub struct ServiceModel {
     /// Billed items.
     #[serde(default)]
     pub bills: Vec<ServiceBill>,
-    /// The measurement that overrides figures; `None` without one.
+    /// Name of the measurement that has replaced figures of the model; `None` if there is none.
     #[serde(default)]
     pub measured: Option<String>,
-    /// Spread of that measurement, as a factor. It replaces [`crate::ranges`] as the range of
-    /// predictions.
+    /// Spread of that measurement, as a factor. If given, it determines the range of predictions,
+    /// instead of [`crate::ranges`].
     #[serde(default)]
     pub spread: Option<f64>,
-    /// The machine from which it was measured: the machine [`HERE`] of the catalogue.
+    /// The machine from which the service was measured. The catalogue names it [`HERE`].
     #[serde(default)]
     pub here: Option<MachineModel>,
 }
@@ -347,12 +351,12 @@ pub struct ClientModel {
     pub cpu_per_gb: Seconds,
     /// Processor time per request.
     pub cpu_per_request: Seconds,
-    /// Most processors that it can use.
+    /// Maximum number of processors that the program can use.
     pub processors: f64,
-    /// Most concurrent requests; `None` leaves this to the service.
+    /// Maximum number of concurrent requests; `None` if the service decides that.
     #[serde(default)]
     pub parallel: Option<f64>,
-    /// Rate of one reader through its mount.
+    /// Rate of one reader that reads through the program's mount.
     #[serde(default)]
     pub reader: Option<Rate>,
     /// Name of the source.
@@ -379,21 +383,21 @@ pub struct MachineModel {
     pub vcpus: f64,
     /// Memory.
     pub memory: Bytes,
-    /// Sustained rate of its network.
+    /// Sustained rate of the machine's network.
     pub network: Rate,
-    /// Rate of its network while the bucket is not empty.
+    /// Rate of the machine's network while the token bucket is not empty.
     #[serde(default)]
     pub burst: Option<Rate>,
-    /// Bytes above `network` in a full bucket; `None` for the rule of all machines.
+    /// Bytes above `network` that a full bucket holds; `None` if the rule for all machines applies.
     #[serde(default)]
     pub bucket: Option<Bytes>,
-    /// Rate of access to its volumes.
+    /// Total rate of all volumes of the machine.
     #[serde(default)]
     pub volumes: Option<Rate>,
     /// Graphics processors.
     #[serde(default)]
     pub gpus: f64,
-    /// Its instance store, a local disk.
+    /// The instance store of the machine: a local disk.
     #[serde(default)]
     pub store: Option<DiskModel>,
     /// The provider.
@@ -408,21 +412,21 @@ fn guide() -> String {
     "guide".to_owned()
 }
 
-/// A kind of function, or one size of it: `lambda`, `lambda:512MB`.
+/// A kind of serverless function, such as `lambda`, or one size of it, such as `lambda:512MB`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
-    /// Its network.
+    /// Network of the function.
     pub network: Flow,
-    /// Memory for which a function gets one processor.
+    /// Bytes of memory with which the function gets one whole processor.
     pub memory_per_processor: Bytes,
-    /// Size of its local disk.
+    /// Size of the function's local disk.
     pub local: Bytes,
-    /// Bytes that its kernel reads ahead of a mounted file.
+    /// Bytes that the kernel of the function reads ahead in a mounted file.
     pub read_ahead: Bytes,
-    /// Concurrent functions that an account is allowed by default.
+    /// Number of concurrent functions that an account may run by default.
     pub at_once: f64,
-    /// Longest duration of a run.
+    /// Maximum duration of a run.
     pub longest: Seconds,
     /// Name of the source.
     pub source: String,
@@ -432,11 +436,12 @@ pub struct Function {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineRules {
-    /// Seconds that a full burst lasts on a fresh machine, per Gbit/s of its sustained rate.
+    /// Duration of a full burst on a fresh machine, in seconds per Gbit/s of the machine's
+    /// sustained rate.
     pub burst_per_gbit: Figure<Seconds>,
-    /// Part of a network's rate that carries data.
+    /// Fraction of a network's rate that is left for data.
     pub payload: Figure<f64>,
-    /// Rate of one connection over the network.
+    /// Maximum rate of one connection over the network.
     pub flow: Figure<Rate>,
     /// Rate of one thread that reads from the page cache.
     pub copy: Figure<Rate>,

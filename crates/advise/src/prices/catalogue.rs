@@ -1,7 +1,8 @@
 //! Price catalogues: parses them from TOML, and finds the price of a key in a region on a day.
 //!
-//! Invariant: every price and minimum has a source and a day, is not negative, and is in a unit of
-//! the dimension that its key bills. A file that breaks this is refused, with the line.
+//! Invariant: every price and minimum has a source and a day, is not negative, and has a unit in
+//! which its key can be billed. A file that violates this is refused, and the error states the
+//! line. Called by the advice, the bills and `advise prices`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -38,13 +39,13 @@ pub struct Price {
     pub source: String,
 }
 
-/// The least billed quantity.
+/// The minimum quantity that is billed.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, try_from = "MinimumEntry")]
 pub(super) struct Minimum {
     key: String,
     pub(super) quantity: f64,
-    /// Size of the steps in which more than `quantity` is sold.
+    /// Step between quantities that are sold, above `quantity`.
     pub(super) step: Option<f64>,
     pub(super) unit: Unit,
     pub(super) per: Per,
@@ -53,12 +54,13 @@ pub(super) struct Minimum {
 /// Prices by key and region.
 #[derive(Clone, Debug, Default)]
 pub struct PriceCatalogue {
-    /// Prices by key; those of one region are in order of their days.
+    /// Prices by key. Prices of the same region are in the order of their days.
     prices: BTreeMap<String, Vec<Price>>,
     minimums: Vec<Minimum>,
 }
 
-/// A catalogue that cannot be read. The message has its name and the line number.
+/// The error for a catalogue that cannot be read. The message has the catalogue's name and the line
+/// number.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}:{line}: {why}")]
 pub struct CatalogueError {
@@ -74,10 +76,10 @@ impl PriceCatalogue {
     /// Returns the prices that are embedded in firstbyte.
     ///
     /// # Panics
-    /// Never: a test reads each embedded file.
+    /// Never: a test parses each embedded file.
     #[must_use]
     pub fn current() -> Self {
-        /// Parsed once per process, because this takes milliseconds.
+        /// Parsed once per process, because parsing takes milliseconds.
         static EMBEDDED: LazyLock<PriceCatalogue> = LazyLock::new(PriceCatalogue::embedded);
         EMBEDDED.clone()
     }
@@ -90,7 +92,7 @@ impl PriceCatalogue {
         all
     }
 
-    /// Parses a catalogue; `name` is its name in errors.
+    /// Parses a catalogue. `name` is the name of the catalogue in error messages.
     ///
     /// # Errors
     /// [`CatalogueError`] with the line of the first invalid entry.
@@ -112,7 +114,7 @@ impl PriceCatalogue {
         Ok(catalogue)
     }
 
-    /// Adds a price; keeps those of other days.
+    /// Adds a price. Prices of other days are kept.
     pub fn insert(&mut self, price: Price) {
         let prices = self.prices.entry(price.key.clone()).or_default();
         let place = prices.partition_point(|other| other.day <= price.day);
@@ -125,7 +127,8 @@ impl PriceCatalogue {
         other.prices.into_values().flatten().for_each(|price| self.insert(price));
     }
 
-    /// Replaces all prices of each key and region for which `other` has any, whatever their days.
+    /// If `other` has any price for a key in a region, replaces all prices for that key and region,
+    /// regardless of their days.
     pub fn override_with(&mut self, other: Self) {
         for (key, prices) in &other.prices {
             if let Some(own) = self.prices.get_mut(key) {
@@ -135,7 +138,7 @@ impl PriceCatalogue {
         self.extend(other);
     }
 
-    /// Returns the newest price of `key` in `region` on or before `day`.
+    /// Returns the newest price of `key` in `region` that is not after `day`.
     #[must_use]
     pub fn price(&self, key: &str, region: &str, day: Day) -> Option<&Price> {
         self.of(key, region).take_while(|price| price.day <= day).last()
@@ -146,7 +149,7 @@ impl PriceCatalogue {
         self.prices.values().flatten()
     }
 
-    /// Iterates over the prices of `key` in `region`, the oldest first.
+    /// Iterates over the prices of `key` in `region`, oldest first.
     pub(super) fn of(&self, key: &str, region: &str) -> impl Iterator<Item = &Price> {
         self.prices.get(key).into_iter().flatten().filter(move |price| price.region == region)
     }
@@ -156,13 +159,13 @@ impl PriceCatalogue {
         self.prices.get(key).into_iter().flatten().map(|price| price.region.as_str()).collect()
     }
 
-    /// Returns the least quantity that is billed for `key`, per job or per month.
+    /// Returns the minimum quantity that is billed for `key`, per job or per month.
     pub(super) fn minimum(&self, key: &str, per: Per) -> Option<&Minimum> {
         self.minimums.iter().rev().find(|minimum| minimum.per == per && covers(&minimum.key, key))
     }
 
-    /// Writes the prices as a file that [`Self::parse`] reads. Minimums are not written: they
-    /// belong to the services and are embedded in firstbyte.
+    /// Formats the prices as a file that [`Self::parse`] can read. Omits the minimums, which belong
+    /// to the services and are embedded in firstbyte.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut lists = BTreeMap::<_, Vec<&Price>>::new();
@@ -185,10 +188,10 @@ impl PriceCatalogue {
         text
     }
 
-    /// Refuses a region that neither AWS nor this catalogue has.
+    /// Refuses a region that neither AWS nor this catalogue knows.
     ///
     /// # Errors
-    /// [`UnknownRegion`] with the closest names.
+    /// [`UnknownRegion`], with the closest names.
     pub fn check_region(&self, name: &str) -> Result<(), UnknownRegion> {
         region::check(name, self.prices().map(|price| price.region.as_str()))
     }
@@ -199,7 +202,7 @@ fn covers(pattern: &str, key: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == key, |start| key.starts_with(start))
 }
 
-/// A parsed file before its values are checked.
+/// A parsed file whose values have not been checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -209,7 +212,7 @@ struct File {
     minimum: Vec<Minimum>,
 }
 
-/// Prices from one source, for one day and region.
+/// A list of prices from one source, for one day and one region.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {

@@ -1,7 +1,8 @@
 //! Computes the cost of a usage, item by item, per job and per month.
 //!
-//! Invariant: the lines of a period add up to its sum. An item without a price is listed in
-//! `missing`, not counted as free. The value of waiting time is not part of any sum.
+//! Invariant: the lines of each period add up to its sum. An item without a price is listed in
+//! `missing`, and does not count as free. The value of waiting time is not part of any sum. Called
+//! by the advice.
 
 use std::fmt;
 
@@ -9,23 +10,23 @@ use serde::{Serialize, Serializer};
 
 use super::catalogue::{Minimum, PriceCatalogue};
 use super::day::Day;
-use crate::nearest::{nearest, offered};
+use crate::nearest::{nearest, nearest_hint};
 use crate::usage::{OptionUsage, Per, Unit, UsageItem, find_key};
 
-/// The cost of a usage in one region, in US dollars at the prices of one day.
+/// The cost of a usage in one region, in US dollars, computed with the prices of one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Dollars that each job adds.
     pub per_job: f64,
     /// Dollars per month, even without jobs.
     pub per_month: f64,
-    /// Dollars of people's waiting time per job; not part of `per_job`.
+    /// Value of the waiting time of people, in dollars per job. It is not part of `per_job`.
     pub waiting: Option<f64>,
-    /// Items that have a price.
+    /// Items that have a price, with their costs.
     pub lines: Vec<CostLine>,
     /// Items that have no price. If there are any, the sums are lower bounds.
     pub missing: Vec<MissingPrice>,
-    /// Age of the oldest price in days; `None` without lines.
+    /// Age of the oldest price that was used, in days; `None` if no price was used.
     pub oldest_days: Option<i64>,
 }
 
@@ -34,11 +35,12 @@ pub struct Cost {
 pub struct CostLine {
     /// Key of the price.
     pub price: String,
-    /// The billed quantity in `unit`: the used quantity, raised to the minimum.
+    /// The billed quantity in `unit`: the used quantity, or the minimum if that is larger, in whole
+    /// steps.
     pub billed: f64,
     /// The billed unit.
     pub unit: Unit,
-    /// The period of the bill: a job or a month.
+    /// The period of the bill: each job or each month.
     pub per: Per,
     /// Dollars per unit.
     pub usd_per_unit: f64,
@@ -77,7 +79,7 @@ pub enum Reason {
         /// Day of the oldest price.
         first: Day,
     },
-    /// The unit of the usage cannot be converted into the billed unit.
+    /// The unit of the usage cannot be converted to the billed unit.
     Unit {
         /// The unit of the usage.
         used: Unit,
@@ -95,21 +97,21 @@ impl Cost {
         self.missing.is_empty()
     }
 
-    /// Returns the dollars of a month with `jobs` jobs, without waiting time.
+    /// Returns the dollars per month if there are `jobs` jobs in the month, without waiting time.
     #[must_use]
     pub fn month(&self, jobs: f64) -> f64 {
         self.per_month + jobs * self.per_job
     }
 
-    /// Returns the dollars of one job and its share of a month with `jobs` jobs, without waiting
-    /// time. Infinite if there are no jobs and the month costs anything.
+    /// Returns the dollars of one job and of the job's share of a month with `jobs` jobs, without
+    /// waiting time. Infinite if the month costs anything but has no jobs.
     #[must_use]
     pub fn job(&self, jobs: f64) -> f64 {
         if self.per_month == 0.0 { self.per_job } else { self.per_job + self.per_month / jobs }
     }
 
-    /// Returns the jobs per month at which this costs the same as `other`; `None` if the same
-    /// option is cheaper for any number of jobs above 0.
+    /// Returns the number of jobs per month at which this cost equals `other`; `None` if one of the
+    /// two is cheaper for every positive number of jobs.
     #[must_use]
     pub fn break_even(&self, other: &Self) -> Option<f64> {
         let jobs = (other.per_month - self.per_month) / (self.per_job - other.per_job);
@@ -128,7 +130,7 @@ impl Cost {
 }
 
 impl PriceCatalogue {
-    /// Computes the cost of `usage` in `region` at the prices of `day`.
+    /// Computes the cost of `usage` in `region` with the prices of `day`.
     #[must_use]
     pub fn cost(&self, usage: &OptionUsage, region: &str, day: Day) -> Cost {
         let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
@@ -180,8 +182,8 @@ impl PriceCatalogue {
 }
 
 impl Minimum {
-    /// Returns the billed quantity for `used`, both in `unit`. Nothing is billed for an unused
-    /// item.
+    /// Returns the quantity that is billed if `used` is used, both in `unit`. For an unused item,
+    /// nothing is billed.
     fn apply(&self, used: f64, unit: Unit) -> f64 {
         let Some(least) = self.unit.to(unit, self.quantity) else { return used };
         match self.step.and_then(|step| self.unit.to(unit, step)) {
@@ -197,14 +199,14 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key { nearest } => {
-                write!(f, "there is no price of that name{}", offered(nearest))
+                write!(f, "there is no price of that name{}", nearest_hint(nearest))
             }
             Self::Region { elsewhere, nearest } => {
                 f.write_str("no price in this region")?;
                 if !elsewhere.is_empty() {
                     write!(f, " (there is one in {})", elsewhere.join(", "))?;
                 }
-                f.write_str(&offered(nearest))
+                f.write_str(&nearest_hint(nearest))
             }
             Self::Day { first } => write!(f, "the first price is of {first}"),
             Self::Unit { used, billed } => write!(f, "used by the {used}, but billed by the {billed}"),

@@ -1,5 +1,5 @@
-//! A day without time and zone: the day on which a price was read or stated, or for which a price
-//! is requested.
+//! A day without a time of day or a time zone: the day on which a price was read or stated, or for
+//! which a price is requested.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,20 +16,20 @@ const FORMAT: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[d
 pub struct Day(Date);
 
 impl Day {
-    /// Returns the day of a Unix time in seconds, in UTC; `None` outside the supported years.
+    /// Returns the day of a Unix time in seconds, in UTC; `None` if the year is not supported.
     #[must_use]
     pub fn from_unix(seconds: i64) -> Option<Self> {
         time::OffsetDateTime::from_unix_timestamp(seconds).ok().map(|moment| Self(moment.date()))
     }
 
-    /// Returns the days from this day to `on`; negative if `on` is earlier.
+    /// Returns the number of days from this day to `on`; negative if `on` is earlier.
     #[must_use]
     pub fn age(self, on: Self) -> i64 {
         (on.0 - self.0).whole_days()
     }
 }
 
-/// The text is not a valid day.
+/// The error for a text that is not a valid day.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a day; write for example 2026-11-23")]
 pub struct DayError(String);

@@ -1,8 +1,9 @@
 //! Price catalogues by region and day, and the cost of a usage.
 //!
-//! Pure: text in, values out. The command line opens files and imports those of AWS. Called by the
-//! advice, by `bench` for modelled contenders, and by `advise prices`. An unknown price is reported
-//! as missing, never guessed. Each price has its source and day.
+//! This module is pure: it gets text and returns values. The command line reads the files, and
+//! imports those of AWS. A price that is not known is reported as missing and never guessed. Each
+//! price has its source and day. Called by the advice, by `bench` for modelled contenders, and by
+//! `advise prices`.
 
 mod catalogue;
 mod cost;

@@ -1,6 +1,6 @@
-//! Quantities with units, as types: a size cannot be confused with a time.
+//! Quantities with units, as types, so that a size cannot be used as a time.
 //!
-//! Text must contain the unit, see `parse`. Called by models, workloads and advice.
+//! A quantity in text must contain its unit; see `parse`. Used by models, workloads and advice.
 
 mod parse;
 mod serial;
@@ -12,11 +12,11 @@ pub use shown::{count, shown_bytes, shown_seconds, significant};
 /// Bytes in a GiB.
 pub const GIB: f64 = 1_073_741_824.0;
 
-/// Bytes. Shares and averages may be fractions.
+/// A number of bytes. Shares and averages may be fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Bytes(pub f64);
 
-/// Seconds.
+/// A number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Seconds(pub f64);
 

@@ -1,18 +1,19 @@
 //! Parses quantities from text: a number and a unit, with or without a space, such as `254 GiB`,
 //! `30 min`, `50 USD/h`, `0.6 Gbit/s`. A number without a unit is an error.
 //!
-//! Unlike the options of other verbs (`location::units`), `K`, `M` and `G` alone are refused: a
-//! bill depends on whether they mean powers of 1000 or of 1024.
+//! The sizes `K`, `M` and `G` alone are refused, unlike in the options of other verbs
+//! (`location::units`), because a bill depends on whether they mean powers of 1000 or of 1024.
 
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 
-/// Text that is not a quantity of the expected kind: the mistake, and a valid example.
+/// The error for a text that is not a quantity of the expected kind. It states the mistake and a
+/// valid example.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(String);
 
 /// A kind of quantity: its name, an example, and the factor of each unit.
-struct Kind {
+struct QuantityKind {
     name: &'static str,
     example: &'static str,
     factor: fn(&str) -> Option<f64>,
@@ -23,7 +24,7 @@ struct Kind {
 /// # Errors
 /// [`QuantityError`].
 pub fn bytes(text: &str) -> Result<Bytes, QuantityError> {
-    read(text, &Kind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
+    read(text, &QuantityKind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
 }
 
 /// Parses a rate: a size per second, or `Gbit/s`, `Mbit/s`, `kbit/s`.
@@ -31,7 +32,7 @@ pub fn bytes(text: &str) -> Result<Bytes, QuantityError> {
 /// # Errors
 /// [`QuantityError`].
 pub fn rate(text: &str) -> Result<Rate, QuantityError> {
-    read(text, &Kind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
+    read(text, &QuantityKind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
 }
 
 /// Parses a duration: `us ms s min h d`.
@@ -39,7 +40,7 @@ pub fn rate(text: &str) -> Result<Rate, QuantityError> {
 /// # Errors
 /// [`QuantityError`].
 pub fn seconds(text: &str) -> Result<Seconds, QuantityError> {
-    read(text, &Kind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
+    read(text, &QuantityKind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
 }
 
 /// Parses an amount of money: `5 USD`.
@@ -48,7 +49,7 @@ pub fn seconds(text: &str) -> Result<Seconds, QuantityError> {
 /// [`QuantityError`].
 pub fn money(text: &str) -> Result<Dollars, QuantityError> {
     let factor = |unit: &str| (unit == "usd").then_some(1.0);
-    read(text, &Kind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
+    read(text, &QuantityKind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
 }
 
 /// Parses money per hour: `50 USD/h`.
@@ -57,12 +58,12 @@ pub fn money(text: &str) -> Result<Dollars, QuantityError> {
 /// [`QuantityError`].
 pub fn money_per_hour(text: &str) -> Result<DollarsPerHour, QuantityError> {
     let factor = |unit: &str| (unit == "usd/h").then_some(1.0);
-    read(text, &Kind { name: "price of an hour", example: "50 USD/h", factor }).map(DollarsPerHour)
+    read(text, &QuantityKind { name: "price of an hour", example: "50 USD/h", factor }).map(DollarsPerHour)
 }
 
-fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
+fn read(text: &str, kind: &QuantityKind) -> Result<f64, QuantityError> {
     let text = text.trim();
-    let Kind { name, example, factor } = kind;
+    let QuantityKind { name, example, factor } = kind;
     let unknown = || QuantityError(format!("`{text}` is not a {name}; write for example \"{example}\""));
     if let Some(rest) = text.strip_prefix('-') {
         let negative = rest.starts_with(|first: char| first.is_ascii_digit());
@@ -70,8 +71,8 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     }
     let cut = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_')));
     let (number, unit) = text.split_at(cut.unwrap_or(text.len()));
-    // Commas and underscores group digits by three: "1,200 GiB".
-    let number: f64 = plain(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
+    // Commas and underscores may group digits by three: "1,200 GiB".
+    let number: f64 = without_grouping(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     let unit = unit.trim();
     if unit.is_empty() {
         return Err(QuantityError(format!("`{text}` has no unit; write for example \"{example}\"")));
@@ -84,8 +85,9 @@ fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     Some(number * factor).filter(|value| value.is_finite()).ok_or_else(unknown)
 }
 
-/// Removes the grouping of digits; `None` if a group after the first does not have three digits.
-fn plain(number: &str) -> Option<String> {
+/// Removes the separators between groups of digits; `None` if a group after the first does not have
+/// three digits.
+fn without_grouping(number: &str) -> Option<String> {
     let (whole, rest) = number.split_once('.').unwrap_or((number, ""));
     let mut groups = whole.split([',', '_']);
     groups.next()?;

@@ -33,7 +33,7 @@ impl<T> Visitor<'_> for Text<T> {
     }
 }
 
-/// Quantities as text: serde reads each with its parser and writes it in its unit.
+/// Implements serde for quantities: each is read by its parser, and written as text in its unit.
 macro_rules! quantities {
     ($($unit:ident, $parse:path, $suffix:literal;)*) => {$(
         impl<'de> Deserialize<'de> for $unit {

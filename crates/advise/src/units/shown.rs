@@ -1,4 +1,4 @@
-//! Formats quantities for display: three significant digits and a suitable unit.
+//! Formats quantities for display, with three significant digits and a suitable unit.
 
 /// Formats a size in decimal units: `2.20 GB`.
 #[must_use]
@@ -27,7 +27,7 @@ pub fn shown_seconds(seconds: f64) -> String {
 #[must_use]
 pub fn significant(value: f64) -> String {
     let size = value.abs();
-    // A number that rounds up to a power of ten gets the decimals of that power.
+    // A number that is rounded up to a power of ten gets the number of decimals of that power.
     let decimals = if size == 0.0 { 0.0 } else { (2.0 - (size * 1.000_51).log10().floor()).clamp(0.0, 12.0) };
     format!("{value:.0$}", decimals as usize)
 }

@@ -1,8 +1,9 @@
 //! The workload of a user: bytes that a job reads, number of jobs, machine, and deadline.
 //!
-//! A [`Workload`] is complete and consistent: `read` fills in defaults, lists them in
-//! [`Workload::assumed`], and refuses contradictory values with the line and the field. Sizes are
-//! in bytes, times in seconds, all finite and not negative. Called by the advice and its callers.
+//! A [`Workload`] is complete and consistent: `read` fills in defaults and lists them in
+//! [`Workload::assumed`]. It refuses contradictory values, and the error states the line and the
+//! field. Sizes are in bytes and times in seconds; all are finite and not negative. Called by the
+//! advice and its callers.
 
 mod read;
 mod template;
@@ -29,7 +30,7 @@ pub struct Workload {
     pub goal: WorkloadGoal,
     /// Region, as AWS names it.
     pub region: String,
-    /// Assumed values that decide time or cost, in words.
+    /// Descriptions of the assumed values on which time or cost depends.
     pub assumed: Vec<String>,
 }
 
@@ -44,15 +45,15 @@ pub struct WorkloadData {
     pub read: f64,
     /// Passes over these bytes, at least 1.
     pub passes: f64,
-    /// Bytes of one read call.
+    /// Number of bytes of one read call.
     pub request: f64,
     /// Order of the reads.
     pub access: AccessPattern,
-    /// Requests that a job keeps in flight; `None` leaves this to the program.
+    /// Number of requests that a job keeps in flight; `None` if the program decides that.
     pub in_flight: Option<f64>,
-    /// Bytes of `read` that the machine has cached before the job starts.
+    /// Number of the bytes in `read` that the machine has cached before the job starts.
     pub warm: f64,
-    /// Interface that the program reads through.
+    /// Interface through which the program reads.
     pub needs: Needs,
 }
 
@@ -65,11 +66,11 @@ pub enum AccessPattern {
     Sequential,
     /// At random positions.
     Random,
-    /// Through a memory mapping: each thread waits for its page faults one by one.
+    /// Through a memory mapping. Each thread waits for one page fault after another.
     Mapped,
 }
 
-/// Interface that a program reads through.
+/// Interface through which a program reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Needs {
@@ -95,15 +96,15 @@ pub struct NameOperations {
 /// The computation of a job, and its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// The machine or function.
+    /// The machine or serverless function.
     pub place: ComputePlace,
-    /// Processor seconds that the job takes if all data is in memory.
+    /// Processor time of the job if all data is in memory, in seconds.
     pub cpu_seconds: f64,
     /// Threads that read and compute, at least 1.
     pub threads: f64,
-    /// Bytes of memory that the program itself needs. The rest of the memory caches data.
+    /// Bytes of memory that the program itself needs. The remaining memory caches data.
     pub program_memory: f64,
-    /// Seconds before the work of a job begins: image, runtime, mount scripts.
+    /// Seconds before the work of a job starts: image, runtime, mount scripts.
     pub startup: f64,
     /// Order of reading and computing.
     pub loading: Loading,
@@ -113,11 +114,12 @@ pub struct Compute {
     pub network: BucketState,
     /// Whether spot instances are acceptable.
     pub spot: bool,
-    /// The part of spot instances of this type that is interrupted in a month: from 0 to below 1.
+    /// The fraction of spot instances of this type that is interrupted within a month, from 0 to
+    /// less than 1.
     pub interrupted: f64,
 }
 
-/// The machine or function that a job runs on.
+/// The machine or serverless function that a job runs on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComputePlace {
     /// A function of AWS Lambda with this memory, in bytes.
@@ -130,23 +132,23 @@ pub enum ComputePlace {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Loading {
-    /// Reading ends before computing begins.
+    /// Reading ends before computing starts.
     Before,
     /// Reading and computing overlap.
     Beside,
-    /// Unknown: the predicted range spans both.
+    /// Not known. The predicted range includes both cases.
     #[default]
     Either,
 }
 
-/// Level of a bucket of burst bytes.
+/// Number of bytes in a bucket for bursts.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum BucketState {
     /// Full, as on a fresh machine.
     #[default]
     Fresh,
-    /// Emptied seconds ago.
+    /// Emptied some seconds ago.
     Reused,
     /// Empty, as in sustained use.
     Empty,
@@ -155,7 +157,7 @@ pub enum BucketState {
 /// Number of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobCounts {
-    /// Concurrent jobs, at least 1. Each has a separate machine.
+    /// Number of concurrent jobs, at least 1. Each job has a machine of its own.
     pub at_once: f64,
     /// Jobs per day.
     pub per_day: f64,
@@ -164,9 +166,9 @@ pub struct JobCounts {
 /// Requirements of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadGoal {
-    /// Seconds within which a job must end.
+    /// Maximum duration of a job, in seconds.
     pub deadline: Option<f64>,
-    /// Value of an hour of waiting, in dollars.
+    /// Value of an hour of waiting time, in dollars.
     pub waiting: Option<f64>,
     /// Whether several machines must see the same data.
     pub shared: bool,

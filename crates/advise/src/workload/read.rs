@@ -1,5 +1,6 @@
-//! Parses a workload from TOML, or from options as if they were lines of a file. An absent field
-//! gets a default; a contradiction is an error with its line.
+//! Parses a workload from TOML, or from command-line options that are converted to lines of TOML. A
+//! field that is absent gets a default. A contradiction is an error, which states the line. Called
+//! by the commands of `advise`.
 
 use serde::Deserialize;
 
@@ -10,23 +11,23 @@ use super::{
 use crate::file_error::FileError;
 use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
 
-/// Bytes of one read call by default: the kernel's usual largest read-ahead.
-const REQUEST: f64 = 131_072.0;
+/// Default number of bytes of one read call: the usual maximum read-ahead of the kernel.
+const DEFAULT_READ_BYTES: f64 = 131_072.0;
 
-/// The default region: the one whose prices are most often quoted.
-const REGION: &str = "us-east-1";
+/// The default region, whose prices are quoted most often.
+const DEFAULT_REGION: &str = "us-east-1";
 
-/// The largest data set that is accepted: 100 PB.
-const MOST_BYTES: f64 = 1e17;
+/// Maximum accepted size of a data set, bytes: 100 PB.
+const MAX_BYTES: f64 = 1e17;
 
-/// The longest time that is accepted: a year.
+/// Maximum accepted time, in seconds: a year.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
-/// The largest count that is accepted.
+/// Maximum accepted count.
 const MAX_COUNT: f64 = 1e12;
 
-/// Seconds of a day.
-const DAY: f64 = 86_400.0;
+/// Number of seconds in a day.
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,8 +102,8 @@ pub fn of_text(text: &str) -> Result<Workload, FileError> {
     Reader { text }.workload(file)
 }
 
-/// Options with the section and the field that each sets, and whether it is a count, without unit
-/// and quotes.
+/// Command-line options. For each: the section and the field that it sets, and true if its value is
+/// a count, which has no unit and needs no quotes.
 const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("data", "data", "size", false),
     ("files", "data", "files", true),
@@ -124,7 +125,8 @@ const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("waiting", "goal", "waiting", false),
 ];
 
-/// Parses a workload from command-line options: each has its name without dashes, and its text.
+/// Parses a workload from command-line options. Each consists of its name without dashes, and its
+/// value as text.
 ///
 /// # Errors
 /// The first wrong option.
@@ -142,7 +144,7 @@ pub fn of_options(options: &[(&str, String)]) -> Result<Workload, FileError> {
     of_text(&text).map_err(|error| FileError { line: 0, field: option_of(&error.field), what: error.what })
 }
 
-/// Returns the option that sets a field: `--data` for `data.size`.
+/// Returns the command-line option that sets a field: `--data` for `data.size`.
 pub(super) fn option_of(field: &str) -> String {
     let found = OPTIONS.iter().find(|(_, section, name, _)| field == format!("{section}.{name}"));
     found.map_or_else(|| field.to_owned(), |(option, ..)| format!("--{option}"))
@@ -157,7 +159,7 @@ impl Reader<'_> {
         Err(FileError::at(self.text, field, what))
     }
 
-    /// Checks a count of at least `least`.
+    /// Checks that a count is between `least` and [`MAX_COUNT`].
     fn count(&self, field: &str, value: Option<f64>, default: f64, least: f64) -> Result<f64, FileError> {
         match value.unwrap_or(default) {
             count if !(least..=MAX_COUNT).contains(&count) => {
@@ -196,7 +198,7 @@ impl Reader<'_> {
             assumed.push("1 at a time".to_owned());
         }
         if file.region.is_none() {
-            assumed.push(REGION.to_owned());
+            assumed.push(DEFAULT_REGION.to_owned());
         }
         if file.data.needs.is_none() {
             assumed.push("requests or files".to_owned());
@@ -218,10 +220,10 @@ impl Reader<'_> {
             compute,
             jobs,
             goal,
-            region: file.region.unwrap_or_else(|| REGION.to_owned()),
+            region: file.region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
             assumed,
         };
-        self.together(&workload)?;
+        self.check_consistency(&workload)?;
         Ok(workload)
     }
 
@@ -230,7 +232,7 @@ impl Reader<'_> {
         if size < 1.0 {
             return self.error("data.size", "there is no data");
         }
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return self.error("data.size", format!("{} is absurd", shown_bytes(size)));
         }
         let read = raw.read.map_or(size, |read| read.0);
@@ -247,7 +249,7 @@ impl Reader<'_> {
             let (warm, read) = (shown_bytes(warm), shown_bytes(read));
             return self.error("data.warm", format!("{warm} cached of {read} that a job reads"));
         }
-        let request = raw.request.map_or(REQUEST, |request| request.0);
+        let request = raw.request.map_or(DEFAULT_READ_BYTES, |request| request.0);
         if request < 1.0 {
             return self.error("data.request", "a read of less than one byte");
         }
@@ -290,7 +292,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Parses `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
+    /// Parses `lambda:3008MB`, or the name of a machine. AWS Lambda writes MB but means 2^20 bytes.
     fn place(&self, text: &str) -> Result<ComputePlace, FileError> {
         let Some(memory) = text.strip_prefix("lambda:") else {
             return Ok(ComputePlace::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
@@ -308,12 +310,12 @@ impl Reader<'_> {
     }
 
     /// Refuses values that contradict each other.
-    fn together(&self, workload: &Workload) -> Result<(), FileError> {
+    fn check_consistency(&self, workload: &Workload) -> Result<(), FileError> {
         let (compute, jobs) = (&workload.compute, &workload.jobs);
         let least = compute.startup + compute.cpu_seconds / compute.threads;
         let busy = jobs.per_day * least;
-        if busy > jobs.at_once * DAY * (1.0 + 1e-9) {
-            let needed = (busy / DAY).ceil();
+        if busy > jobs.at_once * SECONDS_PER_DAY * (1.0 + 1e-9) {
+            let needed = (busy / SECONDS_PER_DAY).ceil();
             let what = format!(
                 "{} jobs of at least {} do not fit into a day, {} at a time: give at_once = {needed}",
                 jobs.per_day,

@@ -1,9 +1,9 @@
-//! Writes the commented workload file of `advise init`, with example values or with figures
-//! measured by `bench`.
+//! Writes the workload file of `advise init`, with comments. The values are examples, or figures
+//! that `bench` has measured.
 
 use std::fmt::Write as _;
 
-/// Figures of a workload from results of `bench`.
+/// Figures of a workload, taken from results of `bench`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Bytes of the data set.
@@ -16,9 +16,9 @@ pub struct Measured {
     pub cpu_seconds: Option<f64>,
     /// Concurrent jobs.
     pub jobs: Option<f64>,
-    /// Instance type or function memory; `None` if the results lack it.
+    /// Instance type, or memory of a serverless function; `None` if the results do not state it.
     pub place: Option<String>,
-    /// Case and contender with which the figures were measured.
+    /// Name of the case and the contender with which the figures were measured.
     pub from: String,
 }
 
@@ -28,7 +28,7 @@ pub fn commented() -> String {
     commented_from(&Measured::default())
 }
 
-/// Writes the file with measured figures filled in.
+/// Writes the file with the measured figures; figures that are `None` get example values.
 #[must_use]
 pub fn commented_from(measured: &Measured) -> String {
     let size = |bytes: Option<f64>, example: &str| {

@@ -2,9 +2,9 @@
 //! standard error.
 //!
 //! A run fails if its results cannot be written, unless the reader has closed the pipe (`| head`).
-//! Standard error never fails or blocks a run: a line that cannot be written within [`PATIENCE`] is
-//! dropped, and the number of dropped lines is printed later. Nothing here panics, unlike the
-//! macros of the standard library.
+//! Standard error never makes a run fail or wait longer than [`MAX_WRITE_WAIT`]: a line that cannot
+//! be written within that time is dropped, and the number of dropped lines is printed later. Unlike
+//! the macros of the standard library, the functions in this module do not panic.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -24,16 +24,16 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 use crate::render::error::{Error, Result};
 use crate::render::log_line;
 
-/// Longest wait of a line for a standard error that accepts nothing. Only one line waits; later
-/// ones are tried without waiting until one is accepted.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// Most bytes per write. A pipe that polls as writable takes this many without blocking (POSIX's
-/// `PIPE_BUF` on Linux).
-const STEP: usize = 4096;
-/// Pause after the kernel reports room but accepts nothing.
-const NAP: Duration = Duration::from_millis(5);
+/// Maximum time that a line waits while standard error accepts nothing. After one line has waited
+/// that long, later lines are tried without waiting, until standard error accepts one again.
+const MAX_WRITE_WAIT: Duration = Duration::from_millis(200);
+/// Maximum number of bytes per write: `PIPE_BUF` on Linux. POSIX guarantees that a pipe which polls
+/// as writable accepts this many bytes without blocking.
+const MAX_WRITE_BYTES: usize = 4096;
+/// Pause after the kernel has reported that standard error is writable but has accepted nothing.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// State of lines for standard error that were not written.
+/// The lines for standard error that could not be written.
 struct Lines {
     dropped: u64,
     stuck: bool,
@@ -41,23 +41,24 @@ struct Lines {
 
 static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 
-/// Whether standard output was closed when the program began. Rust's start-up code opens
-/// `/dev/null` in its place, so rows would vanish without an error. A constructor, which runs
-/// earlier, sets this.
-static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether standard input was closed when the program began. It would be read as an empty object.
+/// Whether standard output was closed when the program started. Rust's start-up code opens
+/// `/dev/null` in place of a closed standard output, so rows would vanish without an error. A
+/// constructor, which runs before the start-up code, sets this.
+static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+/// Whether standard input was closed when the program started. Without this flag, a closed input
+/// would be read as an empty object.
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: libc calls the functions in this section of the program before `main`, as those with C's
-// `__attribute__((constructor))`. This one only asks the kernel about two descriptors and stores
-// the answers.
+// SAFETY: libc calls the functions in this section of the program before `main`, like functions
+// with C's `__attribute__((constructor))`. This function only asks the kernel about two descriptors
+// and stores the answers.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CHECK_AT_START: extern "C" fn() = check_standard_streams;
 
-extern "C" fn look() {
+extern "C" fn check_standard_streams() {
     let is_closed = |stream| rustix::io::fcntl_getfd(stream) == Err(rustix::io::Errno::BADF);
-    CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
+    OUTPUT_CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
@@ -71,10 +72,10 @@ pub fn output_is_used() -> bool {
 
 /// Returns whether standard output was closed when the program began.
 pub fn output_is_closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
+    OUTPUT_CLOSED.load(Ordering::Relaxed)
 }
 
-/// Returns standard output as a plain file: the standard library's searches every byte for line
+/// Returns standard output as a plain file. `std::io::Stdout` would search every byte for line
 /// ends.
 pub fn standard_output() -> Result<File> {
     if output_is_closed() {
@@ -85,11 +86,11 @@ pub fn standard_output() -> Result<File> {
     descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
 }
 
-/// Returns standard input as a plain file, for the same reason and to be read from any thread.
-/// Every verb that reads it calls this.
+/// Returns standard input as a plain file, which any thread can read and which has no buffer of its
+/// own. Every verb that reads standard input calls this.
 ///
 /// # Errors
-/// Standard input was closed when the program began, or cannot be read.
+/// Standard input was closed when the program started, or cannot be read.
 pub fn standard_input() -> Result<File> {
     if INPUT_CLOSED.load(Ordering::Relaxed) {
         return Err(Error::failed("standard input: it is closed").advise("name a file, or open it (< FILE)"));
@@ -104,7 +105,7 @@ pub fn standard_input() -> Result<File> {
 
 /// Prints a line on standard error.
 pub fn say(line: impl Display) {
-    let line = if log_line::is_json() { log_line::said(&line.to_string()) } else { line.to_string() };
+    let line = if log_line::is_json() { log_line::message_line(&line.to_string()) } else { line.to_string() };
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
@@ -114,7 +115,7 @@ pub fn has_colours() -> bool {
 }
 
 /// Returns whether the user wants colours on a terminal: `NO_COLOR` is not set
-/// (<https://no-color.org>), and the terminal is not a dumb one.
+/// (<https://no-color.org>), and `TERM` is not `dumb`.
 pub fn wants_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -130,18 +131,18 @@ pub fn failed(error: &Error) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
-/// Prints a note on standard error, which does not change the exit code.
+/// Prints a note on standard error. A note does not change the exit code.
 pub fn note(line: impl Display) {
     say(format_args!("note: {line}"));
 }
 
-/// A writer that passes on the lines of a log, one per event. It escapes control characters, which
-/// a name may contain.
+/// A writer for a log that writes one whole line per event to the inner writer. It escapes control
+/// characters, because the names in events may contain them.
 pub struct LogLines<W>(pub W);
 
 impl<W: Write> Write for LogLines<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Written at once, because the inner writer takes whole lines.
+        // A single write, because the inner writer expects whole lines.
         self.0.write_all(format!("{}\n", one_line(&String::from_utf8_lossy(bytes))).as_bytes())?;
         Ok(bytes.len())
     }
@@ -151,7 +152,7 @@ impl<W: Write> Write for LogLines<W> {
     }
 }
 
-/// Writes text that has its own line ends to standard error.
+/// Writes text to standard error. The text has its own line ends.
 pub fn log(text: &str) {
     StandardError.take(text.as_bytes());
 }
@@ -187,7 +188,7 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR) => {}
-            // A program that shares the descriptor has made it non-blocking.
+            // The descriptor is non-blocking if another program that shares it has made it so.
             Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&out, PollFlags::OUT)], None)),
             Err(error) => return Err(error.into()),
         }
@@ -211,12 +212,14 @@ impl Write for StandardError {
 }
 
 impl StandardError {
-    /// Writes lines, with the secrets of URLs removed, whichever library names them.
+    /// Writes lines, after removing the secrets of URLs, which any library may have put into the
+    /// lines.
     fn take(self, bytes: &[u8]) {
         let shown = std::str::from_utf8(bytes).ok().map(redacted);
         let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
-        let until = Instant::now() + PATIENCE;
-        // Another thread may hold the lock for as long as its write to a stuck file system takes.
+        let until = Instant::now() + MAX_WRITE_WAIT;
+        // The wait for the lock is limited, because another thread holds the lock while it writes,
+        // possibly to a file system that hangs.
         let Some(mut lines) = lock(until) else { return };
         let until = if lines.stuck { Instant::now() } else { until };
         if lines.dropped > 0 {
@@ -239,8 +242,8 @@ fn lock(until: Instant) -> Option<MutexGuard<'static, Lines>> {
     }
 }
 
-/// Writes to standard error. Returns false if it was not accepted by `until`. If standard error is
-/// closed, full or has no reader, the bytes are dropped and count as written.
+/// Writes to standard error. Returns false if standard error did not accept the bytes by `until`.
+/// If standard error is closed, full or has no reader, the bytes are dropped and count as written.
 fn write_error(mut bytes: &[u8], until: Instant) -> bool {
     let descriptor = rustix::stdio::stderr();
     while !bytes.is_empty() {
@@ -252,26 +255,26 @@ fn write_error(mut bytes: &[u8], until: Instant) -> bool {
             Err(Errno::INTR) => continue,
             Err(_) => return true,
         }
-        match write_some(descriptor, &bytes[..bytes.len().min(STEP)]) {
+        match write_some(descriptor, &bytes[..bytes.len().min(MAX_WRITE_BYTES)]) {
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if Instant::now() >= until => return false,
-            Err(Errno::AGAIN) => std::thread::sleep(NAP),
+            Err(Errno::AGAIN) => std::thread::sleep(RETRY_PAUSE),
             Err(_) => return true,
         }
     }
     true
 }
 
-/// Writes some bytes. Another process may fill a shared pipe between poll and write, so a write to
-/// a pipe is explicitly non-blocking.
+/// Writes as many bytes as fit. Another process may fill a shared pipe between poll and write, so a
+/// write to a pipe is explicitly non-blocking.
 fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     static IS_PIPE: OnceLock<bool> = OnceLock::new();
     let kind = || rustix::fs::fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if *IS_PIPE.get_or_init(|| kind() == Ok(FileType::Fifo)) {
         let now = [io::IoSlice::new(bytes)];
         match rustix::io::pwritev2(descriptor, &now, u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Older kernels support this only for files.
+            // Older kernels support `RWF_NOWAIT` only for files.
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => {}
             other => return other,
         }
@@ -279,13 +282,13 @@ fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<us
     rustix::io::write(descriptor, bytes)
 }
 
-/// Returns a target for progress bars on standard error, drawn `hz` times a second by the same
-/// rules.
+/// Returns a target that draws progress bars on standard error `hz` times a second. Like lines,
+/// drawings never make a run fail or wait.
 pub fn progress_target(hz: u8) -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), hz)
 }
 
-/// A terminal on standard error. It collects what is drawn, and writes it on
+/// A terminal on standard error. It collects the drawn text and writes the text on
 /// [`flush`](TermLike::flush).
 #[derive(Debug, Default)]
 struct Screen(Mutex<String>);
@@ -297,13 +300,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Moves the cursor; 0 moves nothing.
+    /// Moves the cursor by `count` in the direction of `letter`. A count of 0 moves nothing.
     fn escape(&self, count: usize, letter: char) -> io::Result<()> {
         if count == 0 { Ok(()) } else { self.push(&format!("\x1b[{count}{letter}")) }
     }
 }
 
-/// Returns the columns of the terminal at standard error.
+/// Returns the width of the terminal at standard error, in columns.
 pub fn width() -> u16 {
     size().0
 }

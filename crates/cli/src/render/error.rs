@@ -14,13 +14,13 @@ use serde_json::{Map, Value, json};
 /// The exit code of a verb. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All done.
+    /// All requested work was done.
     Done = 0,
     /// The requested work was not done.
     Failed = 1,
     /// The command line itself is wrong.
     Usage = 2,
-    /// Some items failed; the receipt names each.
+    /// Some items failed; the receipt names each of them.
     Partial = 3,
     /// A signal ended the run: 128 plus the number of SIGINT, as in shells.
     Interrupted = 130,
@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Makes an error of usage: the command line is contradictory.
+    /// Makes a usage error: the command line is contradictory.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, kind: FailureKind::BadInput, ..Self::failed(message) }
     }
@@ -98,8 +98,8 @@ impl Error {
         }
     }
 
-    /// Converts a transfer's error by reference, because receipts and progress lines keep the
-    /// original.
+    /// Converts the error of a transfer. Takes a reference, because receipts and progress lines
+    /// still need the error.
     pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
         let exit = match error {
@@ -115,7 +115,7 @@ impl Error {
         Self { missing, ..Self::of(exit, error, error.advice(), error.kind(), error.trace()) }
     }
 
-    /// Converts the error of the stream `name`, which the verb reads or writes.
+    /// Converts the error of the stream `name`, which the verb was reading or writing.
     pub fn of_stream(error: &firstbyte_transfer::Error, source: &io::Error, name: &str) -> Self {
         let named = Self::io(name, source);
         Self { advice: error.advice().map(Cow::into_owned).or(named.advice), ..named }
@@ -133,7 +133,8 @@ impl Error {
         Self { exit, message, advice, kind, trace: trace.cloned().map(Box::new), missing: None }
     }
 
-    /// Returns action, object, cause and remedy in a sentence. A receipt has the rest as fields.
+    /// Returns action, object, cause and remedy in one sentence. In a receipt, the other facts are
+    /// fields.
     pub fn sentence(&self) -> String {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
@@ -145,7 +146,7 @@ impl Error {
         FailedItem::new(location, self.sentence(), self.kind, self.trace.as_deref())
     }
 
-    /// Returns the log's fields: those of a receipt's entry, without location and sentence.
+    /// Returns the fields for the log: those of a receipt's entry, except location and sentence.
     pub fn log_fields(&self) -> Map<String, Value> {
         let item = json!(self.item(String::new()));
         let own = |(name, _): &(String, Value)| !matches!(name.as_str(), "location" | "error");
@@ -155,7 +156,7 @@ impl Error {
         }
     }
 
-    /// Puts `location` before the message, unless the message contains it.
+    /// Puts `location` before the message, unless the message already contains the location.
     pub fn about(mut self, location: &str) -> Self {
         if !self.message.contains(location) {
             self.message = format!("{location}: {}", self.message);
@@ -188,7 +189,7 @@ fn missing(error: &firstbyte_store::Error) -> Option<String> {
     }
 }
 
-/// Removes the numbers that Rust adds to system errors, ` (os error 2)`.
+/// Removes the numbers, such as ` (os error 2)`, that Rust adds to system errors.
 fn without_numbers(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;

@@ -1,5 +1,6 @@
-//! Passes results of the commands that `run` starts back to it. Standard input of such a command is
-//! the write end of a pipe. No verb can read it; at its end the command writes its counts there.
+//! Returns the counts of a command to the `run` that started the command. `run` makes standard
+//! input of each command the write end of a pipe, so no verb can read it. When the command ends, it
+//! writes its counts to that pipe. `report` calls [`hand_over`], `run` calls [`add`].
 
 use std::io::{self, PipeReader, Read as _};
 
@@ -7,10 +8,10 @@ use firstbyte::receipt::Receipt;
 use rustix::fs::{FileType, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// Variable that marks the commands of a `run`.
+/// Environment variable that marks the commands started by `run`.
 pub const INSIDE: &str = "FIRSTBYTE_INSIDE_RUN";
 
-/// Counts of one command. As JSON they fit into the buffer of a pipe.
+/// Counts of one command. Their JSON fits into the buffer of a pipe.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct Counts {
     bytes: u64,
@@ -28,21 +29,23 @@ pub fn hand_over(receipt: &Receipt) {
     }
     let Receipt { bytes, requests, retries, hedged, resumed_bytes, reread_bytes, .. } = *receipt;
     let counts = Counts { bytes, requests, retries, hedged, resumed_bytes, reread_bytes };
-    // Another program that the `run` started may have started this process, with another input.
+    // The variable is inherited: if a program between `run` and this process has set another input,
+    // nothing may be written to that input.
     let input = rustix::stdio::stdin();
     let is_pipe =
         rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
     let is_written =
         rustix::fs::fcntl_getfl(input).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::WRONLY);
     if is_pipe && is_written {
-        // A failure is ignored: the verb's work is done.
+        // An error is ignored, because the verb's work is already done.
         let _ = rustix::io::write(input, super::json::line(&counts).as_bytes());
     }
 }
 
-/// Adds the counts of an ended command from its pipe. A verb without counts has written none.
+/// Adds the counts of a command that has ended, read from its pipe. Verbs without counts write
+/// none.
 pub fn add(receipt: &mut Receipt, pipe: &PipeReader) -> io::Result<()> {
-    // A background process of the command may keep the other end open, so the read must not block.
+    // A background process of the command may keep the write end open, so the read must not block.
     rustix::io::ioctl_fionbio(pipe, true)?;
     let (mut reader, mut text) = (pipe, [0; 4096]);
     let read = match reader.read(&mut text) {

@@ -1,5 +1,6 @@
-//! JSON that is safe on a terminal. Control characters are written as escapes such as `\u009b`; a
-//! program that parses them gets the same text. JSON itself requires this only below U+0020.
+//! JSON that is safe to print on a terminal. Control characters are written as escapes such as
+//! `\u009b`, so a program that parses the JSON gets the same text. JSON itself requires escapes
+//! only below U+0020.
 
 use std::io;
 
@@ -17,7 +18,7 @@ pub fn line(value: &(impl Serialize + ?Sized)) -> String {
 
 /// Appends a value to `out`.
 pub fn push(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and the keys are field names, which are valid.
+    // Writing to memory cannot fail, and the keys are field names, which serde_json accepts.
     let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, Harmless));
 }
 
@@ -29,13 +30,13 @@ impl Formatter for Harmless {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Nearly all texts are plain; this check takes several bytes at a time.
+        // Nearly all texts are plain ASCII, and this check examines several bytes at a time.
         if fragment.is_ascii() && !fragment.contains('\x7f') {
             return out.write_all(fragment.as_bytes());
         }
         let mut written = 0;
         for (at, symbol) in fragment.char_indices().filter(|(_, symbol)| controls(*symbol)) {
-            // All control characters have at most four hexadecimal digits.
+            // All control characters are below U+10000, so four hexadecimal digits are enough.
             write!(out, "{}\\u{:04x}", &fragment[written..at], u32::from(symbol))?;
             written = at + symbol.len_utf8();
         }
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_control_a_terminal_is_escaped_and_is_the_same_to_a_program() {
+    fn control_characters_are_escaped_and_parse_back_to_the_same_text() {
         for text in ["plain ü😀", "\x1b[2J\n", "a\u{9b}b\x7f", "\u{202e}gpj.exe", "\"\\\u{2066}", ""] {
             let json = line(text);
             assert!(!json.contains(controls), "{json:?}");

@@ -1,8 +1,8 @@
 //! The log: which events are written, where, and as text or JSON.
 //!
-//! With `--log-format json` every line of the log is a JSON object, and so are messages for
-//! standard error, so a program needs no second parser. Fields are those of the events;
-//! docs/errors.md lists them. `main` begins the log.
+//! With `--log-format json`, every line of the log and every message on standard error is a JSON
+//! object, so a program needs only one parser. The fields are those of the events; docs/errors.md
+//! lists them. `main` starts the log.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -24,14 +24,14 @@ use crate::render::error::{Error, Result};
 /// A layer that receives the events of the log.
 pub type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Level of the log without `RUST_LOG`.
+/// Level of the log if `RUST_LOG` is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
     /// No events; only the verbs' own messages.
     Quiet,
     /// Warnings.
     Warnings,
-    /// Warnings and notes; the verb itself names each object.
+    /// Warnings and notes. The verb itself prints a line for each object.
     Notes,
     /// Warnings, and each object.
     Objects,
@@ -39,7 +39,7 @@ pub enum Verbosity {
     Requests,
 }
 
-/// Begins the log, in a file or on standard error, and passes request events to `traces`, if given.
+/// Starts the log, in a file or on standard error. Passes request events to `traces`, if given.
 /// `RUST_LOG` overrides the levels: `debug`, `firstbyte=debug`,
 /// `firstbyte_store::request=debug,warn`.
 ///
@@ -68,7 +68,8 @@ fn lines(format: LogFormat, levels: Targets, file: Option<&Path>) -> Result<Boxe
             let file = OpenOptions::new().create(true).append(true).open(path);
             let file =
                 file.map_err(|error| Error::writing(format_args!("--log-file {}", shown(path)), &error))?;
-            // A single write per line, so programs that rotate the file find no partial line.
+            // Each line is a single write, so that a program that rotates the file never finds part
+            // of a line.
             Arc::new(move |line| drop((&file).write_all(format!("{}\n", redacted(line)).as_bytes())))
         }
     };
@@ -111,11 +112,11 @@ fn levels(verbosity: Verbosity) -> Result<Option<Targets>> {
             }
         }
     };
-    // s3s logs every refused request as an error; the access log already has them.
+    // s3s logs every refused request as an error; the access log already has these requests.
     Ok(levels.map(|levels| levels.with_target("s3s", LevelFilter::OFF)))
 }
 
-/// A writer that passes whole lines on.
+/// A writer that passes each whole line to a function.
 struct Lines(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Write for Lines {

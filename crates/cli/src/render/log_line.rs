@@ -1,6 +1,6 @@
-//! The format of the log, and its JSON lines for events, errors and messages of verbs.
-//! [`console`](super::console) asks whether standard error is JSON; [`log`](super::log) writes the
-//! events.
+//! The format of the log, and the JSON lines for events, errors and messages of verbs.
+//! [`console`](super::console) asks this module whether standard error is JSON; [`log`](super::log)
+//! writes the events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,8 +36,8 @@ pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Formats a verb's message as a line of the log.
-pub fn said(line: &str) -> String {
+/// Formats a message of a verb as a line of the log.
+pub fn message_line(line: &str) -> String {
     json::line(&object(Level::INFO, "firstbyte", line, Map::new()))
 }
 

@@ -1,5 +1,6 @@
 //! The output of the program: rows, progress, receipts and errors. Results go to standard output,
-//! everything else to standard error. The verbs call it; nothing here depends on a verb.
+//! everything else to standard error. Verbs call this module; the module does not depend on any
+//! verb.
 
 pub mod console;
 pub mod error;

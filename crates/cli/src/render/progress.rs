@@ -1,5 +1,6 @@
 //! Shows a transfer: its progress ([`Bar`]), the rows of a dry run or comparison, and a line for
-//! each failed object.
+//! each failed object. Verbs that transfer pass a [`ProgressDisplay`] to the engine, which reports
+//! events to it.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,15 +16,15 @@ use crate::render::console;
 use crate::render::error::Error;
 use crate::render::progress_bar::Bar;
 
-/// Draws the progress bar, and prints rows of a dry run and failures.
+/// Draws the progress bar, and prints failures and the rows of a dry run.
 pub struct ProgressDisplay {
     bar: Option<Bar>,
     rows: Rows,
-    /// Word for the action on objects: `copy` or `move`.
+    /// Verb that a dry run uses for its objects: `copy` or `move`.
     deed: &'static str,
     planned: Mutex<PlannedSums>,
     differences: Mutex<DifferenceSums>,
-    /// Start time of each object in flight, if complete objects are named.
+    /// Start time of each object in flight; `None` unless complete objects are named.
     begun: Option<Mutex<HashMap<String, Instant>>>,
     failures: FailureReporting,
     /// Stops the run if a row cannot be printed.
@@ -37,7 +38,7 @@ pub struct ProgressDisplay {
 pub struct PlannedSums {
     /// Objects that would be copied or moved.
     pub objects: u64,
-    /// Objects among them whose length is not known.
+    /// Number of objects among `objects` whose length is not known.
     pub unmeasured: u64,
     /// Total bytes of the objects whose length is known.
     pub bytes: u64,
@@ -58,12 +59,12 @@ pub struct DifferenceSums {
     pub content: u64,
 }
 
-/// The place where a failed object is reported.
+/// Where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FailureReporting {
-    /// In a line of its own here; the run continues with other objects.
+    /// In a line that this module prints; the run continues with other objects.
     Printed,
-    /// By the caller, to which the error of its single object is returned.
+    /// By the caller. The run has a single object, and its error is returned to the caller.
     Returned,
 }
 
@@ -90,20 +91,20 @@ impl ProgressDisplay {
         }
     }
 
-    /// Makes `stop` end the run if rows cannot be printed, because such rows are the result of the
-    /// run.
+    /// Makes the display set `stop` if a row cannot be printed. The rows of a dry run or comparison
+    /// are its result, so the run must not continue without them.
     pub fn stopping(mut self, stop: &Stop) -> Self {
         self.stop = Some(stop.clone());
         self
     }
 
-    /// Changes the word for the action to `move`.
+    /// Makes rows say `move` instead of `copy`.
     pub fn moving(mut self) -> Self {
         self.deed = "move";
         self
     }
 
-    /// Returns the sums of the dry run; `None` if nothing was planned.
+    /// Returns the sums of the dry run; `None` if no object was planned.
     pub fn dry_run(&self) -> Option<PlannedSums> {
         let planned = self.planned.lock().clone();
         (planned.objects + planned.deletions > 0).then_some(planned)
@@ -114,7 +115,7 @@ impl ProgressDisplay {
         self.differences.lock().clone()
     }
 
-    /// Ends the bar. Returns the error of rows that could not be printed, if any.
+    /// Ends the bar. Returns the error of the first row that could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
         self.broken.lock().take()
     }
@@ -125,12 +126,12 @@ impl ProgressDisplay {
         Some(begun.elapsed().as_secs_f64())
     }
 
-    /// Counts complete objects of a run that does not name them.
+    /// Counts complete objects in a run that does not name its objects.
     pub fn completed(&self, objects: u64) {
         self.bar.iter().for_each(|bar| bar.completed(objects));
     }
 
-    /// Prints a row. If that fails, the run ends, because its rows are its result.
+    /// Prints a row. If that fails, stops the run, because the rows are its result.
     fn row(&self, row: &str) {
         let mut printed = Ok(());
         let mut print = || printed = console::write_output(format!("{row}\n").as_bytes());

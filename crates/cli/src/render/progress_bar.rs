@@ -1,6 +1,6 @@
-//! The progress of a transfer on standard error. It is a bar as wide as the terminal with bytes,
-//! files, rates and remaining time, drawn by indicatif. Without a terminal, `--progress always`
-//! prints a line every ten seconds instead.
+//! The progress of a transfer on standard error: a bar as wide as the terminal, with bytes, files,
+//! rates and remaining time, drawn by indicatif. Without a terminal, `--progress always` prints a
+//! line every ten seconds instead of the bar.
 //!
 //! Workers only count. A separate thread draws, so that no worker waits for a slow terminal. Called
 //! by [`progress`](super::progress).
@@ -19,26 +19,26 @@ use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
 
 /// Interval between two printed lines.
-const PAUSE: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between two drawings, each of which costs a system call.
-const TICK: Duration = Duration::from_millis(200);
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Time span over which rates are averaged.
-const WINDOW: Duration = Duration::from_secs(5);
-/// Columns of the shortest useful bar, with brackets and spaces around it.
-const LEAST_BAR: usize = 13;
-/// Number of names shown, those of the largest objects in flight.
-const NAMES: usize = 2;
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// Width of the shortest useful bar, in columns, including the brackets and spaces around the bar.
+const MIN_BAR_COLUMNS: usize = 13;
+/// Number of names shown: those of the largest objects in flight.
+const SHOWN_NAMES: usize = 2;
 
 /// Counts of a run at one instant.
 #[derive(Clone, Debug, Default)]
 struct Facts {
-    /// The listing may still find objects.
+    /// True while the listing may still find objects.
     listing: bool,
     bytes: u64,
     of_bytes: u64,
     objects: u64,
     of_objects: u64,
-    /// Bytes and objects per second; `None` at the beginning.
+    /// Bytes and objects per second; `None` until they can be computed.
     rates: Option<(f64, f64)>,
 }
 
@@ -52,20 +52,20 @@ struct Started {
 #[derive(Default)]
 struct RunState {
     facts: Facts,
-    /// Instants with the bytes and objects done by then, from which rates are computed.
+    /// Samples from which rates are computed: an instant, and the bytes and objects done by then.
     passed: Vec<(Instant, u64, u64)>,
     started: Vec<Started>,
     ended: bool,
 }
 
-/// Parts to draw. The bar needs a total, and the second line needs a name.
+/// Which parts are drawn. The bar needs a known total, and the second line needs a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Layout {
     bar: bool,
     names: bool,
 }
 
-/// The progress display on standard error. It is removed on drop.
+/// The progress display on standard error. Dropping it removes the drawn lines.
 pub struct Bar {
     shared: Arc<Shared>,
     drawn: Option<ProgressBar>,
@@ -80,7 +80,8 @@ struct Shared {
 }
 
 impl Bar {
-    /// Starts the bar or the lines that the global options request.
+    /// Starts the bar or the printed lines, whichever the global options request. Returns `None` if
+    /// they request neither.
     pub fn new(globals: &Globals) -> Option<Self> {
         let drawn = globals.draws_progress();
         if !drawn && (globals.progress != ProgressMode::Always || globals.quiet) {
@@ -88,10 +89,11 @@ impl Bar {
         }
         let shared = Arc::<Shared>::default();
         shared.state.lock().facts.listing = true;
-        // Rows may be printed before the first tick. Each row redraws the bar below it.
+        // Rows may be printed before the first tick, and each row redraws the bar below it, so the
+        // bar starts with a layout that draws nothing.
         let first = Layout { bar: false, names: false };
         let drawn = drawn.then(|| {
-            let target = console::progress_target(DRAWINGS);
+            let target = console::progress_target(MAX_DRAWINGS_PER_SECOND);
             ProgressBar::with_draw_target(Some(0), target).with_style(style(first, &shared))
         });
         let (seen, bar) = (Arc::clone(&shared), drawn.clone());
@@ -99,11 +101,11 @@ impl Bar {
             Some(bar) => draw(&seen, &bar),
             None => print(&seen),
         });
-        // Without the thread no progress is shown, but the transfer continues.
+        // If the thread cannot be started, no progress is shown, but the transfer continues.
         Some(Self { shared, drawn, thread: thread.ok() })
     }
 
-    /// Adds to the expected totals.
+    /// Adds to the expected totals of objects and bytes.
     pub fn expect(&self, objects: u64, bytes: u64) {
         let facts = &mut self.shared.state.lock().facts;
         facts.listing |= objects > 0;
@@ -116,12 +118,12 @@ impl Bar {
         self.shared.state.lock().facts.listing = false;
     }
 
-    /// Counts bytes that have arrived.
+    /// Adds bytes that have arrived.
     pub fn moved(&self, bytes: u64) {
         self.shared.state.lock().facts.bytes += bytes;
     }
 
-    /// Counts complete objects without their names.
+    /// Adds complete objects of which the names are not known.
     pub fn completed(&self, objects: u64) {
         self.shared.state.lock().facts.objects += objects;
     }
@@ -157,7 +159,7 @@ impl Bar {
     }
 }
 
-/// Removes the bar, so that the outcome follows on standard error.
+/// Removes the bar, so that the outcome can be printed on standard error.
 impl Drop for Bar {
     fn drop(&mut self) {
         self.shared.state.lock().ended = true;
@@ -169,22 +171,23 @@ impl Drop for Bar {
 }
 
 impl Shared {
-    /// Waits for `pause`, then returns the state; `None` once the run has ended.
+    /// Waits for `pause`, then returns the state. Returns `None` once the run has ended.
     fn after(&self, pause: Duration) -> Option<MutexGuard<'_, RunState>> {
         let (state, _) = self.over.wait_timeout_while(self.state.lock(), pause, |state| !state.ended);
         (!state.ended).then_some(state)
     }
 }
 
-/// Most drawings per second that indicatif allows: more than the thread makes.
-const DRAWINGS: u8 = 20;
+/// Maximum number of drawings per second that indicatif makes. The thread requests fewer, so
+/// indicatif skips none of them.
+const MAX_DRAWINGS_PER_SECOND: u8 = 20;
 
 /// Draws the bar until the run has ended.
 fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
     let mut layout = None;
-    while let Some(state) = shared.after(TICK) {
+    while let Some(state) = shared.after(DRAW_INTERVAL) {
         let (now, bytes, of_bytes) = (state.layout(), state.facts.bytes, state.facts.of_bytes);
-        // The keys of the style take the lock.
+        // Released first, because the keys of the style take the same lock while drawing.
         drop(state);
         if layout != Some(now) {
             layout = Some(now);
@@ -199,22 +202,22 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
 
 /// Prints a line every ten seconds until the run has ended.
 fn print(shared: &Shared) {
-    while let Some(mut state) = shared.after(PAUSE) {
+    while let Some(mut state) = shared.after(LINE_INTERVAL) {
         let line = state.observed().line(usize::MAX);
         drop(state);
         console::say(format_args!("firstbyte: {line}"));
     }
 }
 
-/// Makes the style of a layout. At each drawing its keys read the state and the terminal's width,
-/// since both change.
+/// Makes the style of a layout. The keys of the style read the state and the terminal's width at
+/// each drawing, because both change.
 fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
-    let taken = if layout.bar { LEAST_BAR } else { 0 };
+    let taken = if layout.bar { MIN_BAR_COLUMNS } else { 0 };
     let (facts, named) = (Arc::clone(shared), Arc::clone(shared));
-    // The template is constant except for colours, and indicatif supports its syntax.
+    // The template is constant except for its colours, and has a syntax that indicatif supports.
     let style = ProgressStyle::with_template(&format!("{bar}{{facts}}{names}"));
     style
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -229,7 +232,7 @@ fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
 }
 
 /// Returns the terminal's columns minus `taken`. The last column stays free, because terminals
-/// differ in how they treat a full line.
+/// treat a completely filled line differently.
 fn columns_left(taken: usize) -> usize {
     usize::from(console::width()).saturating_sub(taken + 1)
 }
@@ -238,15 +241,16 @@ impl RunState {
     /// Returns the counts with the current rates.
     fn observed(&mut self) -> Facts {
         let now = Instant::now();
-        // The oldest sample stays until the next one is old enough, because a rate needs a span.
-        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= WINDOW);
+        // The oldest sample is kept until the next one is at least [`RATE_WINDOW`] old, because a
+        // rate needs a time span.
+        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
         self.passed.drain(..old.unwrap_or(0));
         let rates = self.passed.first().and_then(|(at, bytes, objects)| {
             let seconds = now.duration_since(*at).as_secs_f64();
             let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
             (seconds > 0.2).then(|| (rate(self.facts.bytes, *bytes), rate(self.facts.objects, *objects)))
         });
-        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= WINDOW / 20) {
+        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
             self.passed.push((now, self.facts.bytes, self.facts.objects));
         }
         Facts { rates, ..self.facts.clone() }
@@ -255,19 +259,21 @@ impl RunState {
     /// Returns the names of the largest objects in flight.
     fn names(&mut self) -> String {
         self.started.sort_by_key(|started| std::cmp::Reverse(started.bytes));
-        let largest = self.started.iter().take(NAMES);
+        let largest = self.started.iter().take(SHOWN_NAMES);
         largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ")
     }
 
     fn layout(&self) -> Layout {
-        // During the listing, a percentage of the objects found so far would always be near 100.
+        // While the listing runs, the total is the number of bytes found so far, so the percentage
+        // would always be near 100.
         let bar = self.facts.of_bytes > 0 && !self.facts.listing;
         Layout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
     }
 }
 
 impl Facts {
-    /// Formats the line in at most `width` columns. Parts of the least weight are omitted first.
+    /// Formats the line in at most `width` columns. If parts must be left out, those with the least
+    /// weight go first.
     fn line(&self, width: usize) -> String {
         let mut parts = self.parts();
         loop {
@@ -296,7 +302,8 @@ impl Facts {
             let _ = write!(bytes, " of {}{found}", human(self.of_bytes));
         }
         if self.of_objects > 0 || has_total {
-            // Without a percentage, only the bytes show progress, so they get its weight.
+            // Without a percentage, only the bytes show progress, so the bytes get the weight that
+            // the percentage has.
             parts.push((if self.listing { 6 } else { 4 }, bytes));
             parts.extend(self.rates.map(|(bytes, _)| (3, human_rate(bytes))));
         }
@@ -317,8 +324,8 @@ impl Facts {
         self.of_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
     }
 
-    /// Returns the time for the known remaining bytes or files, whichever takes longer. The listing
-    /// may find more.
+    /// Returns the time for the known remaining bytes or the known remaining files, whichever is
+    /// longer. If the listing is still running, it may find more.
     fn time_left(&self) -> Option<String> {
         let (bytes, files) = self.rates.filter(|_| self.is_timed())?;
         let of_bytes = as_float(self.of_bytes.saturating_sub(self.bytes)) / bytes;
@@ -342,7 +349,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Shortens a text that is too long, and appends dots.
+/// Shortens a text that is wider than `width` columns, and appends dots.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().map(columns).sum::<usize>() <= width {
         return text.to_owned();
@@ -356,7 +363,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).collect::<String>() + "..."
 }
 
-/// Returns the most columns that a character takes.
+/// Returns the maximum number of columns that a character takes.
 fn columns(symbol: char) -> usize {
     if symbol.is_ascii() { 1 } else { 2 }
 }
@@ -406,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_an_end_that_is_not_known() {
+    fn an_unknown_remaining_time_is_not_shown() {
         let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
         assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
         let stalled = Facts { rates: Some((0.0, 0.0)), ..facts() };
@@ -433,7 +440,7 @@ mod tests {
             |name: &str| Location::parse(format!("http://user:word@host/{name}").as_ref()).unwrap();
         ["done", "given-up", "moving"].iter().for_each(|name| bar.started(&location(name), 9));
         bar.finished(&location("done"));
-        // Location as a failure names it.
+        // A failure names the object by its whole location.
         bar.failed(&location("given-up").to_string());
         assert_eq!(bar.shared.state.lock().names(), "moving");
     }
@@ -442,7 +449,7 @@ mod tests {
     fn a_text_is_cut_to_its_columns_and_not_to_its_characters() {
         assert_eq!(cut("abcdefgh", 8), "abcdefgh");
         assert_eq!(cut("abcdefghi", 8), "abcde...");
-        // Each of these characters may take two columns.
+        // Each of these characters takes up to two columns.
         assert_eq!(cut("\u{6f22}\u{5b57}", 4), "\u{6f22}\u{5b57}");
         assert_eq!(cut("\u{6f22}\u{5b57}\u{6f22}\u{5b57}\u{6f22}", 8), "\u{6f22}\u{5b57}...");
         assert_eq!(cut("a\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 8), "a\u{6f22}\u{5b57}...");

@@ -16,16 +16,16 @@ use crate::render::progress::{PlannedSums, ProgressDisplay};
 use crate::render::result_line::result_line;
 use crate::render::{console, inside_run, json, traces};
 
-/// The destination of the data, which decides where the receipt is printed.
+/// Where the data goes, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Not standard output, which is free for the receipt.
+    /// The data does not go to standard output, so the receipt is printed there.
     Free,
-    /// Standard output. The receipt goes to standard error.
+    /// The data goes to standard output, so the receipt is printed on standard error.
     Data,
 }
 
-/// Collects the results of one or several runs of the engine, and ends the verb.
+/// Collects the results of one or more runs of the engine, and ends the verb.
 pub struct RunReport {
     receipt: Receipt,
     started: Instant,
@@ -34,19 +34,20 @@ pub struct RunReport {
     /// Sums of a dry run.
     planned: Option<PlannedSums>,
     ended: Option<Error>,
-    /// The reader of the results has closed the pipe: no message, and no failure.
+    /// The reader of the results has closed the pipe. The verb then prints no message and does not
+    /// fail.
     unread: bool,
     /// File to which the receipt is also written.
     kept: Option<PathBuf>,
     /// The store that counts the verb's requests, including those of failed objects.
     store: Option<Store>,
-    /// Computes dollars and prediction for the receipt.
+    /// Adds dollars and the prediction to the receipt.
     settle: Option<Settle>,
-    /// The next step for the user.
+    /// Advice about the next step for the user.
     advice: Option<String>,
 }
 
-/// Completes a receipt with the counts of a store.
+/// Adds to a receipt what follows from the counts of a store.
 type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
@@ -61,7 +62,7 @@ pub struct OmittedEntries {
 }
 
 impl RunReport {
-    /// Begins a report and starts its clock.
+    /// Makes an empty report and starts its clock.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         Self {
             receipt: Receipt::new(verb, source, destination),
@@ -83,7 +84,7 @@ impl RunReport {
         Self { store: Some(store.clone()), ..self }
     }
 
-    /// Sets the next step for the user, which follows the receipt's line.
+    /// Sets advice about the user's next step, printed after the receipt's line.
     pub fn advise(&mut self, advice: String) {
         self.advice = Some(advice);
     }
@@ -93,17 +94,17 @@ impl RunReport {
         self.store = Some(store.clone());
     }
 
-    /// Completes the receipt at the end with `settle`: dollars and prediction.
+    /// Makes `settle` add dollars and the prediction to the receipt at the end of the verb.
     pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + Send + 'static) {
         self.settle = Some(Box::new(settle));
     }
 
-    /// Also writes the receipt to a file, atomically at the end.
+    /// Also writes the receipt to a file, atomically, when the verb ends.
     pub fn keep_in(&mut self, path: Option<PathBuf>) {
         self.kept = path;
     }
 
-    /// Returns the receipt so far.
+    /// Returns the receipt as it is so far.
     pub fn receipt(&mut self) -> &mut Receipt {
         &mut self.receipt
     }
@@ -114,7 +115,8 @@ impl RunReport {
         objects + skipped + deleted.unwrap_or(0) + left_out.unwrap_or(0) + self.failures
     }
 
-    /// Returns whether the verb must end now, because of an interrupt, a deadline or an error.
+    /// Returns whether the verb must not start further work, because of an interrupt, a deadline or
+    /// an error.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
@@ -138,18 +140,19 @@ impl RunReport {
     }
 
     fn ended_by(&mut self, error: firstbyte_transfer::Error) {
-        // This is the only error without a location.
+        // A deadline is the only error without a location.
         let is_placeless = matches!(error, firstbyte_transfer::Error::Deadline { .. });
         let error = Error::from(error);
         self.fail(if is_placeless { error.about(&self.receipt.source) } else { error });
     }
 
-    /// Ends the verb with this error; the first error counts.
+    /// Ends the verb with this error. If there are several errors, the first one is kept.
     pub fn fail(&mut self, error: Error) {
         self.ended.get_or_insert(error);
     }
 
-    /// Changes the error of an interrupted stream, which leaves nothing to resume from.
+    /// Changes the error of an interrupted stream: unlike a file, a stream leaves nothing to resume
+    /// from.
     pub fn cannot_resume(&mut self) {
         if let Some(error) = &mut self.ended
             && let Some((what, _)) = error.message.split_once("; run it again to resume")
@@ -158,12 +161,13 @@ impl RunReport {
         }
     }
 
-    /// Records that the reader of standard output has closed the pipe, which ends the verb quietly.
+    /// Records that the reader of standard output has closed the pipe. The verb then ends without a
+    /// message.
     pub fn unread(&mut self) {
         self.unread = true;
     }
 
-    /// Ends `progress`. Takes over its sums of a dry run and the error of its rows.
+    /// Ends `progress`. Takes its sums of a dry run, and the error of its rows, if any.
     pub fn output(&mut self, progress: ProgressDisplay) {
         self.planned = progress.dry_run();
         match progress.into_broken() {
@@ -173,7 +177,7 @@ impl RunReport {
         }
     }
 
-    /// Records that one item failed; the others continue.
+    /// Records that one item has failed; other items continue.
     pub fn item_failed(&mut self, failed: FailedItem) {
         self.failures += 1;
         self.receipt.failed.push(failed);
@@ -193,8 +197,8 @@ impl RunReport {
         }
     }
 
-    /// Prints the receipt. If the verb ended with an error, a failure to print is not reported,
-    /// because the verb's error is more important.
+    /// Prints the receipt. If the verb ended with an error, a failure to print the receipt is not
+    /// reported, because the verb's error is more important.
     fn print(&self, line: &str, globals: &Globals, output: Output) -> Result<()> {
         match output {
             Output::Data if globals.json => console::log(&format!("{line}\n")),
@@ -212,7 +216,7 @@ impl RunReport {
     /// Prints the receipt and returns the exit code.
     ///
     /// # Errors
-    /// The error that ended the verb early, for `main` to print.
+    /// The error that ended the verb early. `main` prints it.
     pub fn end(mut self, globals: &Globals, output: Output) -> Result<Exit> {
         if let Some(error) = &self.ended {
             self.receipt.failed.push(error.item(self.receipt.source.clone()));
@@ -250,7 +254,8 @@ impl RunReport {
         match self.ended {
             Some(error) => Err(error),
             None if self.failures == 0 => Ok(Exit::Done),
-            // A shard is part of a larger copy: even if it failed, the other shards can succeed.
+            // A failed shard counts as a partial failure of the whole copy, because other shards
+            // can succeed.
             None if self.receipt.shard.is_some() => Ok(Exit::Partial),
             None if self.receipt.is_empty() => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
@@ -258,7 +263,8 @@ impl RunReport {
     }
 }
 
-/// Writes a receipt to a file atomically: the file has the old content or the whole new one.
+/// Writes a receipt to a file atomically: at any time the file has the old content or the whole new
+/// content.
 fn keep(path: &Path, line: &str) -> Result<()> {
     let partial = LocalFile::open(path, PartialPermissions::Usual)?;
     partial.empty()?;
@@ -267,7 +273,7 @@ fn keep(path: &Path, line: &str) -> Result<()> {
 }
 
 impl OmittedEntries {
-    /// Returns the line that names these entries, if there are any.
+    /// Returns a line with the counts of these entries; `None` if there are none.
     pub fn line(&self) -> Option<String> {
         let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
         let directories = (self.directories > 0)

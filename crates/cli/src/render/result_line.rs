@@ -1,5 +1,5 @@
 //! The last line of a verb that transfers: the receipt as a sentence. [`report`](super::report)
-//! prints it unless the receipt itself is requested.
+//! prints this line unless the user requests the receipt itself.
 
 use firstbyte::receipt::{Receipt, VerifiedExtent};
 use firstbyte::size::{grouped, human, human_rate};
@@ -7,7 +7,7 @@ use firstbyte_location::Service;
 
 use crate::render::progress::PlannedSums;
 
-/// Formats the line of a run or dry run.
+/// Formats the line for a run, or for a dry run if `planned` is given.
 pub fn result_line(receipt: &Receipt, planned: Option<&PlannedSums>) -> String {
     if let Some(planned) = planned {
         return planned_line(receipt, planned);
@@ -28,7 +28,7 @@ pub fn result_line(receipt: &Receipt, planned: Option<&PlannedSums>) -> String {
     }
 }
 
-/// Returns true if the run found every byte in the cache.
+/// Returns whether the run found all requested bytes in the cache.
 fn is_cached_already(receipt: &Receipt) -> bool {
     receipt.bytes > 0 && receipt.resumed_bytes == receipt.bytes && receipt.failed.is_empty()
 }
@@ -98,7 +98,8 @@ fn check_line(receipt: &Receipt) -> String {
     }
 }
 
-/// Formats `to copy: 3 objects, 293 KiB; to delete: 1 object`. Only rows begin with `would`.
+/// Formats `to copy: 3 objects, 293 KiB; to delete: 1 object`. The word `would` is left to the
+/// rows.
 fn planned_line(receipt: &Receipt, planned: &PlannedSums) -> String {
     let deed = if receipt.verb == "mv" { "move" } else { "copy" };
     let mut parts = Vec::new();

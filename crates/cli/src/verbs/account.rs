@@ -1,5 +1,6 @@
 //! Options about money and time for the verbs that transfer: `cp`, `sync`, `mv`, `hydrate` and
-//! `mount`. The library keeps the account.
+//! `mount`. The crate `firstbyte` computes dollars and predictions; this module only parses the
+//! options and opens the account.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +65,7 @@ impl AccountArgs {
     }
 }
 
-/// Reads the model in a file, or returns the embedded model of this name.
+/// Reads the model from a file, or returns the embedded model of this name.
 pub fn model(path: &Path) -> Result<ServiceModel> {
     account::model(path).map_err(|error| {
         Error::from(error)

@@ -1,4 +1,4 @@
-//! Addresses to listen on. Called by the verbs that listen.
+//! Resolves addresses to listen on. Called by the verbs that listen.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 

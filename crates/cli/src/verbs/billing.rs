@@ -1,4 +1,4 @@
-//! Options of the verbs that count dollars: the service that bills a location, and how far bytes
+//! Options of the verbs that count dollars: which service bills a location, and how far bytes
 //! travel.
 
 use std::path::Path;
@@ -55,7 +55,7 @@ impl BillArgs {
         self.bill_as.as_ref()
     }
 
-    /// Returns the settings of these options.
+    /// Returns the facts for billing that these options state.
     pub fn bill(&self, globals: &Globals) -> BillingFacts {
         BillingFacts {
             transfer: self.transfer(),
@@ -64,7 +64,8 @@ impl BillArgs {
         }
     }
 
-    /// Returns the billing of `location`, which may be a path, for bytes that travel as `transfer`.
+    /// Returns how `location`, which may be a path, is billed for bytes that travel as `transfer`
+    /// says.
     pub fn billing(
         &self,
         location: &Location,

@@ -1,5 +1,5 @@
-//! Shared by `mount`, `hydrate`, `release` and `status`: cache options, and operands that may be
-//! paths under a mount.
+//! Cache options, and operands that may be paths under a mount. Shared by `mount`, `hydrate`,
+//! `release` and `status`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -46,8 +46,9 @@ impl CacheArgs {
         self.named().cloned().unwrap_or_else(|| environment::cache_directory(&environment::variable))
     }
 
-    /// Returns the directory given by `--cache` or its variable. `None` without one, or for an
-    /// empty name. Callers may do without the default directory, but not without this one.
+    /// Returns the directory given by `--cache` or its variable; `None` if there is no such
+    /// directory, or its name is empty. A caller may continue without the default directory, but
+    /// not without a directory that the user has named.
     pub fn named(&self) -> Option<&PathBuf> {
         self.cache.as_ref().filter(|path| !path.as_os_str().is_empty())
     }
@@ -56,8 +57,8 @@ impl CacheArgs {
         if self.cache_shared { Sharing::Group } else { Sharing::Private }
     }
 
-    /// Opens the cache for verbs that only read or release. `None` if it does not exist; it is not
-    /// created. An older cache is reported and left unchanged.
+    /// Opens the cache for verbs that only read or release. Returns `None`, and creates nothing, if
+    /// the cache does not exist. A cache of an older version is reported and not changed.
     pub fn open(&self, globals: &Globals) -> Result<Option<Cache>> {
         let directory = self.directory();
         let (sharing, cache_size, reserve) = (self.sharing(), self.cache_size, self.reserve);
@@ -81,7 +82,8 @@ impl CacheArgs {
         Ok(found)
     }
 
-    /// Opens the cache of the mount that contains the operands, else the given one.
+    /// Opens the cache of the mount that contains the operands. If no mount contains them, opens
+    /// the given cache.
     pub fn open_for(&self, places: &[CacheOperand], globals: &Globals) -> Result<Option<Cache>> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
         let Some(mounted) = mounted.filter(|_| self.named().is_none()) else {
@@ -113,12 +115,12 @@ impl CacheArgs {
 pub struct CacheOperand {
     /// The location, with a pattern if the operand has one.
     pub operand: Operand,
-    /// The path of an operand that is under a mount.
+    /// The path as given, if it is under a mount.
     pub mounted: Option<PathBuf>,
 }
 
 impl CacheOperand {
-    /// Parses `text`. A path under a mount is replaced by the mounted location.
+    /// Parses `text`. A path under a mount becomes the location that is mounted there.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let operand = Operand::parse(text)?;
         let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {
@@ -137,7 +139,8 @@ impl CacheOperand {
         texts.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// Connects to the daemon of the mount; `None` if the operand is not under a mount.
+    /// Connects to the daemon of the mount that contains the operand; `None` if no mount contains
+    /// it.
     pub fn control(&self) -> Result<Option<Control>> {
         let Some(path) = &self.mounted else { return Ok(None) };
         Control::of(path)?.map(Some).ok_or_else(|| {

@@ -37,12 +37,12 @@ pub struct CatArgs {
     version_id: Option<String>,
 }
 
-/// A range as given, before the object's length is known.
+/// A range as the user wrote it. The object's length is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RangeSpec {
-    /// Bytes from one offset to before another.
+    /// Bytes from one offset up to, but not including, another.
     Span(ByteRange),
-    /// Number of last bytes.
+    /// The last bytes, by their number.
     Last(u64),
 }
 
@@ -108,7 +108,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         let range = args.range.map(|range| range.resolve(location, id, engine.store())).transpose();
         let cat = |range| engine.cat_version(location, version.as_ref(), range, &mut out, &progress);
         match range.map(cat) {
-            // A reader that has seen enough (`| head`) is not a failure.
+            // A closed pipe is not a failure: the reader has seen enough (`| head`).
             Ok(Err(error)) if is_closed_pipe(&error) => break,
             Ok(Err(Transfer::Store(StoreError::PastEnd { size, trace, .. }))) => {
                 report.fail(past_end(args.range, location, size, trace));
@@ -122,12 +122,12 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         }
     }
     drop(progress);
-    // The output is the data, without a summary at its end.
+    // The output is the data, so no summary follows it.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Data)
 }
 
-/// Returns whether a run ended because its output has no reader any more.
+/// Returns whether a run ended because the reader of its output has closed the pipe.
 pub fn is_closed_pipe(error: &Transfer) -> bool {
     matches!(error, Transfer::Stream { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `check`: compares two locations by names, sizes and content, without changing either.
+//! `check`: compares two locations by names, sizes and content. Changes nothing.
 
 use std::ffi::OsString;
 
@@ -69,26 +69,26 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Two locations to compare.
-struct Places {
+/// The two locations to compare.
+struct ComparedLocations {
     source: Location,
     destination: Location,
     depth: OperandKind,
 }
 
 /// Resolves the operands to existing locations.
-fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
+fn places(args: &CheckArgs, store: &Store) -> Result<ComparedLocations> {
     match ParsedSource::parse(&args.source, OperandKind::Tree, Wildcards::Off, store)? {
         ParsedSource::Object(source) => {
             let destination = Destination::of(&args.destination, false)?;
             let destination = ParsedSource::Object(source.clone()).target(&destination)?;
-            Ok(Places { source, destination, depth: OperandKind::Object })
+            Ok(ComparedLocations { source, destination, depth: OperandKind::Object })
         }
         ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(&args.destination)?;
-            // A missing location is an error, unlike an empty one.
+            // The destination must exist. It may be empty.
             store.stat(&destination)?;
-            Ok(Places { source, destination, depth: OperandKind::Tree })
+            Ok(ComparedLocations { source, destination, depth: OperandKind::Tree })
         }
     }
 }
@@ -96,11 +96,11 @@ fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
 fn compare(
     args: &CheckArgs,
     engine: &Engine,
-    places: Places,
+    places: ComparedLocations,
     progress: &ProgressDisplay,
     report: &mut RunReport,
 ) {
-    let Places { source, destination, depth } = places;
+    let ComparedLocations { source, destination, depth } = places;
     let receipt = report.receipt();
     receipt.source = source.to_string();
     receipt.destination = Some(destination.to_string());
@@ -113,7 +113,7 @@ fn compare(
     });
 }
 
-/// Returns what to do about the differences that were found; `None` if there are none.
+/// Returns advice about the differences that were found; `None` if there are none.
 fn next_step(receipt: &Receipt, depth: OperandKind, found: &DifferenceSums) -> Option<String> {
     let places = [&receipt.source, receipt.destination.as_ref()?].map(|place| super::quoted(place)).join(" ");
     let missing = found.only_source > 0;

@@ -1,6 +1,6 @@
-//! `completions`: prints a shell script that completes verbs, options and locations. clap writes
-//! the script for verbs and options. The hidden verb [`locations`](super::locations) lists
-//! locations in stores (`s3://...`), and the shell completes files.
+//! `completions`: prints a shell script that completes verbs, options and locations. clap generates
+//! the script for verbs and options. For locations in stores (`s3://...`), the script calls the
+//! hidden verb [`locations`](super::locations). The shell itself completes file names.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -18,8 +18,8 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Bash breaks words at `:`, so the script takes the word from the line, and removes the part
-/// before its last `:` from the answers.
+/// Function for bash. Bash breaks words at `:`, so the function takes the word from the whole line,
+/// and removes the part before the last `:` of the word from the answers.
 const BASH: &str = r#"
 _firstbyte_or_locations() {
     local line=${COMP_LINE:0:COMP_POINT}
@@ -56,7 +56,7 @@ const FISH: &str = r#"
 complete -c firstbyte -n 'string match -q "*://*" -- (commandline -ct)' -f -a '(firstbyte locations (commandline -ct) 2>/dev/null)'
 "#;
 
-/// Prints the script for `command`, the whole grammar.
+/// Prints the script for `command`, which is the whole grammar.
 pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "firstbyte", &mut script);
@@ -70,8 +70,8 @@ pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     console::print_bytes(script.as_bytes()).map(|()| Exit::Done)
 }
 
-/// Escapes `:` in names of values such as `ALGORITHM:HEX`, which clap leaves. In a specification of
-/// zsh it ends the name, and zsh would run the rest as a command.
+/// Escapes `:` in the names of values such as `ALGORITHM:HEX`, which clap does not escape. In a
+/// specification for zsh, `:` ends the name, and zsh would run the text after it as a command.
 fn with_values_in_zsh(script: &str, command: &Command) -> String {
     let mut script = script.to_owned();
     let names = command.get_arguments().filter_map(|arg| arg.get_value_names()).flatten();
@@ -81,8 +81,8 @@ fn with_values_in_zsh(script: &str, command: &Command) -> String {
     command.get_subcommands().fold(script, |script, verb| with_values_in_zsh(&script, verb))
 }
 
-/// Replaces `_firstbyte` at the end of clap's script for zsh, where it is called or registered, by
-/// the function that also completes locations.
+/// Replaces `_firstbyte` at the end of clap's script for zsh, where the function is called or
+/// registered, by the name of the function that also completes locations.
 fn with_locations_in_zsh(script: &str) -> String {
     const END: &str = "\nif [ \"$funcstack[1]\" = \"_firstbyte\" ]; then";
     let Some((functions, _)) = script.split_once(END) else { return script.to_owned() };

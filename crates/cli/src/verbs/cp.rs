@@ -1,7 +1,8 @@
 //! `cp`: copies objects and trees between any two locations.
 //!
-//! A single object can have a `--checksum`. Several named objects are one run of the engine. Each
-//! tree and each pattern is a separate run, in constant memory.
+//! A single object can have a `--checksum`. Several named objects are copied in one run of the
+//! engine. Each tree and each pattern is a run of its own. Memory does not grow with the number of
+//! objects in a tree.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -135,7 +136,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
-        // A link is copied as a link, even if it leads to a directory.
+        // With `--archive`, a symbolic link is copied as a link, even if its target is a directory.
         None if args.archive && is_link(text) => {
             Ok(CopySource::Stored(ParsedSource::Object(Location::parse(text)?)))
         }
@@ -152,12 +153,13 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     )
 }
 
-/// Returns whether a local path is a link. A path with a `/` at its end means the link's target.
+/// Returns whether a local path is a symbolic link. A path that ends in `/` means the target of the
+/// link.
 fn is_link(text: &OsStr) -> bool {
     !text.as_bytes().ends_with(b"/") && fs::symlink_metadata(text).is_ok_and(|it| it.is_symlink())
 }
 
-/// Returns the destination for a list of names below a single source.
+/// Returns the destination of the names in a list, which are below a single source.
 fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
     match sources {
         [source] if source != "-" && destination != "-" => Ok(Destination::of(destination, false)?),
@@ -213,7 +215,7 @@ impl CopySource {
 
 enum CopyDestination {
     Stdout,
-    /// A pipe or device. It is written to, never replaced.
+    /// A pipe or device, which is written to and never replaced.
     Stream(PathBuf),
     Stored(Destination),
 }
@@ -241,7 +243,7 @@ impl CpArgs {
         if self.archive { KeptAttributes::All } else { KeptAttributes::Usual }
     }
 
-    /// Refuses `--archive` for stores, which have no owners, modes and links.
+    /// Refuses `--archive` for stores, which keep no owners, modes and links.
     fn check_archive(&self) -> Result<()> {
         let is_local =
             |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
@@ -253,7 +255,7 @@ impl CpArgs {
         }
     }
 
-    /// Refuses `--version-id` unless the source is one object in a store.
+    /// Refuses `--version-id` unless the only source is one object in a store.
     fn check_version(&self, sources: &[OsString]) -> Result<()> {
         match (&self.version_id, sources) {
             (None, _) => Ok(()),
@@ -268,14 +270,14 @@ struct Copy<'a> {
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
-    /// This worker's share of the names in trees.
+    /// The share of this worker in the names of trees.
     shard: Shard,
-    /// List of names to copy from the tree; `None` for all names.
+    /// The names to copy from the tree; `None` copies all names.
     names: Option<NameList>,
 }
 
 impl Copy<'_> {
-    /// Replaces the error of a cancelled request by the reason why the run was stopped.
+    /// If a stop cancelled the request, returns the reason for the stop instead of `error`.
     fn reason(&self, error: Error) -> Error {
         match self.stop.error() {
             Some(why) if error.exit == Exit::Interrupted => Error::from(why),
@@ -289,7 +291,8 @@ impl Copy<'_> {
         destination: &CopyDestination,
         report: &mut RunReport,
     ) -> Result<()> {
-        // Only for a single object or stream. Two bars at once would overwrite each other.
+        // Only a single object or stream has a progress bar of its own, because two bars would
+        // overwrite each other.
         let progress = || ProgressDisplay::new(self.globals, FailureReporting::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
@@ -326,8 +329,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Returns whether a named object must be copied: the destination is not complete, or the copy
-    /// may differ in properties that are not compared.
+    /// Returns whether a named object must be copied. An object is skipped only if its destination
+    /// is complete and has no properties that are not compared.
     fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
         let compares = self.args.version_id.is_none() && !self.args.archive;
         match compares && self.engine.is_unchanged(source, target)? {
@@ -336,7 +339,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies the object, or its requested version.
+    /// Copies one object, in the requested version.
     fn one(
         &self,
         source: &Location,
@@ -347,14 +350,15 @@ impl Copy<'_> {
             None => self.engine.copy_until_stopped(source, destination, progress)?,
             Some(id) => self.engine.copy_version(source, &Version::of_id(id), destination, progress)?,
         };
-        // The only failure becomes the error of the run, which still reports its counts.
+        // The only failure becomes the error of the run, and the report still contains the run's
+        // counts.
         summary.failures = 0;
         let failed = summary.failed.pop().map(|failure| failure.error);
         summary.ended = summary.ended.or(failed);
         Ok(summary)
     }
 
-    /// Writes objects to a stream, which is given with its name.
+    /// Writes objects to a stream, whose name is given for messages.
     fn to_stream(
         &self,
         sources: &[CopySource],
@@ -414,7 +418,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies everything below a location, or what matches a pattern.
+    /// Copies everything below a location, or everything that matches a pattern.
     fn tree(
         &self,
         root: &Location,
@@ -427,7 +431,7 @@ impl Copy<'_> {
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             if name.is_empty() {
-                // The root itself, which no pattern names.
+                // This is the root itself, which no pattern matches.
                 return glob.is_none();
             }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));
@@ -459,7 +463,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies individually named objects, or prints them in a dry run.
+    /// Copies individually named objects. A dry run prints them.
     fn jobs(&self, jobs: Vec<CopyJob>, progress: &ProgressDisplay, report: &mut RunReport) {
         let is_applied = self.args.policy.movement().effect() == Effect::Apply;
         if is_applied && !self.args.archive {
@@ -485,8 +489,8 @@ impl Copy<'_> {
     }
 }
 
-/// Opens a pipe or device for writing. Opening a pipe waits for its reader, as in every program,
-/// until the run is stopped.
+/// Opens a pipe or device for writing. Opening a pipe waits until a reader opens it, as in every
+/// program, or until the run is stopped.
 fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
     let failed = |error: std::io::Error| Error::io(shown(path), &error);
     let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());

@@ -1,17 +1,17 @@
-//! Options that choose names by patterns, for all verbs that have them: `--include`, `--exclude`,
-//! their lists, and the separator in lists.
+//! Options that choose names by patterns: `--include`, `--exclude`, the lists of names or patterns,
+//! and the separator in those lists. Used by all verbs that have these options.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use firstbyte::filter::{Filter, RuleEffect, patterns};
 use firstbyte::name_list::NameEnd;
 
-/// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
-/// derived parser would lose.
+/// The options `--include` and `--exclude` are parsed by hand, because the order of both together
+/// counts. A derived parser would lose that order.
 #[derive(Clone)]
 pub struct FilterArgs {
     pub filter: Filter,
-    /// What ends a name or pattern in a list.
+    /// The byte that ends each name or pattern in a list.
     pub end: NameEnd,
 }
 
@@ -69,7 +69,7 @@ impl FromArgMatches for FilterArgs {
                 rules.extend(patterns(&list, end).map(|pattern| (place, verdict, pattern.to_owned())));
             }
         }
-        // Patterns of one list keep their order.
+        // The sort is stable, so the patterns of one list keep their order.
         rules.sort_by_key(|(place, ..)| *place);
         let mut filter = Filter::default();
         rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));

@@ -1,5 +1,5 @@
-//! `hydrate`: fetches objects into the cache. This process does the work for a location. For a path
-//! under a mount, the mount's daemon does the work: its readers have priority, and the job
+//! `hydrate`: fetches objects into the cache. For a location, this process does the work. For a
+//! path under a mount, the daemon of the mount does the work: it gives its readers priority, and
 //! continues when this process ends.
 
 use std::ffi::OsString;
@@ -30,8 +30,8 @@ use crate::render::progress::{FailureReporting, ProgressDisplay as Bar};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Interval at which a job's progress is requested.
-const TICK: Duration = Duration::from_millis(100);
+/// Interval at which the progress of a job is requested.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Fetch objects into the cache before they are read: by location, or by path under a mount
 #[derive(Args)]
@@ -98,7 +98,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     });
     outcome.unwrap_or_else(|error| report.fail(error));
     if !args.wait && !mounted.is_empty() && !report.has_ended() && !globals.json {
-        // The daemon has only begun, so there is no result yet.
+        // The daemon has only begun the job, so there is no result to report.
         return Ok(Exit::Done);
     }
     report.end(globals, Output::Free)
@@ -140,7 +140,7 @@ fn here(
         if stop.is_stopped() {
             job.cancel();
         }
-        Ok(job.wait(TICK).into())
+        Ok(job.wait(PROGRESS_INTERVAL).into())
     };
     follow(globals, report, stop, reached)?;
     if stop.is_stopped() {
@@ -166,12 +166,12 @@ fn found(place: CacheOperand, recursive: bool, store: &Store) -> HydrationList {
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
-/// Returns whether a location was printed at some time and so lost its secrets.
+/// Returns whether the location comes from output of this program, in which secrets are replaced.
 fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
-/// Lists the objects and ranges of a start file.
+/// Lists the objects and ranges that a start file names.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn replayed(start: &Arc<StartFile>) -> HydrationList {
     Box::new(start.wanted().map(|wanted| match wanted {
@@ -219,13 +219,13 @@ fn by_daemon(
         else {
             return Err(unexpected(path));
         };
-        let reached = Reached::from(now);
+        let reached = ReachedProgress::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
                 ask(&mut control, path, &ControlRequest::Cancel { job })?;
                 return Err(interrupted());
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(PROGRESS_INTERVAL);
         }
         Ok(reached)
     })
@@ -250,21 +250,21 @@ fn unexpected(path: &Path) -> Error {
 
 // Progress.
 
-/// Progress of a job, in this process or in a daemon.
-struct Reached {
+/// Progress of a job that runs in this process or in a daemon.
+struct ReachedProgress {
     files: u64,
     files_done: u64,
     bytes: u64,
     bytes_here: u64,
     fetched: u64,
-    /// The list of wanted objects is complete.
+    /// The list of requested objects is complete, so the totals are final.
     is_counted: bool,
     /// Failures; empty until the job is over.
     failed: Vec<FailedItem>,
     is_over: bool,
 }
 
-impl From<HydrationProgress> for Reached {
+impl From<HydrationProgress> for ReachedProgress {
     fn from(progress: HydrationProgress) -> Self {
         let failed = progress.failed.into_iter().filter(|_| progress.is_over).map(|failure| {
             let location = failure.location.to_string();
@@ -283,7 +283,7 @@ impl From<HydrationProgress> for Reached {
     }
 }
 
-impl From<JobProgress> for Reached {
+impl From<JobProgress> for ReachedProgress {
     fn from(progress: JobProgress) -> Self {
         let failed = progress.failed.into_iter();
         Self {
@@ -301,12 +301,12 @@ impl From<JobProgress> for Reached {
     }
 }
 
-/// Requests and shows the progress of a job until it is over. Adds its results to the receipt.
+/// Shows the progress of a job until the job is over, and adds its results to the receipt.
 fn follow(
     globals: &Globals,
     report: &mut RunReport,
     stop: &Stop,
-    mut reached: impl FnMut() -> Result<Reached>,
+    mut reached: impl FnMut() -> Result<ReachedProgress>,
 ) -> Result<()> {
     let bar = Bar::new(globals, FailureReporting::Printed);
     let (mut files, mut done, mut bytes, mut moved) = (0, 0, 0, 0);
@@ -326,7 +326,7 @@ fn follow(
             receipt.objects += now.files_done;
             receipt.bytes += now.bytes_here;
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
-            // After a stop, objects that did not arrive are not failures.
+            // After a stop, objects that have not arrived do not count as failures.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
                 console::failed(&Error::failed(&*failed.error));
                 report.item_failed(failed);

@@ -1,5 +1,5 @@
-//! Standard input whose reads end when the run is stopped. A plain blocking read of a silent pipe
-//! or terminal would not end. Called by `cp`.
+//! Standard input whose reads end when the run is stopped. A plain blocking read of a pipe or
+//! terminal would only end when input arrives. Called by `cp`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,8 +9,8 @@ use firstbyte_transfer::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Interval at which a wait for input checks whether the run was stopped.
-const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
+/// Polling interval at which a wait for input checks whether the run was stopped.
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
 
 /// An input whose reads fail once the run is stopped.
 pub struct Input<'a> {
@@ -19,7 +19,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Makes an input that reads `file` until `stop`.
+    /// Makes an input that reads `file` until `stop` is set.
     pub fn new(file: File, stop: &'a Stop) -> Self {
         Self { file, stop }
     }
@@ -31,10 +31,10 @@ impl Read for Input<'_> {
             if self.stop.is_stopped() {
                 return Err(io::Error::other("the run was stopped"));
             }
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&TIMEOUT)) {
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&POLL_TIMEOUT)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match self.file.read(buffer) {
-                    // Another reader of the same pipe was faster.
+                    // Another process read from the same pipe first, so wait again.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read,
                 },

@@ -1,5 +1,5 @@
-//! `layout`: converts a directory of very many files into small directories. The path of a file
-//! follows from its name.
+//! `layout`: converts a directory of very many files into many small directories. The path of a
+//! file follows from its name.
 
 mod check;
 mod convert;
@@ -55,13 +55,13 @@ pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Ends a failed verb: with `--json`, prints a receipt as well.
+/// Returns the error that ends the verb. With `--json`, also prints a receipt.
 fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
     let error = Error::from(error);
     if globals.json {
         receipt.failed.push(error.item(receipt.source.clone()));
         receipt.finish(began);
-        // The verb's error is reported, even if the receipt cannot be printed.
+        // The verb's own error is returned, even if the receipt cannot be printed.
         let _ = console::print(json::line(&receipt));
     }
     error
@@ -77,14 +77,14 @@ fn failed(failures: &[LayoutFailure]) -> Vec<FailedItem> {
     failures.iter().map(named).collect()
 }
 
-/// Sets a field to a name: as text, and with its bytes in hex if it is not UTF-8.
+/// Sets a field to a name, as text. If the name is not UTF-8, also adds its bytes in hex.
 fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
     let (text, hex) = utf8_name(b"", name.as_bytes());
     fields.insert(key.to_owned(), text.into());
     fields.extend(hex.map(|hex| (format!("{key}_hex"), hex.into())));
 }
 
-/// Returns the shape of a layout for a receipt.
+/// Returns the fields of a receipt that describe a layout's scheme.
 fn shape_of(scheme: LayoutScheme) -> Value {
     json!({
         "hash": scheme.hash().to_string(), "levels": scheme.levels(), "width": scheme.width(),
@@ -92,7 +92,7 @@ fn shape_of(scheme: LayoutScheme) -> Value {
     })
 }
 
-/// Returns a receipt with the additional fields of layouts.
+/// Returns a receipt as JSON, with the additional fields of layouts.
 fn with_fields(receipt: &Receipt, fields: &Value) -> Result<Value> {
     let mut value =
         serde_json::to_value(receipt).map_err(|error| Error::failed(format!("receipt: {error}")))?;
@@ -102,7 +102,7 @@ fn with_fields(receipt: &Receipt, fields: &Value) -> Result<Value> {
     Ok(value)
 }
 
-/// Formats a directory for receipts.
+/// Formats the path of a directory for receipts.
 fn place(path: &Path) -> String {
     shown(path).to_string()
 }

@@ -1,4 +1,4 @@
-//! `link`: emulates a slow network. It runs a proxy, or with `--mount` a slow file system.
+//! `link`: emulates a slow network with a proxy. With `--mount`, emulates a slow file system.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -94,7 +94,8 @@ impl LinkArgs {
         Ok(LinkConfig {
             rtt: self.rtt.unwrap_or(place.rtt),
             rate: self.rate.or(place.rate),
-            // A given rate replaces the place's burst, unless a burst is given too.
+            // A given rate also replaces the burst of the preset or model, unless a burst is given
+            // too.
             burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
             per_connection: self.per_connection.or(place.per_connection),
             wait: place.wait.filter(|_| self.rtt.is_none()),
@@ -110,8 +111,8 @@ impl LinkArgs {
         })
     }
 
-    /// Returns the numbers of the model or preset. Prints which numbers of a model are not
-    /// replayed, with `more` if the model has a spread.
+    /// Returns the numbers of the model or preset. Prints which numbers of the model are not
+    /// replayed; `more` is added to these if the model has a spread.
     fn replay(&self, more: &[&str]) -> Result<Replay> {
         let Some(path) = &self.model else { return Ok(self.preset.unwrap_or(Preset::None).replay()) };
         let replay = Replay::of(&account::model(path)?).map_err(refuse)?;
@@ -142,7 +143,7 @@ impl LinkArgs {
         }
         let place = self.replay(&["the spread of latency.first_byte"])?;
         Ok(SlowFsConfig {
-            // A file system delays all requests equally, by the median.
+            // A file system delays all requests equally: by the median of the model's waits.
             rtt: self.rtt.unwrap_or_else(|| place.wait.map_or(place.rtt, |wait| wait.median())),
             rate: self.rate.or(place.rate),
             burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
@@ -152,7 +153,7 @@ impl LinkArgs {
     }
 }
 
-/// A request to a running link, made by a signal.
+/// A request to a running link. Users make requests with signals.
 enum Request {
     Counters,
     End,
@@ -177,7 +178,7 @@ fn run_proxy(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
             "corruptions": seen.corruptions, "duplicates": seen.duplicates,
         })
     };
-    // An error means that the sender was dropped, which happens only after it has sent.
+    // Receiving fails if the sender was dropped, which happens only after it has sent `End`.
     while let Ok(Request::Counters) = requests.recv() {
         console::print(report(&running.counters()))?;
     }
@@ -194,7 +195,8 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
         console::print(shown(directory))?;
     }
     loop {
-        // Another program may have unmounted it, so the wait is short.
+        // The wait is short, because another program may unmount the file system, which sends no
+        // request.
         match requests.recv_timeout(POLL_INTERVAL) {
             Ok(Request::Counters) => console::print(report(&stand_in, &running.counters()))?,
             Err(mpsc::RecvTimeoutError::Timeout) if !running.wait(Duration::ZERO) => {}
@@ -221,13 +223,13 @@ fn report(stand_in: &str, mounts: &[MountSnapshot]) -> Value {
     })
 }
 
-/// Receives requests from signals. The handlers are installed before anything is printed, so that
-/// no signal ends the process.
+/// Receives requests from signals. The handlers are installed before anything is printed, so that a
+/// user who reacts to the output does not end the process with the signal.
 fn requests() -> Result<Receiver<Request>> {
     let (send, requests) = mpsc::channel();
     let ending = ForcedEnd { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
     let counters = send.clone();
-    // Sending fails if the link is already ending and the receiver is gone.
+    // Sending fails if the link is already ending and the receiver has been dropped.
     signals::on_ending(ending, move || drop(send.send(Request::End)))?;
     signals::on_report(move || drop(counters.send(Request::Counters)))?;
     Ok(requests)
@@ -239,7 +241,7 @@ fn introduce(stand_in: &str, globals: &Globals) {
     }
 }
 
-/// Prints the counters. A signal or unmounting is the normal end of a link, not an interruption.
+/// Prints the counters. A signal or an unmount is the normal end of a link, so the exit code is 0.
 fn end(report: &Value, globals: &Globals) -> Result<Exit> {
     if globals.json {
         console::print(report)?;

@@ -1,5 +1,4 @@
-//! Shared by `ls` and `du`: the store of the verb, the list of failures, and the receipt at the
-//! end.
+//! The store of a listing verb, its list of failures, and its receipt. Shared by `ls` and `du`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -17,10 +16,11 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::Counter;
 
-/// Returns the only store of a verb, made when the first location needs it.
+/// Returns the store of the verb. All locations share it; the first location that needs it makes
+/// it.
 ///
 /// # Errors
-/// The options allow no store.
+/// No store can be made with these options.
 pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
     Ok(match store {
         Some(store) => store,
@@ -28,7 +28,7 @@ pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s
     })
 }
 
-/// Returns whether a location can exist without content: a bucket, the service, a server.
+/// Returns whether a location can exist without content: a bucket, a whole service or a server.
 pub fn is_whole(location: &Location) -> bool {
     match location {
         Location::Object(object) => object.key.is_empty(),
@@ -36,7 +36,7 @@ pub fn is_whole(location: &Location) -> bool {
     }
 }
 
-/// Returns the concurrency of requests that `--concurrency` fixes; `None` for `auto`.
+/// Returns the number of concurrent requests that `--concurrency` fixes; `None` for `auto`.
 pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     match globals.concurrency {
         Concurrency::Auto => None,
@@ -44,8 +44,8 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     }
 }
 
-/// Locations that could not be listed. Each is printed on standard error at once, and the listing
-/// continues.
+/// Locations that could not be listed. Each failure is printed on standard error at once, and the
+/// listing continues.
 pub struct ListingFailures<'a> {
     counter: &'a Counter,
     failed: Mutex<Vec<FailedItem>>,
@@ -66,7 +66,7 @@ impl<'a> ListingFailures<'a> {
         failed.push(error.item(location));
     }
 
-    /// Prints a note. Only the first call in a run does.
+    /// Prints a note, but only on the first call in a run.
     pub fn warn_once(&self, line: &str) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             self.counter.print(line);
@@ -88,7 +88,7 @@ impl<'a> ListingFailures<'a> {
     }
 }
 
-/// Converts an error of a local listing. A name that does not exist gets advice.
+/// Converts the error of a local listing. If a name does not exist, adds advice.
 pub fn from_listing(error: &listing::Error) -> Error {
     match error {
         listing::Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -98,11 +98,11 @@ pub fn from_listing(error: &listing::Error) -> Error {
     }
 }
 
-/// Ends a listing verb: prints the receipt on standard error, apart from the rows, and returns the
-/// exit code.
+/// Ends a listing verb. Prints the receipt on standard error, because the rows are on standard
+/// output. Returns the exit code.
 ///
 /// # Errors
-/// The error of the only location, or of the last of several that failed.
+/// The error of the only location; or, if several locations failed, the error of the last one.
 pub fn end(
     mut receipt: Receipt,
     started: Instant,

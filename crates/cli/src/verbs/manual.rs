@@ -1,4 +1,4 @@
-//! `manual`, a hidden verb: prints the reference of options in Markdown, or writes the man pages.
+//! `manual`, a hidden verb: prints the option reference in Markdown, or writes the man pages.
 //!
 //! Both are generated from the grammar of the command line. `make docs` calls this verb, and a test
 //! fails if docs/options.md differs from its output.
@@ -37,7 +37,7 @@ pub struct ManualArgs {
     man: Option<PathBuf>,
 }
 
-/// Runs the verb; `grammar` is the whole command line.
+/// Runs the verb. `grammar` is the whole command line.
 pub fn run(args: &ManualArgs, grammar: Command) -> Result<Exit> {
     let Some(directory) = &args.man else {
         return console::print_bytes(reference(grammar).as_bytes()).map(|()| Exit::Done);
@@ -48,7 +48,7 @@ pub fn run(args: &ManualArgs, grammar: Command) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Renders the reference of all verbs and options, in Markdown.
+/// Renders the reference of all verbs and their options, in Markdown.
 fn reference(grammar: Command) -> String {
     let mut grammar = grammar.disable_help_subcommand(true);
     grammar.build();
@@ -90,7 +90,7 @@ fn table<'a>(page: &mut String, title: &str, args: impl Iterator<Item = &'a Arg>
     }
 }
 
-/// Returns the help of an argument, with its values if they are fixed.
+/// Returns the help of an argument. If only certain values are allowed, includes them.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or_else(|| arg.get_help());
     let mut text = help.map(|help| help.to_string().replace('\n', " ")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `mb`: makes buckets.
+//! `mb`: creates buckets.
 
 use std::ffi::OsString;
 

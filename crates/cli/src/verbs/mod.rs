@@ -1,7 +1,7 @@
-//! The verbs (subcommands), one file each, with their options and their work. Shared options are in
-//! `policy` (`cp` and `sync`), `filter` (names), `sharding` (one worker of several), `listed` (`ls`
-//! and `du`), `cached` (the cache), `billing` (prices) and `account` (dollars and predictions).
-//! `start` reads start files.
+//! The verbs (subcommands). Each file has the options and the work of one verb. Options that
+//! several verbs share are in `policy` (`cp` and `sync`), `filter` (names), `sharding` (one worker
+//! of several), `listed` (`ls` and `du`), `cached` (the cache), `billing` (prices) and `account`
+//! (dollars and predictions). `start` reads start files. `main` runs the verbs.
 
 mod account;
 mod address;
@@ -61,7 +61,7 @@ use firstbyte_transfer::{Effect, Summary};
 use crate::render::error::Error;
 use crate::render::report::RunReport;
 
-/// Returns the metadata of an object, or of one version of it.
+/// Returns the metadata of an object, or of the given version of the object.
 fn described(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
     match version {
         Some(id) => store.stat_version(location, id),
@@ -69,8 +69,8 @@ fn described(location: &Location, version: Option<&str>, store: &Store) -> first
     }
 }
 
-/// Returns an error for an object that is not found if it is a prefix of other names; else `None`.
-/// `verb` is the verb that needs the object.
+/// If an object is not found but is a prefix of other names, returns an error that says so;
+/// otherwise `None`. `verb` is the verb that needs an object.
 fn if_prefix(
     error: &firstbyte_transfer::Error,
     location: &Location,
@@ -79,7 +79,7 @@ fn if_prefix(
 ) -> Option<Error> {
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
-        let lists = lists(location);
+        let lists = listing_command(location);
         Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
             "cat" => format!("name an object in it; {lists}"),
             verb => format!("add -r to {} it as a directory; {lists}", deed(verb)),
@@ -87,12 +87,12 @@ fn if_prefix(
     })
 }
 
-/// Returns the command that lists a directory or prefix, as advice.
-fn lists(location: &Location) -> String {
+/// Returns advice: the command that lists a directory or prefix.
+fn listing_command(location: &Location) -> String {
     format!("`firstbyte ls {}/` lists it", location.to_string().trim_end_matches('/'))
 }
 
-/// Returns the deed of a verb on the objects that it is given.
+/// Returns what a verb does with its objects, as a verb for messages.
 fn deed(verb: &str) -> &'static str {
     match verb {
         "mv" => "move",
@@ -101,7 +101,8 @@ fn deed(verb: &str) -> &'static str {
     }
 }
 
-/// Converts an error about operands. If a location lies in another, nothing was `done`.
+/// Converts an error about operands. If one location is inside another, the message says that
+/// nothing was `done`.
 fn refused(error: firstbyte::Error, done: &str) -> Error {
     match error {
         firstbyte::Error::Overlap { why, advice } => {
@@ -111,15 +112,16 @@ fn refused(error: firstbyte::Error, done: &str) -> Error {
     }
 }
 
-/// Returns whether a pattern without -r matched directories alone, which stay: a run to its end
-/// dealt with no item beyond those `before`.
+/// Returns whether a pattern, without -r, matched only directories, which the verb leaves alone.
+/// That is so if the run has completed and the report still has only the `before` items of earlier
+/// runs.
 fn only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
     let is_counted = depth == OperandKind::Object && effect == Effect::Apply && !report.has_ended();
     is_counted && report.items() == before
 }
 
-/// Adds the run of one object to a report. If the object is not found but is a prefix, reports
-/// that.
+/// Adds the run of one object to a report. If the object is not found but is a prefix, the reported
+/// error says so.
 fn add_of_object(
     report: &mut RunReport,
     run: firstbyte_transfer::Result<Summary>,
@@ -151,7 +153,7 @@ fn joined(operands: &[OsString]) -> String {
 
 #[cfg(test)]
 mod skeleton {
-    //! The verb in CONTRIBUTING.md, which must compile as it is.
+    //! The example verb in CONTRIBUTING.md, which must compile exactly as printed.
     #![allow(dead_code, reason = "compiled alone")]
 
     include!(concat!(env!("OUT_DIR"), "/skeleton.rs"));

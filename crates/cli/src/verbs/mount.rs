@@ -1,4 +1,4 @@
-//! `mount`: shows a location as a read-only file system, served by a daemon.
+//! `mount`: makes a location available as a read-only file system, which a daemon serves.
 
 mod daemon;
 mod place;
@@ -34,14 +34,14 @@ use crate::signals::{self, ForcedEnd};
 pub use place::MountPaths;
 use share::ShareArgs;
 
-/// The end of a mount after a signal. After SIGTERM, which ends services, open files stay readable
-/// for a while.
-const ENDING: ForcedEnd =
+/// How a mount ends after a signal. After SIGTERM, the signal that ends services, open files stay
+/// readable for a while.
+const FORCED_END: ForcedEnd =
     ForcedEnd { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
-/// Longest wait of a process that is about to end for a mount that is being made.
-const ATTACHING: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(10);
+/// Maximum time that an ending process waits while a mount is still being made.
+const MAX_ATTACH_WAIT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Mount a location as a read-only file system, and return when it is ready
 #[derive(Args)]
@@ -148,7 +148,8 @@ impl MountArgs {
         MountPaths::of(&self.directory, self.log.as_deref())
     }
 
-    /// Returns the location as an absolute one, because a daemon leaves the current directory.
+    /// Returns the location, with an absolute path if it is local, because a daemon leaves the
+    /// current directory.
     fn location(&self) -> Result<Location> {
         Ok(match Location::parse(&self.source)? {
             Location::Local(path) => {
@@ -182,12 +183,13 @@ impl MountArgs {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = self.uncached(globals);
-        // Inodes, names and listings need the other half. Without a cache, read-ahead data uses it.
+        // The other half of the memory is for inodes, names and listings. Without a cache, it is
+        // for read-ahead data.
         Ok(HydrationSettings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
 
-    /// Makes the client. If the default cache cannot be used, warns and reads from the store each
-    /// time. A given cache directory must be usable, or this fails.
+    /// Makes the client. If the default cache cannot be used, warns, and makes a client that reads
+    /// from the store each time. If a cache directory was given and cannot be used, fails.
     fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
         match Client::reading(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
@@ -200,7 +202,7 @@ impl MountArgs {
     }
 }
 
-/// Parses permission bits, in octal.
+/// Parses permission bits, which are given in octal.
 fn parse_mode(text: &str) -> std::result::Result<u16, String> {
     let mode = u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "write permission bits in octal, such as 555".into())
@@ -220,7 +222,7 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     })
 }
 
-/// Mounts, calls `ready`, and serves until the mount is unmounted or a signal arrives.
+/// Mounts, calls `ready`, and serves until the location is unmounted or a signal arrives.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
     super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
@@ -254,17 +256,18 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         control: Some(place.control.clone()),
         prices: account.prices(),
     };
-    // Locked during mounting, so that a signal arrives before it or finds a mount to unmount.
+    // The lock is held while mounting, so that a signal either comes before the mount or finds a
+    // mount to unmount.
     let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();
     let reported = Arc::new(AtomicBool::new(false));
     end_by_signals(&slot, &reported)?;
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
-        .map_err(|error| explained(error, &store, &location))?;
+        .map_err(|error| explain_error(error, &store, &location))?;
     args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
-    // Made after all checks: a refused mount creates no cache.
+    // The cache is opened after all checks, so that a refused mount creates no cache.
     let client = args.client(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
-    // Lives as long as the mount.
+    // The gateway runs until this variable is dropped, at the end of the mount.
     let _shared = args.share.start(&location, store_options, args.cached(globals)?, globals)?;
     let mut held = slot.lock();
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
@@ -284,17 +287,17 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     }));
     reported.store(true, Ordering::Relaxed);
     if told.is_err() {
-        // The starting process is gone before the mount was ready, so no user would know of the
-        // mount.
+        // The starting process ended before the mount was ready. The user does not know of the
+        // mount, so it is unmounted.
         mount.stop()?;
     }
     mount.wait()?;
-    // Unmounting is the only way in which a mount ends, so a signal is not an interruption.
+    // A mount has no other end than being unmounted, so a signal does not count as an interruption.
     told.map(|()| Exit::Done)
 }
 
-/// Converts an error. If the missing directory is a single object, says so.
-fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
+/// Converts an error. If the missing directory is actually a single object, the error says so.
+fn explain_error(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
     let is_missing = matches!(error, firstbyte_mount::Error::NoDirectory { .. });
     let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != EntryKind::Directory);
     let error = Error::from(error);
@@ -304,21 +307,22 @@ fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) 
     error
 }
 
-/// On a signal, unmounts the mount in `slot`, or ends the process if nothing is mounted yet.
+/// Makes signals unmount the mount in `slot`. If nothing is mounted yet, a signal ends the process.
 fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBool>) -> Result<()> {
     let (slot, reported) = (Arc::clone(slot), Arc::clone(reported));
     let at_last = Arc::clone(&slot);
-    // A second signal may come before the first is handled: the kernel sends a parent's death once
-    // for each of its threads that had the child (`forget_original_parent` in kernel/exit.c). The
-    // mount is detached nevertheless; a dead mount would answer every access with an error.
+    // A second signal may arrive before the first is handled: the kernel announces the death of a
+    // parent once for each of the parent's threads that had the child (`forget_original_parent` in
+    // kernel/exit.c). Even then the mount must be detached, because a mount without a daemon
+    // answers every access with an error.
     let last = move || {
-        // In most cases it is already unmounted.
+        // Usually `first` has already unmounted it, and the error is ignored.
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
     let first = move || {
         let held = slot.lock();
         let Some(mount) = held.clone() else {
-            // The lock is held, so nothing is mounted from here on.
+            // This thread holds the lock, so no mount can be made before the process ends.
             std::process::exit(Exit::Interrupted as i32);
         };
         drop(held);
@@ -326,16 +330,18 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             tracing::warn!("{error}");
         }
         if !reported.load(Ordering::Relaxed) {
-            // The daemon still waits for its report to be read, and has no users to wait for.
+            // The starting process has not read the daemon's report yet, so the mount has no users
+            // to wait for.
             std::process::exit(Exit::Done as i32);
         }
     };
-    signals::on_end(ENDING, first, last)
+    signals::on_end(FORCED_END, first, last)
 }
 
-/// Returns the mount in `slot`; `None` also if mounting hangs, as a helper program may.
+/// Returns the mount in `slot`. `None` if there is no mount, or if mounting hangs, as it may with a
+/// helper program.
 fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
-    let until = Instant::now() + ATTACHING;
+    let until = Instant::now() + MAX_ATTACH_WAIT;
     loop {
         if let Some(held) = slot.try_lock() {
             return held.clone();
@@ -343,23 +349,24 @@ fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
         if Instant::now() > until {
             return None;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Closes descriptors inherited from the starting process, except the standard ones. A mount
-/// outlives that process, and would keep its locks and pipes. Called before any file is opened.
+/// Closes the descriptors that were inherited from the starting process, except the standard ones.
+/// A mount outlives the starting process, and would otherwise keep the locks and pipes of that
+/// process. Called before any file is opened.
 pub fn close_inherited() {
-    // SAFETY: this process has opened no descriptor that it still uses.
+    // SAFETY: this process has not opened any descriptor yet that it still uses.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0;
     if closed {
         return;
     }
-    // For Linux before 5.9.
+    // Linux before 5.9 has no `close_range`.
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        // SAFETY: as above. The descriptor of the listing is closed already.
+        // SAFETY: as above. The directory listing has been dropped, which closed its descriptor.
         unsafe { libc::close(descriptor) };
     }
 }

@@ -1,4 +1,5 @@
-//! The counts of a mount's requests and bytes, from its daemon. `status` and `unmount` show them.
+//! The numbers of requests and bytes of a mount, as its daemon counts them. `status` and `unmount`
+//! show them.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use firstbyte::size::human;
 use firstbyte_mount::{Control, ControlRequest, ControlResponse, MountCounts};
 use serde_json::{Value, json};
 
-/// Requests the counts from a daemon, and waits for at most `patience`. `None` if it does not
-/// answer, or has an older version.
+/// Requests the counts from a daemon, and waits at most `patience`. `None` if the daemon does not
+/// answer, or if its version is too old to have counts.
 pub fn ask(daemon: &mut Control, patience: Duration) -> Option<MountCounts> {
     match daemon.ask_within(&ControlRequest::Counts, patience).ok()? {
         ControlResponse::Counts(counts) => Some(counts),
@@ -42,7 +43,7 @@ pub fn line(counts: &MountCounts) -> String {
     )
 }
 
-/// Formats dollars: three digits below a cent, whole cents above.
+/// Formats dollars: with whole cents, or below a cent with three digits.
 fn dollars(usd: f64) -> String {
     let decimals = (2.0 - usd.log10().floor()).clamp(2.0, 12.0);
     format!("{usd:.0$}", decimals as usize)

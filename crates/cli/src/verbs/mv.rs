@@ -1,5 +1,5 @@
-//! `mv`: moves objects and trees between any two locations. Within one file system it renames.
-//! Otherwise it copies like `cp`, and deletes a source once its copy is complete.
+//! `mv`: moves objects and trees between any two locations. Renames within one file system.
+//! Otherwise copies like `cp`, and deletes each source once its copy is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +102,7 @@ impl Mv<'_> {
         if self.args.recursive { OperandKind::Tree } else { OperandKind::Object }
     }
 
-    /// Pairs sources with destinations. Checks every source before the first is moved.
+    /// Pairs sources with destinations. Checks every source before the first one is moved.
     fn moves(
         &self,
         sources: &[OsString],
@@ -137,7 +137,7 @@ impl Mv<'_> {
         Ok(moves)
     }
 
-    /// Prints that an earlier run has moved a tree.
+    /// Prints a note that an earlier run has already moved a tree.
     fn note_moved(&self, root: &Location, target: &Location) {
         if !self.quiet {
             console::note(format_args!("{root}: nothing is left to move; {target} is there"));
@@ -154,7 +154,7 @@ impl Mv<'_> {
             }
             Location::Local(path) => {
                 refuse_special("mv", path)?;
-                // A link is moved as one object, whatever its target.
+                // A symbolic link is moved as one object, whatever its target is.
                 if path.is_symlink() {
                     return Ok(ParsedSource::Object(location));
                 }
@@ -169,7 +169,7 @@ impl Mv<'_> {
             Location::Object(_) => {}
         }
         let source = ParsedSource::parse(text, self.depth(), wildcards, self.engine.store())?;
-        // A missing source must be found before the first move.
+        // A missing source must be detected before the first source is moved.
         match &source {
             ParsedSource::Object(location @ (Location::Object(_) | Location::Sftp(_))) => {
                 match self.engine.store().stat_object(location) {
@@ -212,7 +212,7 @@ impl Mv<'_> {
         }
     }
 
-    /// Moves individually named objects, or prints them in a dry run.
+    /// Moves individually named objects. A dry run prints them.
     fn objects(
         &self,
         jobs: Vec<(Location, Location)>,
@@ -230,7 +230,7 @@ impl Mv<'_> {
         self.engine.move_many(&mut jobs, progress)
     }
 
-    /// Moves everything below a location, or what matches a pattern.
+    /// Moves everything below a location, or everything that matches a pattern.
     fn tree(
         &self,
         root: Location,

@@ -1,4 +1,4 @@
-//! `plan`: writes the manifest for a copy by many workers.
+//! `plan`: writes the manifest that divides a copy among many workers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

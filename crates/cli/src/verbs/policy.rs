@@ -1,4 +1,4 @@
-//! The options that `cp`, `sync` and `mv` share: which names are copied, and how.
+//! The options that `cp`, `sync` and `mv` share: which names are copied, and how they are copied.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -120,15 +120,15 @@ pub struct TransferArgs {
     #[arg(long, value_name = "CLASS", value_parser = parse_storage_class)]
     storage_class: Option<String>,
     /// Access list of uploads
-    #[arg(long, value_name = "NAME", value_parser = ACLS)]
+    #[arg(long, value_name = "NAME", value_parser = CANNED_ACLS)]
     acl: Option<String>,
     /// Tags of uploads. Repeat the option, or separate pairs with commas
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tags)]
     tag: Vec<Pairs>,
 }
 
-/// Access lists that have names in S3.
-const ACLS: [&str; 7] = [
+/// The canned access lists of S3.
+const CANNED_ACLS: [&str; 7] = [
     "private",
     "public-read",
     "public-read-write",
@@ -138,10 +138,10 @@ const ACLS: [&str; 7] = [
     "bucket-owner-full-control",
 ];
 
-/// Most tags of an object.
-const MOST_TAGS: usize = 10;
+/// Maximum number of tags of an object.
+const MAX_TAGS: usize = 10;
 
-/// Pairs of user metadata or of tags.
+/// Keys and values of user metadata or of tags.
 type Pairs = BTreeMap<String, String>;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -185,8 +185,8 @@ impl From<CompareName> for Compare {
     }
 }
 
-/// Parses `KEY=VALUE[,KEY=VALUE...]` like the aws command. A comma without a following `KEY=`
-/// belongs to the value.
+/// Parses `KEY=VALUE[,KEY=VALUE...]` like the aws command: a comma that is not followed by `KEY=`
+/// is part of the value.
 fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     let is_key =
         |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
@@ -212,7 +212,7 @@ fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     }
 }
 
-/// Parses `KEY=VALUE[,KEY=VALUE...]`. Tags cannot contain commas.
+/// Parses `KEY=VALUE[,KEY=VALUE...]`. Keys and values of tags cannot contain commas.
 fn parse_tags(text: &str) -> std::result::Result<Pairs, String> {
     let legal = |text: &str| text.chars().all(|c| c.is_alphanumeric() || " +-=._:/@".contains(c));
     let pair = |piece: &str| match piece.split_once('=') {
@@ -249,7 +249,7 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
 }
 
 impl TransferArgs {
-    /// Opens the account of a run between these operands; `-` is a stream.
+    /// Opens the account of a run on these operands. An operand `-` is a stream and has no account.
     pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
         let named = operands.iter().filter(|text| *text != "-");
         let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
@@ -270,8 +270,8 @@ impl TransferArgs {
         };
         let tags: Pairs =
             self.tag.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
-        if tags.len() > MOST_TAGS {
-            return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
+        if tags.len() > MAX_TAGS {
+            return Err(Error::usage(format!("--tag: an object can have {MAX_TAGS} tags")));
         }
         let options = globals.options();
         let store = StoreOptions {
@@ -285,7 +285,7 @@ impl TransferArgs {
         Ok(Client::waiting(firstbyte::ClientOptions { store, ..options })?)
     }
 
-    /// Returns the transfer settings of these options.
+    /// Returns the transfer settings that these options determine.
     pub fn settings(&self, globals: &Globals, stop: Stop) -> TransferSettings {
         TransferSettings {
             limit_rate: self.limit_rate,
@@ -312,7 +312,7 @@ impl TransferArgs {
         }
     }
 
-    /// Returns the headers of uploads: name, option and value.
+    /// Returns the headers of uploads: the name of each header, its option, and its value if given.
     fn headers(&self) -> impl Iterator<Item = (&'static str, &'static str, &Option<String>)> {
         [
             ("cache-control", "--cache-control", &self.cache_control),
@@ -324,17 +324,18 @@ impl TransferArgs {
         .into_iter()
     }
 
-    /// Returns the time limit of the run on `source`; `None` without one.
+    /// Returns the time limit of the run on `source`; `None` if there is no limit.
     pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<RunDeadline<'s>> {
         self.deadline.map(|after| RunDeadline { after: after.get(), source })
     }
 
-    /// Returns whether depth, `--include` and `--exclude` admit `name`, relative to the source.
+    /// Returns whether `name`, relative to the source, is admitted by the depth limit and by
+    /// `--include` and `--exclude`.
     pub fn takes(&self, name: &[u8]) -> bool {
         self.max_depth.is_none_or(|depth| parts(name) <= depth.get()) && self.filter.takes(name)
     }
 
-    /// Returns whether every name is included.
+    /// Returns whether these options admit every name.
     pub fn takes_all(&self) -> bool {
         self.filter.filter.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
     }
@@ -350,7 +351,7 @@ impl TransferArgs {
         }
     }
 
-    /// Refuses options that these locations do not support.
+    /// Refuses those options that the given locations do not support.
     pub fn check<'l>(
         &self,
         sources: impl IntoIterator<Item = &'l OsString>,
@@ -371,24 +372,24 @@ impl TransferArgs {
         Ok(())
     }
 
-    /// Returns whether changes are made or only shown.
+    /// Returns whether changes are made, or only shown.
     pub fn effect(&self) -> Effect {
         if self.dry_run { Effect::DryRun } else { Effect::Apply }
     }
 }
 
-/// Counts the parts of a name.
+/// Returns the number of parts of a name, between slashes.
 fn parts(name: &[u8]) -> usize {
     name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
 }
 
 impl Policy {
-    /// Returns the options for names and transfers.
+    /// Returns the options that also `mv` has: those for names and transfers.
     pub fn movement(&self) -> &TransferArgs {
         &self.movement
     }
 
-    /// Returns the transfer settings of these options.
+    /// Returns the transfer settings that these options determine.
     pub fn settings(&self, globals: &Globals, stop: Stop) -> TransferSettings {
         TransferSettings {
             durability: match self.durability {
@@ -401,7 +402,7 @@ impl Policy {
         }
     }
 
-    /// Returns the rule by which existing objects in DST are skipped.
+    /// Returns the rule that decides which existing objects in DST are skipped.
     fn rule(&self) -> Compare {
         match (self.update, self.size_only, self.no_clobber) {
             (true, ..) => Compare::Newer,
@@ -430,7 +431,7 @@ impl Policy {
         Ok(Some(NameList::parse(&list, self.movement.filter.end)?))
     }
 
-    /// Returns the shard of a manifest to copy; `None` without a manifest.
+    /// Returns the shard of a manifest to copy; `None` if no manifest is given.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         if self.sharding.names_manifest() {
             self.movement.account.refuse("--manifest")?;

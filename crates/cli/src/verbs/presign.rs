@@ -1,4 +1,4 @@
-//! `presign`: prints a URL with which anyone can read or write one object until it expires.
+//! `presign`: prints a URL that lets anyone read or write one object until the URL expires.
 
 use std::ffi::OsString;
 use std::time::Duration;

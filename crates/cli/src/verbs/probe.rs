@@ -1,4 +1,5 @@
-//! `probe`: measures what limits a location, within seconds and cents, and writes it as a model.
+//! `probe`: measures the limits of a location, within seconds and a few cents, and writes them as a
+//! model.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,13 +24,13 @@ use crate::render::output_file::OutputFile;
 use crate::signals;
 
 /// Default budget in dollars.
-const USD: f64 = 0.05;
+const DEFAULT_BUDGET_USD: f64 = 0.05;
 
-/// Time after which a silent request is reported as such.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time after which a request without an answer is reported as such.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Columns for the names of the lines.
-const WIDTH: usize = 11;
+/// Width of the names at the beginning of lines, in columns.
+const NAME_COLUMNS: usize = 11;
 
 /// Measure what limits a location, and write it as a model
 #[derive(Args)]
@@ -79,8 +80,8 @@ fn parse_time(text: &str) -> std::result::Result<PositiveDuration, String> {
 pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
     let mut options = globals.options().store;
-    options.read_deadline = options.read_deadline.min(PATIENCE);
-    options.connect_deadline = options.connect_deadline.min(PATIENCE);
+    options.read_deadline = options.read_deadline.min(SILENCE_LIMIT);
+    options.connect_deadline = options.connect_deadline.min(SILENCE_LIMIT);
     options.outages = Outages::FailFast;
     // A request that is not answered does not last longer than the probe.
     options.read_deadline = options.read_deadline.min(args.time.get());
@@ -169,7 +170,7 @@ fn failed(error: &firstbyte_probe::Error) -> Error {
     }
 }
 
-/// Makes the name of a model from the last part of a location.
+/// Makes a model name from the last part of a location.
 fn model_name(location: &Location) -> String {
     let last = match location {
         Location::Object(object) if object.key.is_empty() => object.bucket.clone().into_bytes(),

@@ -1,4 +1,4 @@
-//! `profile`: joins the start files of several runs.
+//! `profile`: joins the start files of several runs into one.
 
 use std::ffi::OsString;
 

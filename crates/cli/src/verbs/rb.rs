@@ -44,8 +44,8 @@ pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-/// Explains how to empty a bucket. If it lists nothing and is not empty, it has versions or delete
-/// markers.
+/// Explains how to empty a bucket. A bucket that is not empty although it lists nothing has old
+/// versions or delete markers.
 fn way_to_empty(bucket: &Location, store: &Store) -> String {
     match store.list_page(bucket, &ListOptions::default()) {
         Ok(page) if page.entries.is_empty() => format!(

@@ -1,4 +1,4 @@
-//! `receipts`: merges the receipts of a manifest's workers.
+//! `receipts`: merges the receipts of the workers that copied a manifest.
 
 use std::path::PathBuf;
 

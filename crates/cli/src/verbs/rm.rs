@@ -1,4 +1,4 @@
-//! `rm`: deletes objects, files, and everything below a location.
+//! `rm`: deletes objects, files, and trees.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _};
@@ -22,8 +22,8 @@ use crate::render::progress::{FailureReporting, ProgressDisplay};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Number of names from which the user is asked, on a terminal.
-const MANY: usize = 100;
+/// Number of names from which `rm` asks the user, if it runs on a terminal.
+const CONFIRMED_NAMES: usize = 100;
 
 /// Delete objects and files; with -r everything below a location
 #[derive(Args)]
@@ -55,11 +55,11 @@ pub struct RmArgs {
     filter: FilterArgs,
 }
 
-/// Objects to which an operand refers.
+/// The objects that an operand means.
 enum Target {
     /// One object, file or link.
     One(Location),
-    /// A directory or prefix with everything below it.
+    /// A directory or prefix, with everything below it.
     Tree(Location),
     /// All names that match a pattern.
     Glob(Operand),
@@ -76,7 +76,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let removal = Rm { args, engine };
     let mut report = RunReport::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
-    // Every operand is checked before the first deletion.
+    // All operands are checked before anything is deleted.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();
     let targets = targets.unwrap_or_else(|error| {
         report.fail(error);
@@ -105,8 +105,8 @@ impl Rm<'_> {
         self.engine.store()
     }
 
-    /// Resolves an operand. A missing one, which `--yes` allows, or an excluded one gives no
-    /// target.
+    /// Resolves an operand. Returns no target if the operand is excluded, or if it is missing and
+    /// `--yes` allows that.
     fn targets(&self, operand: Operand) -> Result<Vec<Target>> {
         if operand.glob.is_some() {
             return Ok(vec![Target::Glob(operand)]);
@@ -147,7 +147,7 @@ impl Rm<'_> {
         if is_tree && !self.args.recursive {
             let kind = if matches!(root, Location::Object(_)) { "prefix" } else { "directory" };
             return Err(Error::usage(format!("{root}: is a {kind}; nothing was deleted"))
-                .advise(format!("add -r to delete everything below it; {}", super::lists(&root))));
+                .advise(format!("add -r to delete everything below it; {}", super::listing_command(&root))));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
@@ -158,8 +158,8 @@ impl Rm<'_> {
         Ok(one.into_iter().chain(tree).collect())
     }
 
-    /// Returns the kind of a name on a host; `None` if it does not exist. A link must be named
-    /// without `/`.
+    /// Returns the kind of a name on an SFTP host; `None` if the name does not exist. Refuses a
+    /// symbolic link that is written with a final `/`, which would mean the link's target.
     fn kind_on_host(&self, root: &Location) -> Result<Option<EntryKind>> {
         let bare = root.file_name().and_then(|name| Some(root.parent()?.child(&name)));
         match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
@@ -228,7 +228,8 @@ impl Rm<'_> {
         }
     }
 
-    /// Asks on a terminal before many names are deleted. Returns true if deletion may proceed.
+    /// On a terminal, asks the user before many names are deleted. Returns whether the deletion may
+    /// proceed.
     fn is_agreed(&self, removal: &Removal<'_>) -> Result<bool> {
         let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if self.args.yes || self.args.dry_run || !asks {
@@ -242,10 +243,13 @@ impl Rm<'_> {
         };
         let taken = self.store().list(&removal.root, &options)?;
         let taken = taken.filter(|entry| entry.as_ref().is_ok_and(|entry| (removal.select)(&entry.name)));
-        if taken.take(MANY).count() < MANY {
+        if taken.take(CONFIRMED_NAMES).count() < CONFIRMED_NAMES {
             return Ok(true);
         }
-        console::say(format_args!("delete everything below {} ({MANY} names or more)? [y/N]", removal.root));
+        console::say(format_args!(
+            "delete everything below {} ({CONFIRMED_NAMES} names or more)? [y/N]",
+            removal.root
+        ));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| Error::io("standard input", &error))?;
@@ -253,7 +257,8 @@ impl Rm<'_> {
     }
 }
 
-/// Refuses the root, the current directory and its parents, and a link written as a directory.
+/// Refuses the root directory, the current directory and its parents, and a symbolic link that is
+/// written with a final `/`.
 pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     let name = path.as_os_str().as_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -263,7 +268,7 @@ pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     refuse_unnamed(verb, &shown(path).to_string(), name)
 }
 
-/// Refuses a path that does not end in a name: `/`, `.` and `..`.
+/// Refuses a path whose last part is not a name: `/`, `.` and `..`.
 pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()> {
     let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {

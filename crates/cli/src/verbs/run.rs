@@ -1,5 +1,5 @@
-//! `run`: runs the verbs of a list, several at a time. Each line is a separate process, so lines
-//! cannot disturb each other.
+//! `run`: runs the verbs in a list, several at a time. Each line of the list is a process of its
+//! own, so that lines cannot disturb each other.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -28,9 +28,9 @@ use crate::render::inside_run::{self, INSIDE};
 use crate::render::report::{Output, RunReport};
 use crate::signals::{ForcedEnd, GRACE, on_ending};
 
-/// Time after a stop until this process ends: the time that its lines have to end, and some for the
-/// report.
-const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
+/// Time from a stop until this process ends: the time that its lines have to end, and some time for
+/// the report.
+const END_TIME_LIMIT: Duration = GRACE.saturating_add(Duration::from_millis(300));
 
 /// Run the verbs of a list, several at a time
 #[derive(Args)]
@@ -62,7 +62,8 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
     let stop = Stop::default();
     let raised = stop.clone();
-    let ending = ForcedEnd { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
+    let ending =
+        ForcedEnd { interrupted: END_TIME_LIMIT, terminated: END_TIME_LIMIT, exit: Exit::Interrupted };
     on_ending(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
     let report = RunReport::new("run", name.clone(), None);
@@ -86,7 +87,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     };
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || runner.work());
-        // This thread works too, so the list runs even if no thread can be started.
+        // This thread works too, so the list is run even if no further thread can be started.
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });
@@ -96,22 +97,22 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     } else if let Some(error) = broken {
         report.fail(Error::io(&name, &error));
     }
-    // The lines have printed their own results.
+    // Each line has printed its own result, so `run` prints none.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Free)
 }
 
-/// Results of the lines.
+/// Results of all lines so far.
 struct Outcome {
-    /// Receipt and failures. Its objects are the completed lines.
+    /// Receipt and failures. The objects that the receipt counts are the completed lines.
     report: RunReport,
-    /// The error that prevented reading the rest of the list.
+    /// The error that made the rest of the list unreadable.
     broken: Option<std::io::Error>,
 }
 
 struct Runner<'a, L> {
     program: PathBuf,
-    /// Global options for each line, as environment variables.
+    /// The global options that each line gets, as environment variables.
     variables: &'a [(OsString, OsString)],
     lines: Mutex<L>,
     outcome: Mutex<Outcome>,
@@ -142,17 +143,18 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         }
     }
 
-    /// Runs a line to its end.
+    /// Runs one line and waits until it ends.
     fn line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
-        // Standard input is a pipe's write end, so a line that reads it fails instead of finding it
-        // empty.
+        // Standard input of a line is the write end of a pipe. So a line that reads its standard
+        // input fails; an empty input would look like valid data.
         let (counts, input) = io::pipe().map_err(|error| error.to_string())?;
-        // In a separate process group a line gets no signals of the terminal. This process passes
-        // on one; a second would kill.
+        // A line has a process group of its own, so that signals of the terminal do not reach the
+        // line. This process passes on exactly one signal, because a second one would kill the
+        // line.
         command.args(words).stdin(input).process_group(0);
-        // Progress bars of several lines would overwrite each other.
+        // Several progress bars would overwrite each other.
         command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never").env(INSIDE, "1");
         let child = command.spawn().map_err(|error| error.to_string())?;
         drop(command);
@@ -165,7 +167,8 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         }
     }
 
-    /// Waits for a line. If the run is stopped, also stops the line, which then ends in time.
+    /// Waits for a line. If the run is stopped, stops the line too, which then ends within its
+    /// grace period.
     fn wait(&self, mut child: Child) -> std::io::Result<ExitStatus> {
         let mut told = false;
         loop {
@@ -173,7 +176,8 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
                 return Ok(status);
             }
             if self.stop.is_stopped() && !told {
-                // The child has not been waited for, so its id cannot belong to another process.
+                // The child has not been waited for, so its process id cannot belong to another
+                // process yet.
                 kill_process(Pid::from_child(&child), Signal::TERM)?;
                 told = true;
             }
@@ -185,7 +189,8 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         if self.stop.is_stopped() {
             return;
         }
-        // The number and the verb identify the line; its other words may be secrets.
+        // The line number and the verb identify the line. Its other words are not printed, because
+        // they may be secrets.
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
@@ -210,7 +215,8 @@ fn words(line: &[u8]) -> StdResult<Vec<OsString>, String> {
             (None | Some(b'"'), b'\\') => {
                 let next = bytes.next().ok_or("a \\ at the end of the line")?;
                 let word = word.get_or_insert_default();
-                // Within quotes a backslash stays, unless it precedes a special character.
+                // Within quotes, a backslash is an ordinary character unless a special character
+                // follows.
                 if quote.is_some() && !b"\"\\$`".contains(&next) {
                     word.push(b'\\');
                 }

@@ -99,7 +99,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Returns the source to serve, and the job that fills a gateway's cache.
+    /// Returns the source to serve, and for a gateway the job that fills its cache.
     fn source(&self, globals: &Globals) -> Result<(ServeSource, Option<HydrationJob>)> {
         match Location::parse(&self.location)? {
             Location::Local(path) => match &self.given_for_gateways {
@@ -153,7 +153,8 @@ impl ServeArgs {
         })
     }
 
-    /// Returns the lines about clients' rights, how to change them, and the use of aws-cli.
+    /// Returns the lines about the rights of clients, how to change these rights, and how to use
+    /// aws-cli.
     fn greeting(&self, url: &str, is_gateway: bool) -> [String; 2] {
         let (keys, who) = match &self.auth {
             Some(file) => ("KEY", format!("with a key of {}", shown(file))),
@@ -182,7 +183,7 @@ fn origins(listed: &[String]) -> Origins {
     }
 }
 
-/// Converts the error of a server that does not start. A wrong directory gets advice.
+/// Converts the error of a server that does not start. If the directory is wrong, adds advice.
 fn cannot_start(error: StartError) -> Error {
     match &error {
         StartError::Directory { source, .. } => {
@@ -194,8 +195,9 @@ fn cannot_start(error: StartError) -> Error {
     }
 }
 
-/// Prints the URL when the server is ready, and serves until a signal. Running requests then have
-/// moments after Ctrl-C, and the drain time after SIGTERM.
+/// Prints the URL when the server is ready, and serves until a signal arrives. Requests that are
+/// running then have [`signals::GRACE`] to end after Ctrl-C, and in addition the drain time after
+/// SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let (source, job) = args.source(globals)?;
     let is_gateway = matches!(source, ServeSource::Gateway(_));
@@ -203,7 +205,8 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     }
     let config = args.config(source)?;
-    // Ctrl-C ends at once; a service manager's SIGTERM leaves running requests their time.
+    // After Ctrl-C the server ends soon. After SIGTERM, which service managers send, running
+    // requests may take the drain time.
     let terminated = config.limits.drain + signals::GRACE;
     let ending = ForcedEnd { interrupted: signals::GRACE, terminated, exit: Exit::Done };
     let interruption = signals::interruption(ending)?;
@@ -214,21 +217,21 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         )?;
     } else {
         console::print(running.url())?;
-        // The introduction is for terminals only, not for logs and scripts.
+        // The introduction is for people, so it is printed only on a terminal.
         if !globals.quiet && io::stderr().is_terminal() {
             args.greeting(running.url(), is_gateway).iter().for_each(console::say);
         }
     }
     if let Some(job) = job {
-        // The thread ends with the process.
+        // The thread is not joined; it ends with the process.
         std::thread::Builder::new()
             .name("hydrate".into())
             .spawn(move || gateway::report(&job))
             .map_err(|error| Error::io("hydrate", &error))?;
     }
-    // An error means that the sender was dropped, which happens only after it has sent.
+    // Receiving fails if the sender was dropped, which happens only after it has sent.
     let _ = interruption.recv();
     running.stop();
-    // A signal is the normal end of a server, not an interruption.
+    // A signal is the normal end of a server, so it does not count as an interruption.
     Ok(Exit::Done)
 }

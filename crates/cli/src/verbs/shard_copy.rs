@@ -1,4 +1,4 @@
-//! Copies a shard of a manifest, for `cp --manifest` and `sync --manifest`.
+//! Copies one shard of a manifest. Called by `cp --manifest` and `sync --manifest`.
 
 use firstbyte::manifest::{ShardRun, ShardTarget};
 use firstbyte_location::shown;
@@ -10,7 +10,7 @@ use crate::render::progress::{FailureReporting, ProgressDisplay};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Copies a shard and reports it as `verb`.
+/// Copies a shard, and reports the result as one of `verb`.
 pub fn run(
     verb: &'static str,
     shard: &ShardRun,

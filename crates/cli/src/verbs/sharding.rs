@@ -1,4 +1,5 @@
-//! `--manifest`, `--shard` and `--receipt`: this worker's share of a copy or hydration.
+//! The options `--manifest`, `--shard` and `--receipt`, which choose this worker's share of a copy
+//! or hydration. Used by `cp`, `sync` and `hydrate`.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Returns the shard of the manifest; `None` without a manifest.
+    /// Returns the shard of the given manifest; `None` if no manifest is given.
     pub fn of_manifest(&self) -> Result<Option<ShardRun>> {
         let Some(manifest) = &self.manifest else { return Ok(None) };
         let Some(choice) = self.shard else {
@@ -36,7 +37,7 @@ impl Sharding {
         Ok(Some(ShardRun::open(manifest, choice, &environment::variable)?))
     }
 
-    /// Returns the share of the names in a tree, without a manifest.
+    /// Returns this worker's share of the names in a tree. Used if no manifest is given.
     pub fn of_names(&self) -> Result<Shard> {
         let shard = self.shard.map(|choice| choice.resolve(&environment::variable));
         Ok(shard.transpose()?.unwrap_or_default())
@@ -52,7 +53,7 @@ impl Sharding {
         self.shard.is_some()
     }
 
-    /// Returns the file for the receipt; `None` writes it only to standard output.
+    /// Returns the file for the receipt; if `None`, the receipt goes only to standard output.
     pub fn receipt(&self) -> Option<PathBuf> {
         self.receipt.clone()
     }

@@ -1,5 +1,5 @@
-//! Start files on the command line: reads one, checks that it belongs to the served location, and
-//! predicts how long its bytes take. Called by `mount`, `serve` and `hydrate`.
+//! Start files on the command line. Reads a start file, checks that it is for the served location,
+//! and predicts how long its bytes take. Called by `mount`, `serve` and `hydrate`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
     Ok(client.start_file(&location)?)
 }
 
-/// Reads the start file at `place`. It must be for `served` or a location below it.
+/// Reads the start file at `place`, which must be for `served` or for a location below `served`.
 pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
     let start = read(place, store)?;
     start.check(served).map_err(|why| Error::usage(format!("--replay {}: it {why}", place.display())))?;
     Ok(start)
 }
 
-/// Makes a receipt with the bytes of a start file and their predicted time. On AWS the default
-/// model is S3 Standard.
+/// Makes a receipt with the number of bytes in a start file and the time that they are predicted to
+/// take. If no model is given, locations on AWS get the model of S3 Standard.
 pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Account) -> Value {
     let totals = start.totals();
     let is_s3 = matches!(served, Location::Object(object) if object.service == Service::S3);

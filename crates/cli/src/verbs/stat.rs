@@ -68,7 +68,7 @@ fn receipt(location: &Location, error: &Error, requests: u64, started: Instant) 
     json!(receipt)
 }
 
-/// Returns the facts, in the order in which people look for them.
+/// Returns the facts about the object, in the order in which people look for them.
 fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     let version = &stat.version;
     let mut out = Map::new();
@@ -79,7 +79,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     set("kind", Some(json!(word(location, stat.kind))));
     set("size", stat.size().map(Value::from));
     set("modified", stat.modified.and_then(rows::rfc3339).map(Value::from));
-    // A prefix has no version.
+    // A prefix has no version, so the field is omitted.
     if *version != Version::default() {
         set("version", Some(json!(version.to_string())));
         set("strength", Some(json!(strength(version.strength()))));
@@ -97,7 +97,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     out
 }
 
-/// Formats the facts in two columns, one line each.
+/// Formats the facts in two columns, one fact per line.
 fn aligned(fields: &Map<String, Value>) -> String {
     let width = fields.keys().map(String::len).max().unwrap_or_default();
     let mut out = String::new();
@@ -119,7 +119,7 @@ fn aligned(fields: &Map<String, Value>) -> String {
     out
 }
 
-/// Names the kind of an object. A store has prefixes instead of directories.
+/// Returns a word for the kind of an object. Stores have prefixes instead of directories.
 fn word(location: &Location, kind: EntryKind) -> &'static str {
     match location {
         Location::Object(object) if object.key.is_empty() => "bucket",

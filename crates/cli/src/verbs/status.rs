@@ -1,5 +1,5 @@
-//! `status`: shows which blocks of remote objects are cached. It reads only the cache, so it works
-//! without the network and while other processes use the same cache.
+//! `status`: shows which blocks of remote objects are cached. Reads only the cache, so it works
+//! without a network and while other processes use the cache.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -48,8 +48,8 @@ pub struct StatusArgs {
     cache: CacheArgs,
 }
 
-/// Longest wait for a mount's counts.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time to wait for a mount's counts.
+const MAX_COUNTS_WAIT: Duration = Duration::from_secs(5);
 
 /// Sums over the printed rows.
 #[derive(Default)]
@@ -68,10 +68,11 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     if places.is_empty() && !args.recursive && !globals.json {
         return if globals.quiet { Ok(Exit::Done) } else { summary(cache.as_ref()) };
     }
-    // Rows are written many at a time.
+    // The writer is buffered, so that many rows are written together.
     let mut out = std::io::BufWriter::new(Output);
     for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
-        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
+        let Some(counts) =
+            place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, MAX_COUNTS_WAIT))
         else {
             continue;
         };
@@ -129,13 +130,15 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns true for the root of a mount, for which the mount's counts are shown.
+/// Returns whether the path is the root of a mount. For such a path, the counts of the mount are
+/// shown.
 fn is_mount_point(path: &Path) -> bool {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     Mounts::current().is_ok_and(|mounts| mounts.at(&real).is_some())
 }
 
-/// Prints the number of objects in each state, the cache's space, and options for details.
+/// Prints how many objects are in each state, how much space the cache takes, and which options
+/// show details.
 fn summary(cache: Option<&Cache>) -> Result<Exit> {
     let Some(cache) = cache else {
         console::print("no cache yet: mount, hydrate or open an object")?;
@@ -175,7 +178,7 @@ fn objects(count: u64) -> String {
     format!("{} object{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Formats the bytes that the cache takes, for the last line.
+/// Formats the last line: how many bytes the cache takes.
 fn taken(cache: &Cache) -> String {
     let space = cache.usage();
     let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
@@ -198,7 +201,7 @@ impl Write for Output {
     }
 }
 
-/// Fails if a local path does not exist. Locations in a store are not requested.
+/// Returns an error if a local path does not exist. For locations in a store, sends no request.
 fn exists(place: &CacheOperand) -> Result<()> {
     match place.mounted.as_deref().or(place.operand.root.as_local()).map(Path::symlink_metadata) {
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -210,7 +213,7 @@ fn exists(place: &CacheOperand) -> Result<()> {
     }
 }
 
-/// Verifies everything in the cache. Wrong blocks are an error, though reads never return them.
+/// Verifies all blocks in the cache. A wrong block is an error, although reads never return one.
 fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
     let report = cache.map(Cache::verify).transpose()?.unwrap_or_default();
     let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);
@@ -278,7 +281,7 @@ impl Row {
     }
 
     fn text(&self) -> String {
-        // To the minute: the part after the second colon is omitted.
+        // Without seconds: the part after the second colon is cut off.
         let opened = self.last_use.and_then(rows::rfc3339);
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         format!(

@@ -1,6 +1,6 @@
-//! Suggests similar names for a bucket, an object, a prefix or a file that is not found, and `-r`
-//! if a pattern matches only directories. Called after a verb has failed, so only a wrong name
-//! costs requests: one or two pages of a listing.
+//! Suggests similar names if a bucket, object, prefix or file is not found, and `-r` if a pattern
+//! matches only directories. Called after a verb has failed, so that only wrong names cost
+//! additional requests: one or two pages of a listing.
 
 use std::ffi::OsStr;
 
@@ -13,14 +13,15 @@ use firstbyte_store::{Error as StoreError, ListOptions, Store};
 use crate::globals::Globals;
 use crate::render::error::Error;
 
-/// Most names to suggest.
-const SUGGESTED: usize = 3;
-/// Most entries of a directory to compare.
-const LISTED: usize = 10_000;
-/// Least characters of a name that counts as the beginning of longer names.
-const LEAST_BEGINNING: usize = 3;
+/// Maximum number of names to suggest.
+const MAX_SUGGESTIONS: usize = 3;
+/// Maximum number of entries of a directory that are compared.
+const MAX_LISTED_ENTRIES: usize = 10_000;
+/// Minimum length, in characters, of a missing name that counts as the beginning of longer names.
+const MIN_BEGINNING_CHARS: usize = 3;
 
-/// Completes the error for a missing location: names its highest missing part, and similar names.
+/// Completes the error about a missing location: adds the highest part that is missing, and similar
+/// names.
 pub fn complete(error: Error, globals: &Globals) -> Error {
     let parse = |missing: &String| Location::parse(OsStr::new(missing)).ok();
     let (Some(location), Ok(store)) = (error.missing.as_ref().and_then(parse), globals.store()) else {
@@ -34,20 +35,21 @@ pub fn complete(error: Error, globals: &Globals) -> Error {
     }
 }
 
-/// Makes an error about a missing location one about its missing part, such as its bucket.
+/// Changes an error about a missing location into one about the part that is missing, such as its
+/// bucket.
 fn about_part(error: Error, part: &Location) -> Error {
     let whole = error.missing.as_deref().unwrap_or_default();
     let part = operand(part);
     if part == whole || !error.message.starts_with(whole) {
         return error;
     }
-    // The receipt has the kind already.
+    // The receipt keeps the exit code, kind and trace of the original error.
     let Error { exit, kind, trace, .. } = error;
     Error { exit, kind, trace, ..StoreError::NotFound { location: part, trace: None }.into() }
 }
 
-/// Makes the error for a pattern without matches. Names the directories or prefixes that it
-/// matches, which -r would include.
+/// Makes the error for a pattern without matches. If the pattern matches directories or prefixes,
+/// which need -r, names them.
 pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandKind, store: &Store) -> Error {
     let source = &receipt.source;
     let options = ListOptions { beginning: glob.beginning(0), ..ListOptions::default() };
@@ -56,11 +58,12 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
         _ => None,
     };
     let is_match = |entry: &Entry| entry.kind == EntryKind::Directory && glob.takes(&entry.name, depth);
-    let directories = entries.into_iter().flatten().take(LISTED).filter_map(Result::ok).filter(is_match);
+    let directories =
+        entries.into_iter().flatten().take(MAX_LISTED_ENTRIES).filter_map(Result::ok).filter(is_match);
     let mut names: Vec<Vec<u8>> = directories.map(|entry| entry.name).collect();
     names.sort_unstable();
     let count = names.len();
-    names.truncate(SUGGESTED);
+    names.truncate(MAX_SUGGESTIONS);
     let (kind, plural, object) = match root {
         Location::Local(_) => ("directory", "directories", "file"),
         _ => ("prefix", "prefixes", "object"),
@@ -79,8 +82,8 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
     }
 }
 
-/// Returns the highest missing part of a name: its bucket, a directory, or itself. `None` for a web
-/// server, which may have no listing.
+/// Returns the highest part of a location that is missing: its bucket, one of its directories, or
+/// the location itself. `None` for a web server, which may have no listing.
 fn first_missing(location: Location, store: &Store) -> Option<Location> {
     let Location::Object(object) = &location else {
         let (Location::Local(_) | Location::Sftp(_)) = &location else { return None };
@@ -98,8 +101,8 @@ fn is_missing(location: &Location, store: &Store) -> bool {
     matches!(store.stat(location), Err(StoreError::NotFound { .. }))
 }
 
-/// Returns the names most similar to a missing one: those that begin with it, or with the fewest
-/// slips.
+/// Returns the names that are most similar to a missing one: names that begin with it, or names
+/// with the fewest typing errors.
 fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     let (directory, name) = match missing {
         Location::Object(object) if is_bucket(missing) => {
@@ -108,7 +111,7 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
         }
         _ => (directory_of(missing)?, String::from_utf8(missing.last_component()?).ok()?),
     };
-    let is_beginning = name.chars().count() >= LEAST_BEGINNING;
+    let is_beginning = name.chars().count() >= MIN_BEGINNING_CHARS;
     let mut names = names_in(&directory, String::new(), store);
     if is_beginning && directory.parent().is_some() {
         names.extend(names_in(&directory, name.clone(), store));
@@ -123,9 +126,9 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     found.dedup();
     let least = found.first().map(|(slips, _)| *slips);
     found.retain(|(slips, _)| Some(*slips) == least);
-    found.truncate(SUGGESTED);
-    // `cp -r` of a prefix and of its contents differ by the final slash, which stays as it was
-    // written.
+    found.truncate(MAX_SUGGESTIONS);
+    // `cp -r` treats a prefix with a final slash as its contents, so a suggestion has a final slash
+    // exactly if the user wrote one.
     let has_slash = missing.is_directory_like() && !is_bucket(missing);
     let written = |other: &str| match other.trim_end_matches('/') {
         bare if has_slash || bare == name => shown_below(&directory, other.as_bytes()),
@@ -136,12 +139,12 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Formats a name in a directory as an operand.
+/// Formats a name in a directory as an operand of a command.
 fn shown_below(directory: &Location, name: &[u8]) -> String {
     operand(&directory.join(name)).trim_start_matches("./").to_owned()
 }
 
-/// Formats a location as an operand. A bucket has no final `/`.
+/// Formats a location as an operand of a command. A bucket is written without a final `/`.
 fn operand(location: &Location) -> String {
     let text = location.to_string();
     if is_bucket(location) { text.trim_end_matches('/').to_owned() } else { text }
@@ -151,7 +154,7 @@ fn is_bucket(location: &Location) -> bool {
     matches!(location, Location::Object(object) if object.key.is_empty() && !object.bucket.is_empty())
 }
 
-/// Returns the parent, which is `.` for a single name.
+/// Returns the parent of a location. The parent of a bare name is `.`.
 fn directory_of(location: &Location) -> Option<Location> {
     Some(match location.parent()? {
         Location::Local(path) if path.as_os_str().is_empty() => Location::Local(".".into()),
@@ -159,12 +162,15 @@ fn directory_of(location: &Location) -> Option<Location> {
     })
 }
 
-/// Returns the first names in a directory with this beginning. Directories end in `/`.
+/// Returns the first names in a directory that have this beginning. Names of directories end in
+/// `/`.
 fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<String> {
     let options = ListOptions { beginning, ..ListOptions::default() };
     let entries = match directory {
         Location::Object(_) => store.list_page(directory, &options).map(|page| page.entries),
-        _ => store.list(directory, &options).map(|all| all.take(LISTED).filter_map(Result::ok).collect()),
+        _ => store
+            .list(directory, &options)
+            .map(|all| all.take(MAX_LISTED_ENTRIES).filter_map(Result::ok).collect()),
     };
     let is_service = matches!(directory, Location::Object(object) if object.bucket.is_empty());
     let name = |entry: Entry| {
@@ -174,8 +180,8 @@ fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<Strin
     entries.unwrap_or_default().into_iter().filter_map(name).collect()
 }
 
-/// Returns how many slips a similar name may have: few for short names, to which all would be
-/// similar.
+/// Returns how many typing errors a similar name may have. Short names may have few, because
+/// otherwise every short name would be similar.
 fn slips_allowed(name: &str) -> usize {
     match name.chars().count() {
         0..4 => 0,

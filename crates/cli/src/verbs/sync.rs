@@ -1,4 +1,4 @@
-//! `sync`: makes a destination tree equal to its source, local or remote.
+//! `sync`: makes a destination tree equal to its source. Either may be local or remote.
 
 use std::ffi::OsString;
 use std::path::Path;

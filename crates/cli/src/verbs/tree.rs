@@ -1,4 +1,4 @@
-//! `tree`: draws everything below a location, one directory at a time, in the order of names.
+//! `tree`: draws everything below a location. Lists one directory at a time, in the order of names.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -55,14 +55,14 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
         Err(Ended::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;
-    // No summary is printed: the last line of the tree has the totals.
+    // The last line of the tree has the totals, so no summary is printed.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Free)
 }
 
-/// The reason why the drawing ends.
+/// The reason why drawing ends early.
 enum Ended {
-    /// The reader has closed the pipe.
+    /// The reader of standard output has closed the pipe.
     Unread,
     Failed(Error),
 }
@@ -133,7 +133,8 @@ impl Drawing<'_> {
         Ok(Open { location: location.clone(), entries })
     }
 
-    /// Prints an entry, after the lines of the directories that have further entries.
+    /// Prints an entry. Before it, draws a vertical line for each directory above that has further
+    /// entries.
     fn draw(&self, open: &mut [Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
         if self.globals.json {
             let row =

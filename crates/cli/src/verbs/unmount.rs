@@ -14,12 +14,12 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Longest wait for the end of the daemon, which only has to close its cache.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time to wait for the daemon to end. The daemon only has to close its cache.
+const MAX_DAEMON_WAIT: Duration = Duration::from_secs(30);
 
-/// Longest wait for the daemon's counts. A stopped daemon gives none, and is unmounted
-/// nevertheless.
-const COUNTS_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time to wait for the daemon's counts. A daemon that does not answer is unmounted without
+/// its counts.
+const MAX_COUNTS_WAIT: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub struct UnmountArgs {
     lazy: bool,
 }
 
-/// Connects to the daemon of the mount at `directory`; `None` if it does not answer.
+/// Connects to the daemon of the mount at `directory`; `None` if the daemon does not answer.
 fn daemon(directory: &Path) -> Option<Control> {
     let directory = firstbyte_mount::mounted_directory(directory).ok()?;
     let usual = MountPaths::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
@@ -45,25 +45,25 @@ fn daemon(directory: &Path) -> Option<Control> {
 
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    // A lazy unmount does not contact the daemon, and otherwise the mount itself is accessed only
-    // if necessary: the daemon may be stopped or hang.
+    // A lazy unmount does not contact the daemon, which may be stopped or hang. For the same
+    // reason, other unmounts access the mount itself only if they have to.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     let (daemon, counts) = match daemon {
         Some(mut daemon) => {
-            let counts = mount_counts::ask(&mut daemon, COUNTS_PATIENCE);
+            let counts = mount_counts::ask(&mut daemon, MAX_COUNTS_WAIT);
             (Some(daemon), counts)
         }
         None => (None, None),
     };
     let left = firstbyte_mount::unmount(&args.directory, ending)?;
     if let Some(daemon) = daemon.filter(|_| left == RemainingMounts::Nothing)
-        && !daemon.wait_for_end(PATIENCE)
+        && !daemon.wait_for_end(MAX_DAEMON_WAIT)
     {
         return Err(Error::failed(format!(
             "{}: unmounted, but its daemon has not ended within {} s",
             shown(&args.directory),
-            PATIENCE.as_secs()
+            MAX_DAEMON_WAIT.as_secs()
         )));
     }
     let seconds = started.elapsed().as_secs_f64();

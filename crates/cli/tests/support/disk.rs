@@ -1,15 +1,15 @@
-//! A separate file system that is too small or read-only.
+//! File systems of their own, for tests that need one that is too small or read-only.
 
 use std::path::Path;
 use std::process::Command;
 
 use firstbyte_testkit::lacks_root;
 
-/// A tmpfs with these options, unmounted on drop.
+/// A tmpfs with given options. Dropping it unmounts it.
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// Mounts one. Returns `None` without root, and then the test is listed as not run.
+    /// Mounts a tmpfs. Returns `None` if the user is not root; the test is then listed as not run.
     pub fn new(options: &str) -> Option<Self> {
         if lacks_root() {
             return None;

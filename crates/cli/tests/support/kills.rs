@@ -1,8 +1,8 @@
-//! Kills a copy at seeded moments until it completes, and counts the bytes that the server had to
+//! Kills a copy at seeded moments until it completes, and counts how many bytes the server had to
 //! send or receive again.
 //!
-//! The counts are from the link between client and server, not from the client. They include the
-//! heads of requests and responses, so the bounds leave a little room.
+//! The link between client and server counts the bytes; the client does not. The counts include the
+//! heads of requests and responses, so the bounds leave some room.
 
 use firstbyte_link::{Link, LinkConfig, LinkCounts, LinkRate};
 use firstbyte_testkit::until;
@@ -11,27 +11,27 @@ use firstbyte_transfer::ChunkPlan;
 use super::World;
 use super::servers::S3;
 
-/// `--concurrency` of these runs: the number of chunks in flight.
+/// The `--concurrency` of these runs: the number of chunks in flight.
 const CONCURRENCY: u64 = 4;
-/// Generous limit for the bytes of a run's heads, listings and signatures.
-const TALK: u64 = 256 << 10;
+/// Generous upper limit for the heads, listings and signatures of a run, bytes.
+const OVERHEAD_BYTES: u64 = 256 << 10;
 
-/// Outcome of a killed copy.
+/// The outcome of a copy that was killed until it completed.
 pub struct Survival {
-    /// Number of kills before completion.
+    /// Number of kills before the copy completed.
     pub kills: u64,
-    /// Counts of the link over all runs.
+    /// Counts of the link, over all runs together.
     pub carried: LinkCounts,
 }
 
 impl Survival {
-    /// Asserts that at most the object's length and the cost of each kill were moved: the chunk in
-    /// flight and the bytes in the sockets, for each connection.
+    /// Asserts that no more bytes moved than the length of the object and the cost of each kill. A
+    /// kill costs, for each connection, the chunk in flight and the bytes in the socket.
     #[track_caller]
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &ChunkPlan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
         let under_way = CONCURRENCY * (chunk + in_sockets);
-        let bound = length + self.kills * under_way + (self.kills + 1) * TALK;
+        let bound = length + self.kills * under_way + (self.kills + 1) * OVERHEAD_BYTES;
         assert!(
             bytes_carried <= bound,
             "{bytes_carried} bytes carried for {length}, {} kills, chunks of {chunk}",
@@ -40,15 +40,17 @@ impl Survival {
     }
 }
 
-/// Starts a link to `server` on which `length` bytes take about 2 s, so that kills hit the middle.
+/// Starts a link to `server` on which `length` bytes take about 2 s, so that kills come in the
+/// middle.
 pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::RunningLink {
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
     Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `cp` with `args`, killed up to `most` times after a seeded part of the first half has
-/// passed the link, and at last to its end. Kills come after 64 KiB: before that, an upload may
-/// have begun that the program has not recorded yet, and only `--abort-stale` would end it.
+/// Runs `cp` with `args`. Kills up to `most` runs, each after a seeded fraction of the first half
+/// has passed the link, and lets the last run complete. Kills come only after 64 KiB: before that,
+/// an upload may have begun that the program has not recorded yet, and only `--abort-stale` would
+/// end it.
 pub fn survive(
     world: &World,
     args: &[&str],

@@ -1,7 +1,8 @@
-//! Runs the real binary like a user, in a separate world: a directory for files, a home, and no
-//! settings from outside.
+//! Runs the real binary as a user would, in a world of its own: a directory for files, a home, and
+//! no settings from outside. Used by all tests of this binary.
 //!
-//! Servers are real, on free loopback ports, and end with the test. Content comes from seeds.
+//! The servers are real, listen on free loopback ports, and end with the test. Random content
+//! follows from seeds.
 
 pub mod disk;
 pub mod kills;
@@ -25,21 +26,21 @@ use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch, until};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// Path of the program. Shell lines must use `"$PROGRAM"` of [`shell`], because the path may
-/// contain blanks.
+/// Path of the program. The path may contain blanks, so shell lines must use `"$PROGRAM"`, which
+/// [`shell`] sets.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_firstbyte");
 
-/// Makes a command for a shell, or a program that starts one, with `$PROGRAM` set.
+/// Makes a command for a shell, or for a program that starts a shell. Sets `$PROGRAM`.
 pub fn shell(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("PROGRAM", PROGRAM);
     command
 }
 
-/// Waits until a run handles SIGINT and SIGTERM. Gives up after half a second, for runs that handle
-/// neither.
+/// Waits until a run has installed handlers for SIGINT and SIGTERM. Gives up after half a second,
+/// because some runs install none.
 pub fn wait_for_handlers(child: &Child) {
-    // A bit per signal, with signal 1 as the lowest.
+    // The mask has one bit per signal. The lowest bit is signal 1.
     let interrupts = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
     holds_within(Duration::from_millis(500), || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -49,8 +50,8 @@ pub fn wait_for_handlers(child: &Child) {
     });
 }
 
-/// Waits until no thread of a process runs. A running thread may take a request from the kernel,
-/// and then its caller cannot even be killed.
+/// Waits until no thread of a process runs. A thread that still runs could take a request from the
+/// kernel, and the process that made the request could then not even be killed.
 pub fn wait_until_stopped(process: Pid) {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let stopped = |task: std::io::Result<fs::DirEntry>| {
@@ -60,7 +61,7 @@ pub fn wait_until_stopped(process: Pid) {
     until("all threads stop", || fs::read_dir(&tasks).unwrap().all(stopped));
 }
 
-/// A directory in which the binary is run.
+/// A directory in which the program is run, with its files and settings.
 pub struct World {
     directory: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -71,7 +72,7 @@ impl World {
         Self { directory: scratch(), environment: Vec::new() }
     }
 
-    /// Makes a world with `server` as its S3 service.
+    /// Makes a world that uses `server` as its S3 service.
     pub fn with_s3(server: &servers::S3) -> Self {
         let mut world = Self::new();
         world.set("FIRSTBYTE_ENDPOINT_URL", &server.url);
@@ -86,12 +87,12 @@ impl World {
         self.environment.push((name.into(), value.into()));
     }
 
-    /// Returns a path in the directory of files.
+    /// Returns the path of a name in the directory of files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join("files").join(name)
     }
 
-    /// Writes a file, and makes its directories.
+    /// Writes a file, and creates the directories that it needs.
     pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -99,8 +100,8 @@ impl World {
         path
     }
 
-    /// Dates all files below a directory a minute back, so that later writes are newer even for
-    /// stores that count whole seconds.
+    /// Sets the time of all files below a directory to one minute ago. Later writes are then newer,
+    /// even for stores that date objects in whole seconds.
     pub fn age(&self, directory: &str) {
         let then = SystemTime::now() - Duration::from_secs(60);
         for name in names_below(&self.path(directory)) {
@@ -114,13 +115,14 @@ impl World {
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Makes a command in the directory of files.
+    /// Makes a command that runs in the directory of files.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         self.command_of(Path::new(PROGRAM), args)
     }
 
-    /// Makes a command that file permissions affect even if root runs the tests: another user runs
-    /// a copy of the program, because only root may be able to reach the original.
+    /// Makes a command to which file permissions apply even if root runs the tests. The command
+    /// runs as another user, with a copy of the program, because the original may be reachable only
+    /// for root.
     pub fn unprivileged<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let (root, copy) = (self.directory.path(), self.directory.path().join("firstbyte"));
         if !rustix::process::geteuid().is_root() {
@@ -151,32 +153,33 @@ impl World {
         Ran::from(self.command(args).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// Runs the program with these bytes on standard input.
+    /// Runs the program, with `input` on its standard input.
     pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
         let mut child = self.spawn(args);
         let mut pipe = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || std::io::Write::write_all(&mut pipe, &input));
         let output = child.wait_with_output().unwrap();
-        // A failed program may have ended before it read everything. Its exit code shows this.
+        // A program that fails may end before it has read everything. Its exit code shows that.
         let _ = writer.join().unwrap();
         Ran::from(output)
     }
 
-    /// Starts the program with pipes for all its streams.
+    /// Starts the program, with pipes as all of its standard streams.
     pub fn spawn(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Returns the names of everything in the directory of files, sorted and relative to it.
+    /// Returns the names of all entries in the directory of files, sorted, and relative to that
+    /// directory.
     pub fn names(&self) -> Vec<String> {
         names_below(&self.directory.path().join("files"))
     }
 }
 
-/// Returns the names of all files below a directory, sorted and relative to it, including hidden
-/// ones.
+/// Returns the names of all files below a directory, including hidden ones, sorted, and relative to
+/// that directory.
 pub fn names_below(root: &Path) -> Vec<String> {
     fn walk(directory: &Path, root: &Path, names: &mut Vec<String>) {
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -195,7 +198,7 @@ pub fn names_below(root: &Path) -> Vec<String> {
     names
 }
 
-/// A completed run.
+/// A run that has ended.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -211,15 +214,15 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Asserts success without any complaint.
+    /// Asserts that the run succeeded and printed nothing on standard error.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// Asserts exit code `code` and exactly one line on standard error, which contains all of
-    /// `facts`.
+    /// Asserts that the run ended with exit code `code` and printed exactly one line on standard
+    /// error, which contains all `facts`.
     #[track_caller]
     pub fn fails(self, code: i32, facts: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -236,15 +239,15 @@ impl Ran {
         self
     }
 
-    /// Asserts that the run was refused before it did anything, for the named option.
+    /// Asserts that the run was refused, because of the named option, before it did anything.
     #[track_caller]
     pub fn fails_usage(self, option: &str) -> Self {
         assert!(self.code == Some(2) && self.stderr.contains(option), "{self:?}");
         self
     }
 
-    /// Returns the receipt: from standard output, or, if that has the content, the first line of
-    /// standard error.
+    /// Returns the receipt. It is on standard output, or, if standard output has the content, on
+    /// the first line of standard error.
     #[track_caller]
     pub fn receipt(&self) -> Value {
         let text = String::from_utf8_lossy(&self.stdout);

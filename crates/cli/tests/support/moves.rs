@@ -1,8 +1,8 @@
-//! Kills `mv` and `rm` at seeded moments. After each kill every object is complete at its source or
-//! at its destination, and everything else is unchanged.
+//! Kills `mv` and `rm` at seeded moments. After each kill, every object must be complete at its
+//! source or at its destination, and everything else must be unchanged.
 //!
-//! The stores are file systems, our own server and an SSH server. Their objects are files, which
-//! the test reads directly.
+//! The stores are file systems, our own server and an SSH server. All of them keep objects as
+//! files, which the test reads directly.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -15,10 +15,10 @@ use super::disk::SmallDisk;
 use super::servers::S3;
 use super::{World, names_below};
 
-/// Number of objects in a tree: small ones, and two of several chunks or parts.
+/// Number of objects in a tree. Two of them need several chunks or parts; the others are small.
 const OBJECTS: u64 = 120;
 
-/// A location of a tree, with the path of its files for the test.
+/// A location for a tree, and the path at which the test finds its files.
 struct Place {
     location: String,
     path: PathBuf,
@@ -32,7 +32,7 @@ fn content(number: u64) -> Vec<u8> {
     bytes(number, if number % 60 == 7 { 9 << 20 } else { 1000 + usize::try_from(number).unwrap() })
 }
 
-/// One location of each kind that keeps its objects as files.
+/// A world with one location of each kind of store that keeps objects as files.
 struct Places {
     world: World,
     all: Vec<Place>,
@@ -43,7 +43,7 @@ struct Places {
 }
 
 impl Places {
-    /// Starts the servers; `None` without root.
+    /// Starts the servers; returns `None` if the user is not root.
     fn start() -> Option<Self> {
         let disk = SmallDisk::new("size=256m")?;
         let (s3, scratch) = (S3::ours(), scratch());
@@ -61,7 +61,8 @@ impl Places {
         Some(places)
     }
 
-    /// Returns all pairs to move between. Files on a web server can be replaced but not moved.
+    /// Returns all pairs of locations to move between. A web server is never the source, because
+    /// its files can be replaced but not moved.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let count = self.all.len();
         let sources = (0..count).filter(|place| !self.all[*place].location.starts_with("http"));
@@ -91,7 +92,7 @@ impl Places {
     }
 }
 
-/// Writes the tree to a location through the file system, not through its store.
+/// Writes the tree to a location directly through the file system.
 fn plant(place: &Place) {
     for number in 0..OBJECTS {
         let path = place.path.join(name(number));
@@ -100,15 +101,16 @@ fn plant(place: &Place) {
     }
 }
 
-/// Moves a tree between all pairs of locations until `kills` runs were killed. Each move is killed
-/// until it completes, and then a part of the tree is removed.
+/// Moves a tree between all pairs of locations, until `kills` runs were killed. Each move is
+/// repeated and killed until it completes. Then a part of the tree is removed with `rm`.
 pub fn survive(kills: u64) {
     let Some(places) = Places::start() else { return };
     let pairs = places.pairs();
     let (mut killed, mut seed) = (0, 0);
     while killed < kills {
         assert!(seed < 10 * kills, "most runs end before they can be killed");
-        // Steps through the pairs, so that even a few kills meet different kinds of locations.
+        // The order of the pairs is mixed, so that even a few kills hit different kinds of
+        // locations.
         let (from, to) = pairs[(seed as usize * 7) % pairs.len()];
         killed += move_once(&places, &places.all[from], &places.all[to], 10 * seed);
         seed += 1;
@@ -117,7 +119,7 @@ pub fn survive(kills: u64) {
     println!("{killed} runs killed, {seed} moves");
 }
 
-/// Moves a tree between all pairs of locations without kills.
+/// Moves a tree between all pairs of locations. No run is killed.
 pub fn between_all_pairs() {
     let Some(places) = Places::start() else { return };
     for (from, to) in places.pairs() {
@@ -131,7 +133,7 @@ pub fn between_all_pairs() {
     }
 }
 
-/// Moves a tree, killing the move until it completes. Returns how many runs were killed.
+/// Moves a tree, and kills the runs until one completes. Returns the number of killed runs.
 fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     let beside = |place: &Place| place.path.with_file_name("beside");
     plant(from);
@@ -140,7 +142,7 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
         std::fs::write(beside(place), b"kept").unwrap();
     }
     std::fs::write(from.path.join("excluded"), b"kept").unwrap();
-    // A source that ends in a slash stands for its contents.
+    // A source that ends in a slash means the contents of the directory.
     let source = format!("{}/", from.location.trim_end_matches('/'));
     let args = ["mv", "-r", source.as_str(), to.location.as_str(), "--exclude", "excluded"];
     let killed = rounds(&places.world, &args, seed, || check(&from.path, &to.path));
@@ -154,8 +156,8 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     killed
 }
 
-/// Moves trees onto themselves by another name, with and without kills. Each tree stays complete,
-/// whether the move was refused or had nothing to do.
+/// Moves trees onto themselves, by another name of the same location, with and without kills. Each
+/// tree must stay complete, whether the move is refused or has nothing to do.
 pub fn survive_aliases(kills: u64) {
     let Some(places) = Places::start() else { return };
     let (key, file) = (places.bucket().join("a"), places.world.path("here"));
@@ -181,13 +183,13 @@ pub fn survive_aliases(kills: u64) {
             kill_after(&places.world, &args, bytes_at(700 + seed, round, 1)[0].into());
             check_whole(&from.path, &args);
         }
-        // Without a kill, the move is refused or has nothing to do.
+        // A run that is not killed either refuses the move or has nothing to do.
         places.world.run(&args);
         check_whole(&from.path, &args);
     }
 }
 
-/// Checks that every object is complete.
+/// Checks that every object below a directory is complete.
 fn check_whole(root: &Path, args: &[&str]) {
     for number in 0..OBJECTS {
         let found = std::fs::read(root.join(name(number))).ok();
@@ -195,7 +197,8 @@ fn check_whole(root: &Path, args: &[&str]) {
     }
 }
 
-/// Starts a run and kills it after some milliseconds. Returns its status if it had ended before.
+/// Starts a run, and kills it after `milliseconds`. Returns its exit status if it ended before
+/// that.
 fn kill_after(world: &World, args: &[&str], milliseconds: u64) -> Option<ExitStatus> {
     let mut child = world.spawn(args);
     let began = Instant::now();
@@ -208,8 +211,8 @@ fn kill_after(world: &World, args: &[&str], milliseconds: u64) -> Option<ExitSta
     ended
 }
 
-/// Runs the command, killed at seeded moments, until a run completes. Kills come ever earlier.
-/// Returns the number of kills.
+/// Repeats the command, killed at seeded moments, until a run completes. Returns the number of
+/// kills.
 fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     let mut killed = 0;
     for round in 0..8 {
@@ -229,7 +232,8 @@ fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     killed
 }
 
-/// Checks that every object is complete in at least one of the two locations, and none is torn.
+/// Checks that every object is complete in at least one of the two locations, and incomplete in
+/// neither.
 fn check(from: &Path, to: &Path) {
     for number in 0..OBJECTS {
         let found: Vec<Vec<u8>> =
@@ -246,7 +250,7 @@ fn check(from: &Path, to: &Path) {
     assert_eq!(std::fs::read(from.join("excluded")).unwrap(), b"kept");
 }
 
-/// Kills `rm` of a part of a tree. The rest must stay. Returns the number of kills.
+/// Kills `rm` of a part of a tree. The rest of the tree must stay. Returns the number of kills.
 fn removals(world: &World, place: &Place, seed: u64) -> u64 {
     plant(place);
     let doomed = place.path.join("doomed");

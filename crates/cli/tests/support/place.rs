@@ -1,4 +1,4 @@
-//! A mount point, used like a user's.
+//! A mount point that is used as a user would.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Ran, World};
 
-/// A world with a directory `mnt`, which is unmounted on drop, even if the daemon has died.
+/// A world with a directory `mnt`. Dropping it unmounts the directory, even if the daemon has died.
 pub struct Place {
     pub world: World,
     pub directory: PathBuf,
@@ -31,8 +31,9 @@ impl Place {
         self.world.run(&args).ok().receipt()
     }
 
-    /// Unmounts. May need to repeat it: a program that another test of this process starts holds
-    /// all open files until it is executed, so the mount is in use for a moment.
+    /// Unmounts, and retries if the mount is in use. That happens for a moment when another test of
+    /// this process starts a program: until the program is executed, it has all open files of this
+    /// process open.
     pub fn unmount(&self) -> Ran {
         let mut ran = None;
         holds_within(Duration::from_secs(1), || {
@@ -57,7 +58,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         while self.is_mounted() {
             let done = detach(&self.directory);
-            // A second panic would abort the whole test program.
+            // Does not panic again, because a second panic would abort the whole test program.
             if !done && std::thread::panicking() {
                 return;
             }
@@ -72,7 +73,7 @@ pub fn runtime(directory: &Path) -> String {
     runtime.to_str().unwrap().to_owned()
 }
 
-/// Unmounts lazily, even with open files. Returns true if this succeeded.
+/// Unmounts lazily, even if files are open. Returns whether this succeeded.
 pub fn detach(directory: &Path) -> bool {
     let (program, options) = match rustix::process::geteuid().is_root() {
         true => ("umount", &["-l"][..]),

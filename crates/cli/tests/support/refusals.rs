@@ -1,11 +1,11 @@
-//! Refuses a system call to a command and its children, as some file systems and sandboxes do. The
-//! seccomp filter needs no rights.
+//! Makes a system call fail in a command and its children, as some file systems and sandboxes do.
+//! Uses a seccomp filter, which needs no privileges.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A system call by its number, or one form of it.
+/// A system call, or one form of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub name: &'static str,
@@ -16,9 +16,10 @@ pub struct Call {
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Any,
-    /// Only calls with these bits in an argument: the argument's index, the bits.
+    /// Only calls in which an argument has these bits set: the index of the argument, and the bits.
     With(u32, u32),
-    /// Only calls with an argument of at least a value: the argument's index, the value.
+    /// Only calls in which an argument has at least this value: the index of the argument, and the
+    /// value.
     From(u32, u32),
 }
 
@@ -26,8 +27,8 @@ const fn call(name: &'static str, number: libc::c_long) -> Call {
     Call { name, number, form: Form::Any }
 }
 
-/// Calls that only improve a copy. The program can replace them by other calls, and the copy is the
-/// same. `make soak` runs the suites of copies without each of them.
+/// System calls that improve a copy but can be replaced by others, with the same result. `make
+/// soak` runs the suites of copies once without each of these calls.
 pub const CALLS: [Call; 25] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("fadvise64", libc::SYS_fadvise64),
@@ -56,7 +57,7 @@ pub const CALLS: [Call; 25] = [
     Call { name: "lseek to data or a hole", number: libc::SYS_lseek, form: Form::From(2, 3) },
 ];
 
-/// Errors of calls that a file system lacks.
+/// The errors with which calls fail that a file system does not support.
 pub const ERRORS: [i32; 3] = [libc::EPERM, libc::ENOSYS, libc::EOPNOTSUPP];
 
 /// Returns the call with this name.
@@ -64,8 +65,8 @@ pub fn named(name: &str) -> Call {
     CALLS.into_iter().find(|call| call.name == name).unwrap()
 }
 
-/// Refuses the call given in the environment as `CALL:ERROR`, indices into [`CALLS`] and
-/// [`ERRORS`].
+/// Refuses the call that the environment names. The variable contains `CALL:ERROR`, which are
+/// indices into [`CALLS`] and [`ERRORS`].
 pub fn refuse_as_asked(command: &mut Command) {
     let Ok(asked) = std::env::var("FIRSTBYTE_REFUSED_CALL") else { return };
     let (call, error) = asked.split_once(':').unwrap();
@@ -75,7 +76,8 @@ pub fn refuse_as_asked(command: &mut Command) {
 /// Makes `call` fail with `error` in the command.
 pub fn refuse(command: &mut Command, call: Call, error: i32) {
     let filter = filter(call, error);
-    // SAFETY: the child makes two system calls on existing memory and allocates nothing.
+    // SAFETY: the child makes two system calls on memory that exists already, and allocates
+    // nothing.
     unsafe {
         command.pre_exec(move || {
             let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
@@ -91,12 +93,12 @@ pub fn refuse(command: &mut Command, call: Call, error: i32) {
     }
 }
 
-/// Makes the filter's program (seccomp(2)): loads the call's number, and if necessary an argument,
-/// and compares them.
+/// Makes the program of the filter (seccomp(2)). It loads the number of the system call, and an
+/// argument if necessary, and compares them.
 fn filter(call: Call, error: i32) -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
     let load = |offset: u32| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
-    // Arguments follow the number, the architecture and the instruction pointer.
+    // The arguments come after the number, the architecture and the instruction pointer.
     let argument = |index: u32| load(16 + 8 * index);
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let ret = |value: u32| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);

@@ -1,30 +1,31 @@
-//! An HTTP server that misbehaves in one chosen way, as ordinary servers cannot.
+//! An HTTP server that misbehaves in one chosen way, which ordinary servers cannot be made to do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The way in which a server misbehaves.
+/// How a server misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Accepts requests and never answers.
     BlackHole,
-    /// States the whole length, sends half, and closes.
+    /// States the whole length, sends half of the body, and closes the connection.
     Truncates,
     /// Answers every ranged request with status 200 and the whole object.
     IgnoresRanges,
-    /// States a too large length of the object in `Content-Range`.
+    /// States too large a length of the object in `Content-Range`.
     LiesAboutLength,
-    /// Has another version of the object for every request after the first.
+    /// Changes the object after the first request, so that every later request gets another
+    /// version.
     Overwrites,
-    /// Refuses with this status and S3 error code.
+    /// Refuses every request, with this status and S3 error code.
     Refuses(u16, &'static str),
-    /// Refuses every request that is not signed for this region, and names the region.
+    /// Refuses every request that is not signed for this region. The reply names the region.
     LivesIn(&'static str),
 }
 
-/// Serves `content` at every path. Its threads end with the test process.
+/// A server that returns `content` at every path. Its threads end with the test process.
 pub struct Rogue {
     pub url: String,
 }
@@ -37,7 +38,7 @@ impl Rogue {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (content, requests) = (Arc::clone(&content), Arc::clone(&requests));
-                // A write error is normal, because many of these tests make the client disconnect.
+                // A write error is ignored, because many of these tests make the client disconnect.
                 std::thread::spawn(move || drop(converse(&stream, manner, &content, &requests)));
             }
         });
@@ -50,7 +51,7 @@ fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &Atomi
     while let Some(request) = read_head(&mut reader)? {
         let number = requests.fetch_add(1, Ordering::SeqCst);
         if manner == Manner::BlackHole {
-            // Holds the connection open until the client gives up.
+            // Keeps the connection open until the client gives up.
             let mut line = String::new();
             reader.read_line(&mut line)?;
             return Ok(());
@@ -65,7 +66,7 @@ fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &Atomi
 
 struct Request {
     is_head: bool,
-    /// Scope of the request's signature, in lower case.
+    /// Authorization header of the request, in lower case. It contains the scope of the signature.
     authorization: String,
     range: Option<(usize, usize)>,
 }

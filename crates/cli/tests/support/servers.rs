@@ -1,4 +1,4 @@
-//! The S3 services of the tests: our own `serve`, and others.
+//! The S3 services of the tests: our own `serve`, and servers of others.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use firstbyte_testkit::{BUCKET, Process, minio, scratch, versitygw};
 
-/// An S3 service over a separate directory, with the single bucket [`BUCKET`].
+/// An S3 service that stores its objects in a directory of its own and has one bucket, [`BUCKET`].
 pub struct S3 {
     pub url: String,
     /// The directory that contains the bucket.
@@ -20,7 +20,7 @@ enum Service {
     Stranger(#[allow(dead_code, reason = "held for its drop")] Process),
 }
 
-/// A process of our own server, ended on drop.
+/// A process of our own server. Dropping it ends the process.
 struct Serve(Child);
 
 impl Drop for Serve {
@@ -37,12 +37,12 @@ impl S3 {
         Self::ours_with(&["--write"])
     }
 
-    /// Starts our own `serve` with these options.
+    /// Starts our own server, `serve`, with these options.
     pub fn ours_with(options: &[&str]) -> Self {
         Self::ours_logging(options, Stdio::inherit())
     }
 
-    /// Starts our own `serve` with these options and this standard error.
+    /// Starts our own server with these options. Its standard error goes to `log`.
     pub fn ours_logging(options: &[&str], log: impl Into<Stdio>) -> Self {
         let directory = scratch();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
@@ -72,12 +72,12 @@ impl S3 {
         Self { url, root, process: Service::Stranger(process), _directory: directory }
     }
 
-    /// Returns `HOST:PORT`.
+    /// Returns the address of the service as `HOST:PORT`.
     pub fn address(&self) -> &str {
         self.url.split("://").nth(1).unwrap()
     }
 
-    /// Returns the process id of our own server.
+    /// Returns the process id of the service. Only for our own server.
     pub fn pid(&self) -> u32 {
         match &self.process {
             Service::Ours(serve) => serve.0.id(),

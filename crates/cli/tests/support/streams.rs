@@ -1,28 +1,29 @@
-//! States of standard streams: read, not read, full, closed.
+//! Standard streams in various states: read, never read, full, closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, Write as _};
 use std::process::{Command, Stdio};
 
-/// The state of a standard stream.
+/// The state of a standard stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// A pipe that is read.
+    /// A pipe whose reader reads everything.
     Read,
-    /// A full pipe that is never read.
+    /// A pipe that is full and never read.
     Stuck,
-    /// A pipe without a reader.
+    /// A pipe whose reader has closed it.
     Broken,
     /// A full disk.
     Full,
-    /// No open descriptor.
+    /// The descriptor is not open.
     Closed,
 }
 
 impl Stream {
     pub const ALL: [Self; 5] = [Self::Read, Self::Stuck, Self::Broken, Self::Full, Self::Closed];
 
-    /// Returns the stream for a child, and the reader that must live as long as the child.
+    /// Returns the stream to give to a child, and the pipe's reader, which must live as long as the
+    /// child.
     pub fn open(self) -> (Stdio, Option<PipeReader>) {
         match self {
             Self::Read => (Stdio::piped(), None),
@@ -44,7 +45,7 @@ fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
 }
 
-/// Wraps the command in a shell that closes the streams to be closed.
+/// Wraps the command in a shell, which closes those streams that are to be closed.
 pub fn closing(command: &Command, stdout: Stream, stderr: Stream) -> Command {
     let closed = |stream: Stream, words| if stream == Stream::Closed { words } else { "" };
     let script = format!("exec \"$0\" \"$@\"{}{}", closed(stdout, " >&-"), closed(stderr, " 2>&-"));

@@ -1,32 +1,32 @@
-//! Servers that keep a client waiting for ever, each by one kind of trouble.
+//! Servers that keep a client busy or waiting for ever, each in one way.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 
-/// The trouble by which a server keeps its clients waiting.
+/// How a server keeps its clients waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Accepts requests and never answers.
     Stalls,
-    /// Sends a head and some bytes, then stops.
+    /// Sends a head and some bytes of the body, and then nothing more.
     StallsInTheBody,
     /// Sends one byte per second.
     Trickles,
     /// Closes each connection in the middle of the body.
     ClosesInTheBody,
-    /// Closes each connection without an answer.
+    /// Closes each connection without a reply.
     Closes,
-    /// Refuses every request, with the advice to retry later.
+    /// Refuses every request, and asks the client to retry later.
     Refuses,
-    /// Redirects to another of its URLs, for ever.
+    /// Redirects every request to another URL of the same server.
     Redirects,
-    /// Lists new names on page after page.
+    /// Lists new names on every page, and every page has a next page.
     ListsForEver,
-    /// Lists a deeper directory in every directory.
+    /// Every directory that it lists contains another directory.
     NestsForEver,
-    /// Does not accept connections, so that connecting waits.
+    /// Does not accept connections, so a client waits while it connects.
     DoesNotAccept,
 }
 
@@ -45,12 +45,13 @@ impl Trouble {
     ];
 }
 
-/// A running server with trouble. Dropping it ends it.
+/// A running server of this kind. Dropping it ends the server.
 pub struct Troubled {
     pub url: String,
-    /// The server; `None` if it accepts no connections.
+    /// The server; `None` if the server does not accept connections.
     server: Option<Scripted>,
-    /// For a server that does not accept: the listener, and connections that fill its queue.
+    /// For a server that does not accept connections: the listener, and the connections that fill
+    /// its queue.
     _queue: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
@@ -63,13 +64,13 @@ impl Troubled {
         Self { url: server.url().to_owned(), server: Some(server), _queue: None }
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of requests that the server has received so far.
     pub fn requests(&self) -> usize {
         self.server.as_ref().map_or(0, Scripted::count)
     }
 
-    /// Makes a listener with a full queue. The kernel drops further connections, which looks like a
-    /// slow network to the client.
+    /// Makes a listener whose queue is full. The kernel drops further connection requests, which a
+    /// client cannot distinguish from a slow network.
     fn full() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 0).unwrap();
@@ -108,14 +109,15 @@ fn answer(trouble: Trouble, number: usize, head: &str) -> ScriptedReply {
     }
 }
 
-/// Returns a thousand keys that follow those of all earlier pages.
+/// Returns a thousand keys that are greater than those of all earlier pages.
 fn names(number: usize) -> String {
     let keys =
         (0..1000).map(|key| format!("<Contents><Key>p/{number:09}-{key:04}</Key><Size>1</Size></Contents>"));
     keys.collect()
 }
 
-/// Replies with a page of ListObjectsV2 that leads to page `next`, after the usual short delay.
+/// Replies with a page of ListObjectsV2 whose next page is `next`, after a short delay as a real
+/// server has.
 pub fn page(_number: usize, contents: &str, next: usize) -> ScriptedReply {
     std::thread::sleep(Duration::from_millis(2));
     let body = format!(

@@ -1,5 +1,5 @@
-//! Tests of the advice: impossible answers of the past, stand-ins, documented cases, random
-//! workloads.
+//! Tests of the advice: impossible answers that it gave in the past, the settings measured with
+//! stand-ins, the cases in the documentation, and random workloads.
 
 mod past;
 mod people;

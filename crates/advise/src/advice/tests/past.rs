@@ -1,4 +1,5 @@
-//! Impossible and reversed answers that the advice has given, each with its question.
+//! Impossible or reversed answers that the advice once gave. Each test has the workload that led to
+//! one.
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn a_day_has_no_room_for_a_thousand_jobs_of_an_hour_on_one_machine() {
                 [jobs]\nat_once = 1\nper_day = 1000\n";
     let error = of_text(text).unwrap_err().to_string();
     assert!(error.contains("do not fit into a day, 1 at a time: give at_once = 42"), "{error}");
-    // The same when only reading takes long, which the workload does not state.
+    // The same must hold if only reading takes long, and the workload states no computing time.
     let known = Known::new();
     let advice = known.advise(&text.replace("1 GB", "10 TB").replace("cpu = \"1 h\"\n", ""));
     assert!(advice.verdict.option.is_none(), "{}", advice.verdict.sentence);
@@ -186,7 +187,7 @@ fn flips_are_all_crossings_beyond_the_error_in_two_digits() {
         for flip in &advice.flips {
             let range = flips::ranges(&workload).into_iter().find(|range| range.0 == flip.variable).unwrap();
             let at = |value: f64, name: &str| {
-                let varied = flips::varied(
+                let varied = flips::with_value(
                     &workload,
                     flip.variable,
                     value.clamp(range.1, flips::max_useful_value(&workload, flip.variable, range.2)),
@@ -225,7 +226,7 @@ fn a_copy_that_memory_does_not_hold_is_read_from_the_disk_in_each_pass() {
         let (copied, held) = (at("1200 GB", name), at("12 GB", name));
         assert!(copied.seconds > 0.8 * disk.seconds, "{name}: {} of {}", copied.seconds, disk.seconds);
         assert!(held.seconds < 0.05 * copied.seconds, "{name} in memory: {}", held.seconds);
-        // The program can read the copy before it reads it again.
+        // The program can start to read the copy before all passes are over.
         assert!(copied.ready < copied.seconds / 2.0, "{name}: {} of {}", copied.ready, copied.seconds);
     }
 }

@@ -1,8 +1,8 @@
-//! The three cases that docs/reference/advise.md shows, and a price for each machine.
+//! The three cases that docs/reference/advise.md shows, and a check that each machine has a price.
 
 use super::*;
 
-/// Data of 5 GB in a function behind a gateway that allows 29 s.
+/// 5 GB of data, read by a serverless function behind a gateway that allows 29 s.
 const FUNCTION: &str = include_str!("../../../examples/function.toml");
 
 /// A BLAST database of 254 GB on AWS Batch, four jobs a day.

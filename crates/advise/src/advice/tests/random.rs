@@ -1,9 +1,9 @@
-//! Random workloads: no answer is impossible, and no time falls while the data grows.
+//! Random workloads. No answer may be impossible, and no time may fall as the data grows.
 
 use super::*;
 use crate::workload::{AccessPattern, Loading, Needs};
 
-/// Draws a number between `low` and `high`, evenly distributed in its logarithm.
+/// Returns a random number between `low` and `high` whose logarithm is evenly distributed.
 fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
     (low.ln() + (high / low).ln() * random.f64()).exp()
 }
@@ -36,7 +36,7 @@ fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
     workload
 }
 
-/// Checks that a recommendation exceeds no capacity.
+/// Checks that a recommendation is within all capacities.
 fn check(workload: &Workload, row: &AdviceRow, known: &Known) {
     let service = known.catalogue.services.iter().find(|model| row.name.starts_with(&model.name)).unwrap();
     if let Some(most) = &service.capacity.most {
@@ -105,7 +105,8 @@ fn no_time_falls_while_data_grows_unless_the_service_grows_too() {
             let before = row::outcome(&small, choice, &known.inputs()).seconds;
             let sized = choice.sized(large.data.bytes);
             let after = row::outcome(&large, &sized, &known.inputs()).seconds;
-            // Rates per TiB of capacity or stored data grow with the data.
+            // If rates are stated per TiB of capacity or stored data, they grow with the data, so
+            // the time may fall.
             let rates = &choice.model.rates;
             let flows = [&rates.total, &rates.disk, &rates.hydration];
             let grows = flows

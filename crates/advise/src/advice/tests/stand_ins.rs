@@ -1,5 +1,5 @@
-//! The twelve settings of the suite `advise`, predicted again and listed in
-//! docs/reference/advise.md.
+//! The twelve settings of the suite `advise`, which are measured with stand-ins. The test predicts
+//! them again, and compares the result with the list in docs/reference/advise.md.
 
 use serde::Deserialize;
 

@@ -32,7 +32,7 @@ fn minimums_and_steps_are_billed() {
     assert!(close(month(1_201.0), 2_400.0 * 0.14));
     assert!(close(month(2_401.0), 4_800.0 * 0.14));
     assert!(close(month(0.0), 0.0));
-    // The usage has the size of a file system that exists for the hours of a job.
+    // The quantity is 1,200 GiB of a file system that exists for one hour of a job.
     let job = cost(vec![UsageItem::per_job("fsx-lustre/scratch-2", 1_200.0, Unit::GiBHours)]);
     assert!(close(job.per_job, 168.0 / 730.0));
 
@@ -41,7 +41,7 @@ fn minimums_and_steps_are_billed() {
 }
 
 #[test]
-fn what_has_no_price_is_missing_and_never_free() {
+fn an_item_without_a_price_is_missing_and_never_free() {
     let reason = |price: &str, unit| {
         let cost = cost(vec![UsageItem::per_job(price, 1.0, unit)]);
         assert!(!cost.is_complete() && cost.per_job == 0.0 && cost.lines.is_empty(), "{cost:?}");
@@ -103,14 +103,14 @@ proptest! {
     #[test]
     fn cost_adds_up(items in items(), at in 0usize..12, jobs in 0.0..1e4f64) {
         let whole = cost(items.clone());
-        // Every item is either priced or missing.
+        // Each item has either a price or an entry in `missing`.
         prop_assert_eq!(whole.lines.len() + whole.missing.len(), items.len());
         // The lines of each period add up to its sum.
         for (per, sum) in [(Per::Job, whole.per_job), (Per::Month, whole.per_month)] {
             let lines: f64 = whole.lines.iter().filter(|line| line.per == per).map(|line| line.usd).sum();
             prop_assert!(close(lines, sum));
         }
-        // Two parts together cost as much as the whole.
+        // The costs of two parts add up to the cost of the whole.
         let (first, second) = items.split_at(at.min(items.len()));
         let (first, second) = (cost(first.to_vec()), cost(second.to_vec()));
         prop_assert!(close(first.month(jobs) + second.month(jobs), whole.month(jobs)));

@@ -1,4 +1,4 @@
-//! Counts rows, and shows the count on the terminal while they are listed.
+//! Counts rows, and shows the count on the terminal while a listing runs. Called by `ls` and `du`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use crate::globals::Globals;
 use crate::render::console;
 
-/// Time after which the line appears. Most listings end earlier.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time after which the count appears. Most listings end earlier.
+const SHOW_AFTER: Duration = Duration::from_millis(500);
 
 /// Counts rows and bytes.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Makes a counter. It is shown if standard error is a terminal and rows are not shown there
-    /// too.
+    /// Makes a counter. The count is shown if standard error is a terminal and rows are not printed
+    /// on a terminal.
     pub fn new(globals: &Globals, rows_are_shown: bool) -> Self {
         let shown = globals.draws_progress() && !rows_are_shown;
         let began = std::time::Instant::now();
@@ -34,7 +34,7 @@ impl Counter {
     pub fn add(&self, rows: u64, bytes: u64) {
         let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(bar) = self.bar.as_ref().filter(|_| self.began.elapsed() > PATIENCE) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| self.began.elapsed() > SHOW_AFTER) {
             let size = if bytes > 0 { format!(", {}", human(bytes)) } else { String::new() };
             bar.set_message(format!("{} entries{size}", HumanCount(rows)));
             bar.tick();
@@ -51,7 +51,7 @@ impl Counter {
         self.beside(|| console::say(line));
     }
 
-    /// Lets `print` write to standard error, above the counter if it is shown.
+    /// Calls `print`, which may write to standard error: its text appears above the count.
     pub fn beside(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
@@ -68,10 +68,10 @@ impl Counter {
 }
 
 fn new_bar() -> ProgressBar {
-    // Ten drawings per second are enough to read; each costs a system call.
+    // Ten drawings per second are enough for a reader, and each drawing costs a system call.
     let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
-    // The template is constant and indicatif supports its key. If it fails, the plain spinner
-    // appears.
+    // The template is constant, and indicatif supports its key. If indicatif refuses the template
+    // nevertheless, its plain spinner appears.
     bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar
 }

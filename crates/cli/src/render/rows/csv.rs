@@ -1,5 +1,5 @@
-//! Renders rows as comma-separated values with a header (RFC 4180, but lines end in a line feed
-//! only, as in other tools).
+//! Renders rows as comma-separated values with a header (RFC 4180, except that lines end in a line
+//! feed alone, as in other tools). Called by the printer.
 
 use firstbyte_location::Escaped;
 
@@ -53,8 +53,8 @@ fn separate(at: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a text, quoted if necessary. Empty texts and texts that begin with a space are also
-/// quoted, because readers would drop them.
+/// Writes a text, with quotes if necessary. Texts that are empty or begin with a space are also
+/// quoted, because some readers would drop an unquoted empty text or space.
 fn field(text: &str, out: &mut Vec<u8>) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !text.is_empty() && !text.starts_with([' ', '#']) && !text.bytes().any(special) {

@@ -1,9 +1,10 @@
 //! Rows of a listing, written in the requested format.
 //!
-//! A verb declares its columns and pushes rows onto [`RowPage`]s, one per thread. The [`Printer`]
-//! writes full pages. The pushing threads render text, NDJSON and CSV; one lock guards Parquet and
-//! sorted rows. Names are bytes: text prints them raw, and the other formats, which are UTF-8, add
-//! the bytes in hex if a name is not UTF-8. Control characters are escaped on a terminal.
+//! A verb declares its columns and pushes rows onto [`RowPage`]s, one page per thread. The
+//! [`Printer`] writes full pages. Text, NDJSON and CSV are rendered by the threads that push; one
+//! lock guards Parquet and sorted rows. Names are bytes. Text prints the bytes as they are. The
+//! other formats are UTF-8, and add the bytes in hex if a name is not UTF-8. Control characters are
+//! escaped on a terminal.
 
 mod counter;
 mod csv;
@@ -34,7 +35,7 @@ pub use text::{NameEscaping, SizeFormat, push_name};
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A path in two parts, directory and name, which are written one after the other.
+    /// A path in two parts, directory and name, which are written without anything between them.
     Name(&'a [u8], &'a [u8]),
     /// The kind of an entry.
     Kind(EntryKind),
@@ -53,8 +54,8 @@ pub struct RowColumn {
     pub name: &'static str,
     /// The type of its values.
     pub holds: Holds,
-    /// Width in text, with values aligned to the right; `None` if text omits the column. A name
-    /// comes last and is not padded.
+    /// Width in text, in columns; values are aligned to the right. `None` if text omits the column.
+    /// A name comes last and is not padded.
     pub width: Option<usize>,
 }
 
@@ -78,12 +79,12 @@ pub enum Holds {
 /// Columns of a verb, the name first.
 pub type Schema = &'static [RowColumn];
 
-/// The reason why no more rows are written.
+/// The reason why no more rows can be written.
 #[derive(Debug)]
 enum Broken {
-    /// Standard output accepts no more.
+    /// Standard output accepts no more bytes.
     Output(io::Error),
-    /// The temporary file for sorting failed.
+    /// The temporary file for sorting cannot be written or read.
     Sorting(io::Error),
 }
 
@@ -126,7 +127,8 @@ pub fn rfc3339(time: SystemTime) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Converts a name for a format in UTF-8: the text, and its bytes in hex if it is not UTF-8.
+/// Converts a name for a format in UTF-8. Returns the text, and the bytes in hex if the name is not
+/// UTF-8.
 pub fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
     let bytes =
         if directory.is_empty() { Cow::Borrowed(name) } else { Cow::Owned([directory, name].concat()) };

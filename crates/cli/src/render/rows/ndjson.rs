@@ -1,4 +1,4 @@
-//! Renders rows as JSON objects, one per line.
+//! Renders rows as JSON objects, one per line. Called by the printer.
 
 use super::text::{Fraction, push_number, push_time};
 use super::{Schema, Value, utf8_name};

@@ -1,8 +1,8 @@
-//! Writes rows as an Apache Parquet file, one group of rows at a time.
+//! Writes rows as an Apache Parquet file, one row group at a time. Called by the printer.
 //!
-//! The format stores values by column, so the rows of a group are kept until it is full. The size
-//! of a group, and so the memory, is bounded. The `parquet` crate writes the file, without its
-//! Arrow features.
+//! The format stores values by column, so the rows of a group stay in memory until the group is
+//! full. The number of rows per group is fixed, which bounds memory. The `parquet` crate writes the
+//! file, without its Arrow features.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,8 @@ use firstbyte_listing::Time;
 use super::record::values;
 use super::{Holds, RowColumn, Schema, Value, utf8_name};
 
-/// Rows of a group, some 4 MiB. Readers prefer larger groups, but accept these.
-const GROUP: usize = 32 << 10;
+/// Number of rows per row group, about 4 MiB. Readers prefer larger groups, but accept this size.
+const GROUP_ROWS: usize = 32 << 10;
 
 /// A Parquet file that is being written.
 pub(super) struct ParquetTable {
@@ -30,8 +30,8 @@ pub(super) struct ParquetTable {
     rows: usize,
 }
 
-/// Values of one column that wait until the group is full. A level per row says whether the row has
-/// a value.
+/// Values of one column that wait until the group is full. The definition levels, one per row, say
+/// which rows have a value.
 enum Cells {
     Text(Vec<ByteArray>, Vec<i16>),
     Number(Vec<i64>, Vec<i16>),
@@ -50,7 +50,7 @@ impl ParquetTable {
         Ok(Self { schema, writer, columns, rows: 0 })
     }
 
-    /// Adds the row of a record.
+    /// Adds one row, which is encoded as a record.
     pub(super) fn add(&mut self, record: &[u8]) -> io::Result<()> {
         let mut columns = self.columns.iter_mut();
         let mut put = |cell: Cell<'_>| {
@@ -72,7 +72,7 @@ impl ParquetTable {
             }
         }
         self.rows += 1;
-        if self.rows == GROUP { self.write_group() } else { Ok(()) }
+        if self.rows == GROUP_ROWS { self.write_group() } else { Ok(()) }
     }
 
     /// Writes the waiting rows and the end of the file.
@@ -109,14 +109,14 @@ impl ParquetTable {
     }
 }
 
-/// One value for a column.
+/// One value for a cell of the file.
 enum Cell<'a> {
     Text(Option<&'a str>),
     Number(Option<i64>),
 }
 
 impl Cells {
-    /// Makes the cells of a column. A name has two.
+    /// Makes the cells of a column. A name has two: its text and its bytes in hex.
     fn of(column: &RowColumn) -> Vec<Self> {
         let text = || Self::Text(Vec::new(), Vec::new());
         match column.holds {
@@ -141,7 +141,8 @@ impl Cells {
     }
 }
 
-/// Returns the file's columns. All are optional, so that all are written in the same way.
+/// Returns the file's columns. All are declared optional, so that one code path can write all of
+/// them.
 fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
     let mut fields = Vec::new();
     let mut field = |name: &str, physical, logical| {
@@ -159,7 +160,7 @@ fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
             Holds::Number | Holds::Size => {
                 field(column.name, Physical::INT64, LogicalType::integer(64, false))?;
             }
-            // Not all readers support nanoseconds, so times are in microseconds.
+            // Times are in microseconds, because some readers do not support nanoseconds.
             Holds::Time => {
                 let logical = LogicalType::timestamp(true, TimeUnit::MICROS);
                 field(column.name, Physical::INT64, logical)?;
@@ -173,7 +174,7 @@ fn microseconds(time: Time) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanoseconds / 1_000))
 }
 
-/// Extracts the operating system's error if there is one.
+/// Extracts the operating system's error, if the error has one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -1,5 +1,5 @@
-//! Writes pages of rows to standard output, rendered or sorted as requested. A verb has one
-//! [`Printer`]; its threads fill [`RowPage`]s.
+//! Writes pages of rows to standard output, rendered and sorted as requested. Each verb that lists
+//! has one [`Printer`], and its threads fill [`RowPage`]s.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -38,17 +38,18 @@ pub struct Style {
     pub end: u8,
     /// Format of sizes in text.
     pub sizes: SizeFormat,
-    /// Order of the rows; `None` leaves them as they come.
+    /// Order of the rows; `None` prints rows in the order in which they arrive.
     pub sort: Option<(Sort, SortDirection)>,
     /// Bytes of memory that sorting may use.
     pub memory: usize,
 }
 
-/// Bytes per write for rows from memory. More does not help, and fewer cost system calls.
-const FULL: usize = 64 << 10;
-/// Requested capacity of a pipe. With a larger one, writer and reader alternate less often. The
-/// kernel may refuse it.
-const PIPE: usize = 1 << 20;
+/// Number of bytes at which a page is written. Larger writes are not faster, and smaller ones cost
+/// more system calls.
+const FULL_PAGE_BYTES: usize = 64 << 10;
+/// Requested capacity of an output pipe, bytes. With a larger pipe, writer and reader switch less
+/// often. The kernel may refuse the request.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Writes pages of rows to standard output.
 pub struct Printer<'a> {
@@ -60,7 +61,7 @@ pub struct Printer<'a> {
 
 struct Sink {
     way: RowOutput,
-    /// The error that prevents further writing.
+    /// The error after which nothing more can be written.
     broken: Option<Broken>,
 }
 
@@ -87,7 +88,7 @@ impl RowOutput {
     }
 }
 
-/// Rows of one thread that are not yet written.
+/// Rows of one thread that are not written yet.
 pub struct RowPage<'p, 'a> {
     printer: &'p Printer<'a>,
     buffer: Vec<u8>,
@@ -98,8 +99,8 @@ pub struct RowPage<'p, 'a> {
 impl<'a> Printer<'a> {
     /// Makes a printer that writes to `out`.
     pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
-        // A larger pipe is optional, so a refusal is ignored.
-        let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
+        // The larger pipe is optional, so a refusal is ignored.
+        let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE_BYTES);
         let names = NameEscaping::on(&out);
         if style.format == RowFormat::Parquet && out.is_terminal() {
             return Err(
@@ -115,7 +116,8 @@ impl<'a> Printer<'a> {
         RowPage { printer: self, buffer: Vec::new(), rows: 0, bytes: 0 }
     }
 
-    /// Returns whether rows are raw names that end in one byte, which have a faster path.
+    /// Returns whether rows are unescaped names that each end in one byte. Such rows have a faster
+    /// path.
     pub fn prints_bare_names(&self) -> bool {
         self.prints_only_names() && self.names == NameEscaping::Raw && self.style.sort.is_none()
     }
@@ -126,10 +128,11 @@ impl<'a> Printer<'a> {
         bare && self.style.format == RowFormat::Text
     }
 
-    /// Writes the rows that wait to be sorted or for the end of their group.
+    /// Writes the rows that are still waiting to be sorted, or for their row group to be full.
     ///
     /// # Errors
-    /// Standard output accepts no more. A closed pipe is not an error: the reader has seen enough.
+    /// Standard output accepts no more bytes. A closed pipe is not an error: its reader has seen
+    /// enough.
     pub fn finish(self) -> Result<()> {
         let sink = self.sink.into_inner();
         let (style, names) = (self.style, self.names);
@@ -156,11 +159,11 @@ fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
 }
 
 fn write_sorted(style: Style, names: NameEscaping, sorter: Sorter, out: &mut File) -> Written {
-    let mut buffer = Vec::with_capacity(2 * FULL);
+    let mut buffer = Vec::with_capacity(2 * FULL_PAGE_BYTES);
     sorter.finish(|record| {
         let values: Vec<Value<'_>> = record::values(style.schema, record).collect();
         render(style, names, &values, &mut buffer);
-        if buffer.len() < FULL {
+        if buffer.len() < FULL_PAGE_BYTES {
             return Ok(());
         }
         out.write_all(&buffer)?;
@@ -180,7 +183,7 @@ fn render(style: Style, names: NameEscaping, row: &[Value<'_>], out: &mut Vec<u8
 }
 
 impl RowPage<'_, '_> {
-    /// Adds a row, and `bytes` to the total.
+    /// Adds a row, and adds `bytes` to the total that the counter shows.
     pub fn push(&mut self, row: &[Value<'_>], bytes: u64) {
         self.rows += 1;
         self.bytes += bytes;
@@ -192,7 +195,7 @@ impl RowPage<'_, '_> {
         }
     }
 
-    /// Adds names of one directory. Requires [`Printer::prints_bare_names`].
+    /// Adds names of one directory. Allowed only if [`Printer::prints_bare_names`] returns true.
     pub fn push_names<'n>(&mut self, directory: &[u8], names: impl ExactSizeIterator<Item = &'n [u8]>) {
         let end = self.printer.style.end;
         self.rows += names.len() as u64;
@@ -204,11 +207,11 @@ impl RowPage<'_, '_> {
 
     /// Returns whether the page is large enough to be written.
     pub fn is_full(&self) -> bool {
-        self.buffer.len() >= FULL
+        self.buffer.len() >= FULL_PAGE_BYTES
     }
 
-    /// Writes the rows. Returns false if no more can be written: the pipe is closed, or the disk is
-    /// full.
+    /// Writes the page's rows. Returns false if no more rows can be written, because the pipe is
+    /// closed or the disk is full.
     pub fn flush(&mut self) -> bool {
         let rows = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
         let mut sink = self.printer.sink.lock();

@@ -1,7 +1,9 @@
-//! Encodes rows as bytes until they are sorted, or until a Parquet group is complete.
+//! Encodes rows as bytes: until they are sorted, or until a Parquet row group is full. Called by
+//! the printer, the sorter and the Parquet writer.
 //!
-//! A record is its length, then each value as a tag and its content, in native byte order. Records
-//! never leave the process, except into temporary files that only this process opens.
+//! A record consists of its length and then each value, as a tag and its content, in native byte
+//! order. Records do not leave the process, except for temporary files that only this process
+//! opens.
 
 use firstbyte_listing::Time;
 use firstbyte_location::EntryKind;
@@ -55,8 +57,8 @@ pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Iterates over the values of a record, in the order of `schema`. They end early only if bytes are
-/// missing, which does not happen.
+/// Iterates over the values of a record, in the order of `schema`. Ends early only if the record is
+/// incomplete, which does not happen.
 pub(super) fn values(schema: Schema, record: &[u8]) -> impl Iterator<Item = Value<'_>> {
     let mut rest = Rest(record);
     schema.iter().map_while(move |column| rest.value(column.holds))
@@ -121,7 +123,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn records_are_read_back_as_written() {
         let time = Time { seconds: -5, nanoseconds: 7 };
         let mut bytes = Vec::new();
         for kind in [EntryKind::File, EntryKind::Directory, EntryKind::Symlink, EntryKind::Other] {

@@ -1,8 +1,8 @@
-//! Sorts rows in bounded memory. Rows that do not fit are sorted in runs, which are written to an
-//! unnamed temporary file and merged at the end.
+//! Sorts rows in bounded memory. Rows that do not fit into memory are sorted in runs. The runs are
+//! written to an unnamed temporary file and merged at the end. Called by the printer and by `sums`.
 //!
-//! All runs of one sort are in one file. When there are many, they are merged into one, so that the
-//! buffers of a merge always fit into memory.
+//! All runs of one sort are in one file. When there are [`MAX_RUNS`] runs, they are merged into
+//! one, so that the read buffers of a merge always fit into memory.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -33,17 +33,17 @@ pub enum Sort {
 /// Direction of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortDirection {
-    /// The direction that [`Sort`] states.
+    /// The direction in which [`Sort`] is documented.
     Usual,
-    /// The reverse of that direction.
+    /// The reverse of the documented direction.
     Reversed,
 }
 
-/// Most runs that are merged together. Each gets a share of the memory as its buffer: 128 KiB of 8
-/// MiB.
-const MOST_RUNS: usize = 64;
+/// Maximum number of runs that are merged together. Each run gets an equal share of the memory as
+/// its read buffer: 128 KiB if the memory is 8 MiB.
+const MAX_RUNS: usize = 64;
 
-/// Sort order of rows.
+/// The order of rows: their columns, the sort key and the direction.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     schema: Schema,
@@ -51,7 +51,8 @@ struct Order {
     direction: SortDirection,
 }
 
-/// Position of a record in memory, with the first part of its key, which decides most comparisons.
+/// Position of a record in memory, with the first part of its sort key, which decides most
+/// comparisons.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     rank: u64,
@@ -65,12 +66,12 @@ pub(super) struct Sorter {
     room: usize,
     records: Vec<u8>,
     items: Vec<Item>,
-    spilled: Option<Spilled>,
+    spilled: Option<SpilledRuns>,
 }
 
-/// Sorted runs, one after another in one file.
+/// Sorted runs, stored one after another in one file.
 #[derive(Debug)]
-struct Spilled {
+struct SpilledRuns {
     file: File,
     /// End offset of each run.
     ends: Vec<u64>,
@@ -127,7 +128,7 @@ impl Sorter {
     /// Makes a sorter that holds about `room` bytes in memory.
     pub(super) fn new(schema: Schema, sort: Sort, direction: SortDirection, room: usize) -> Self {
         let order = Order { schema, sort, direction };
-        // Positions in memory have 32 bits.
+        // Positions in memory are stored in 32 bits.
         Self { order, room: room.min(1 << 30), records: Vec::new(), items: Vec::new(), spilled: None }
     }
 
@@ -166,12 +167,12 @@ impl Sorter {
         });
     }
 
-    /// Writes the records in memory to the file as another run.
+    /// Sorts the records in memory, and appends them to the file as another run.
     fn spill(&mut self) -> io::Result<()> {
         self.sort();
         let spilled = match &mut self.spilled {
             Some(spilled) => spilled,
-            none => none.insert(Spilled { file: temporary()?, ends: Vec::new() }),
+            none => none.insert(SpilledRuns { file: temporary()?, ends: Vec::new() }),
         };
         let mut out = BufWriter::new(&spilled.file);
         let mut end = spilled.ends.last().copied().unwrap_or(0);
@@ -186,7 +187,7 @@ impl Sorter {
         spilled.ends.push(end);
         self.records.clear();
         self.items.clear();
-        if spilled.ends.len() == MOST_RUNS {
+        if spilled.ends.len() == MAX_RUNS {
             *spilled = spilled.merged(self.order, self.room)?;
         }
         Ok(())
@@ -198,7 +199,7 @@ fn at(bytes: &[u8], start: u32) -> &[u8] {
     records(&bytes[start as usize..]).next().unwrap_or_default()
 }
 
-impl Spilled {
+impl SpilledRuns {
     /// Merges all runs into one.
     fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
         let file = temporary()?;
@@ -208,8 +209,8 @@ impl Spilled {
             out.write_all(&(record.len() as u32).to_ne_bytes())?;
             out.write_all(record)
         });
-        // The merged output is a temporary file too, so an error in writing it counts as an error
-        // of sorting.
+        // Merged records are written to a temporary file too, so an error in writing them is an
+        // error of sorting.
         merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
         out.flush()?;
         drop(out);
@@ -238,15 +239,15 @@ impl Spilled {
     }
 }
 
-/// A run that is read during a merge. Its order is reversed, because the heap returns the greatest
-/// first.
+/// A run that is being read during a merge. Runs compare in reverse order, because the heap returns
+/// the greatest element first.
 struct Run<'a> {
     order: Order,
     file: &'a File,
-    /// Offsets of the next read and of the run's end.
+    /// Offset of the next read; below, the offset at which the run ends.
     next: u64,
     end: u64,
-    /// Bytes per read.
+    /// Number of bytes per read.
     share: usize,
     buffer: Vec<u8>,
     /// Position of the current record in `buffer`.
@@ -275,8 +276,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Reads until the buffer holds `bytes` after the record. Returns false if the run ends
-    /// earlier.
+    /// Reads until the buffer holds at least `bytes` bytes after the current record. Returns false
+    /// if the run ends before that.
     fn fill(&mut self, bytes: usize) -> io::Result<bool> {
         let have = self.buffer.len() - self.record.end;
         if have >= bytes {
@@ -286,7 +287,8 @@ impl Run<'_> {
         if have + left < bytes {
             return Ok(false);
         }
-        // Done only before a read, so that the rest of the buffer is moved once per read.
+        // The consumed part is removed only before a read, so that the rest of the buffer moves
+        // once per read.
         self.buffer.drain(..self.record.end);
         self.record = 0..0;
         let more = self.share.max(bytes - have).min(left);

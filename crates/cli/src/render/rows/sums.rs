@@ -1,41 +1,43 @@
-//! Sums counts by name in bounded memory. Names that do not fit go to disk as sorted rows. Called
-//! by `du`, whose threads add to a directory several times.
+//! Sums counts by name in bounded memory. Names that do not fit into memory go to disk as sorted
+//! rows. Called by `du`, whose threads may add to the same directory several times.
 
 use super::sort::{Sort, SortDirection, Sorter};
 use super::{Broken, Schema, Value, record};
 use crate::render::error::Result;
 
-/// Bytes of records that are passed to the sorter together.
-const PAGE: usize = 64 << 10;
+/// Number of bytes of records that are passed to the sorter at a time.
+const PAGE_BYTES: usize = 64 << 10;
 
-/// Counts by name. The schema has the name first, then `N` numbers.
+/// Counts by name. The schema consists of the name, followed by `N` numbers.
 #[derive(Debug)]
 pub struct NameSums<const N: usize> {
     schema: Schema,
     sorter: Sorter,
     page: Vec<u8>,
-    /// The error that prevents further additions.
+    /// The error after which nothing more can be added.
     broken: Option<Broken>,
 }
 
 impl<const N: usize> NameSums<N> {
-    /// Makes empty sums that use about `memory` bytes. The rest goes to disk.
+    /// Makes empty sums that use about `memory` bytes of memory. Counts that do not fit go to disk.
     pub fn new(schema: Schema, memory: usize) -> Self {
         let sorter = Sorter::new(schema, Sort::Name, SortDirection::Usual, memory);
         Self { schema, sorter, page: Vec::new(), broken: None }
     }
 
-    /// Adds to the counts of a name. [`finish`](Self::finish) reports a full disk.
+    /// Adds to the counts of a name. Errors, such as a full disk, are returned by
+    /// [`finish`](Self::finish).
     pub fn add(&mut self, name: &[u8], counts: [u64; N]) {
         let numbers = counts.into_iter().map(|count| Value::Number(Some(count)));
         let row: Vec<Value<'_>> = std::iter::once(Value::Name(b"", name)).chain(numbers).collect();
         record::push(&row, &mut self.page);
-        if self.page.len() >= PAGE {
+        if self.page.len() >= PAGE_BYTES {
             self.hand_over();
         }
     }
 
-    /// Passes each name once to `each`, in ascending order of its bytes, with its total counts.
+    /// Passes each name once to `each`, with its total counts, in ascending byte order of the
+    /// names.
     ///
     /// # Errors
     /// The temporary file of counts cannot be written or read.

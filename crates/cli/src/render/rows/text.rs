@@ -1,4 +1,5 @@
-//! Renders rows as lines of text: the columns with a width, then the name.
+//! Renders rows as lines of text: first the columns that have a width, then the name. Called by the
+//! printer.
 
 use std::io::{IsTerminal, Write as _};
 
@@ -18,7 +19,7 @@ pub enum NameEscaping {
 }
 
 impl NameEscaping {
-    /// Chooses the escaping for `out`: only a terminal gets escapes.
+    /// Chooses the escaping for `out`: names are escaped only on a terminal.
     pub fn on(out: &impl IsTerminal) -> Self {
         if out.is_terminal() { Self::Escaped } else { Self::Raw }
     }
@@ -34,8 +35,8 @@ pub enum SizeFormat {
     Human,
 }
 
-/// Seconds of a day.
-const DAY: i64 = 86_400;
+/// Number of seconds in a day.
+const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Writes one row, then `end`.
 pub(super) fn row(
@@ -103,8 +104,8 @@ fn letter(kind: EntryKind) -> u8 {
     }
 }
 
-/// Writes a number in decimal. This is most of the work for a million rows, and `write!` takes four
-/// times as long.
+/// Writes a number in decimal. With a million rows, writing numbers takes most of the time, and
+/// `write!` would take four times as long.
 pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
@@ -123,13 +124,13 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
 pub(super) enum Fraction {
     /// All nine digits, unless all are zero.
     Kept,
-    /// No fraction.
+    /// Fractions are not written.
     Left,
 }
 
 /// Writes a time as RFC 3339, in UTC.
 pub(super) fn push_time(time: Time, fraction: Fraction, out: &mut Vec<u8>) {
-    let (days, second) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
+    let (days, second) = (time.seconds.div_euclid(SECONDS_PER_DAY), time.seconds.rem_euclid(SECONDS_PER_DAY));
     let (year, month, day) = date(days);
     if (0..=9999).contains(&year) {
         push_padded(year.unsigned_abs(), 4, out);
@@ -157,9 +158,9 @@ fn push_padded(number: u64, width: u32, out: &mut Vec<u8>) {
 }
 
 /// Converts days since 1970-01-01 to year, month and day in the Gregorian calendar, with Howard
-/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>). Its years
-/// begin in March, so that a leap day is the last of a year, and 400 years, an era, always have
-/// 146,097 days.
+/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>). The
+/// algorithm's years begin in March, so that a leap day is the last day of a year. A period of 400
+/// years, an era, always has 146,097 days.
 fn date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

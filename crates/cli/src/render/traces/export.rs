@@ -1,4 +1,5 @@
-//! The queue of spans, and the thread that sends them.
+//! The queue of spans, and the thread that sends them to the collector. Called by the parent
+//! module.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -15,23 +16,24 @@ use super::span::{Ids, Span, SpanKind, body};
 use crate::render::error::Error;
 use crate::render::{console, json as lines};
 
-/// Most spans that wait; further ones are dropped and counted. This and the next two constants are
-/// the defaults of OpenTelemetry's batch processor
+/// Maximum number of spans that wait; further spans are dropped and counted. This and the next two
+/// constants are the defaults of OpenTelemetry's batch processor
 /// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
-const MOST_WAITING: usize = 2048;
-/// Most spans in one request.
-const BATCH: usize = 512;
-/// Longest time that a span waits for a full batch.
-const DELAY: Duration = Duration::from_secs(5);
-/// Time at the end of a run for sending its last spans.
-const FINAL_SEND_TIME: Duration = Duration::from_secs(1);
+const MAX_WAITING_SPANS: usize = 2048;
+/// Maximum number of spans in one request.
+const BATCH_SPANS: usize = 512;
+/// Maximum time that a span waits until a batch is full.
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// Maximum time that the end of a run waits for its last spans to be sent.
+const MAX_FINAL_WAIT: Duration = Duration::from_secs(1);
 
-/// Collects spans, and sends them from a separate thread that the first span starts.
+/// Collects spans, and sends them from a separate thread, which the first span starts.
 pub(super) struct Exporter {
     settings: TraceSettings,
     quiet: bool,
     began: SystemTime,
-    /// Trace and span ids of this run. Made late, because the daemon of a mount has its own.
+    /// Trace id and span id of this run. Made when first needed, because the daemon of a mount must
+    /// have ids of its own.
     ids: OnceLock<(String, String)>,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -41,19 +43,19 @@ pub(super) struct Exporter {
 struct Queue {
     spans: VecDeque<Span>,
     dropped: u64,
-    /// Attributes of the run so far.
+    /// Attributes of the run that are known so far.
     facts: Map<String, Value>,
     is_running: bool,
     /// The run is over: no more spans are added.
     is_ending: bool,
-    /// All spans were sent, or sending has failed.
+    /// All spans have been sent, or sending has failed.
     is_over: bool,
-    /// The collector has not accepted the last batch.
+    /// The collector did not accept the last batch.
     is_down: bool,
     was_reported: bool,
 }
 
-/// Reports that no traces are sent, unless the run is quiet.
+/// Reports why no traces are sent, unless the run is quiet.
 pub(super) fn warn(quiet: bool, why: &str) {
     if !quiet {
         console::note(format_args!("traces are not sent: {why}"));
@@ -74,19 +76,19 @@ impl Exporter {
     /// Queues a span for sending.
     pub(super) fn push(self: &Arc<Self>, span: Span) {
         let mut queue = self.queue.lock();
-        if queue.spans.len() == MOST_WAITING {
+        if queue.spans.len() == MAX_WAITING_SPANS {
             queue.dropped += 1;
             return;
         }
         queue.spans.push_back(span);
-        if queue.spans.len() >= BATCH {
+        if queue.spans.len() >= BATCH_SPANS {
             self.changed.notify_all();
         }
         if !queue.is_running {
             queue.is_running = true;
             let exporter = Arc::clone(self);
             let thread = std::thread::Builder::new().name("traces".into());
-            // The exporter's own requests make no spans.
+            // The requests of the exporter itself make no spans.
             let run = move || tracing::subscriber::with_default(NoSubscriber::default(), || exporter.run());
             if let Err(error) = thread.spawn(run) {
                 self.report(&mut queue, &error.to_string());
@@ -95,7 +97,7 @@ impl Exporter {
         }
     }
 
-    /// Adds the span of the run. Waits briefly until all spans are sent.
+    /// Adds the span of the run. Waits up to [`MAX_FINAL_WAIT`] until all spans are sent.
     pub(super) fn end(self: &Arc<Self>, name: String, attributes: Map<String, Value>, fault: Option<String>) {
         let mut run = Span {
             name,
@@ -111,8 +113,9 @@ impl Exporter {
             if queue.dropped > 0 {
                 run.attributes.insert("firstbyte.dropped_spans".to_owned(), json!(queue.dropped));
             }
-            // The span of the run always gets a place.
-            if queue.spans.len() == MOST_WAITING {
+            // If the queue is full, the oldest span is dropped, so that the span of the run is
+            // always sent.
+            if queue.spans.len() == MAX_WAITING_SPANS {
                 queue.spans.pop_front();
             }
         }
@@ -120,9 +123,9 @@ impl Exporter {
         let mut queue = self.queue.lock();
         queue.is_ending = true;
         self.changed.notify_all();
-        // There is no wait if the collector was already down.
+        // If the collector was already down, the end of the run does not wait.
         let waits = |queue: &mut Queue| !queue.is_over && !queue.is_down;
-        drop(self.changed.wait_timeout_while(queue, FINAL_SEND_TIME, waits));
+        drop(self.changed.wait_timeout_while(queue, MAX_FINAL_WAIT, waits));
     }
 
     fn run(&self) {
@@ -151,19 +154,19 @@ impl Exporter {
         }
     }
 
-    /// Waits for a full batch, for [`DELAY`], or for the end of the run. Returns true with the last
-    /// batch.
+    /// Waits until a batch is full, until [`MAX_DELAY`] has passed, or until the run ends. Returns
+    /// true together with the last batch.
     fn next_batch(&self) -> (Vec<Span>, bool) {
         let is_idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.is_ending;
         let queue = self.changed.wait_while(self.queue.lock(), is_idle);
-        let is_small = |queue: &mut Queue| queue.spans.len() < BATCH && !queue.is_ending;
-        let (mut queue, _) = self.changed.wait_timeout_while(queue, DELAY, is_small);
-        let count = queue.spans.len().min(BATCH);
+        let is_small = |queue: &mut Queue| queue.spans.len() < BATCH_SPANS && !queue.is_ending;
+        let (mut queue, _) = self.changed.wait_timeout_while(queue, MAX_DELAY, is_small);
+        let count = queue.spans.len().min(BATCH_SPANS);
         let batch = queue.spans.drain(..count).collect();
         (batch, queue.is_ending && queue.spans.is_empty())
     }
 
-    /// Sends a batch. The first one makes the client.
+    /// Sends a batch. The first batch also makes the client.
     fn send(&self, store: &mut Option<Store>, batch: &[Span]) -> Result<(), String> {
         let store = match store {
             Some(store) => store,
@@ -181,8 +184,8 @@ impl Exporter {
         sent.map_err(|error| Error::from(error).to_string())
     }
 
-    /// Formats a span with its ids. Requests are children of the run, and the run is one of the
-    /// caller's span.
+    /// Formats a span with its ids. The span of a request is a child of the run's span, and the
+    /// run's span is a child of the caller's span, if there is one.
     fn place(&self, span: &Span, (trace, run): &(String, String)) -> Value {
         match span.kind {
             SpanKind::Client => span.json(Ids { trace, span: &random::<8>(), parent: Some(run) }),
@@ -193,8 +196,8 @@ impl Exporter {
         }
     }
 
-    /// Makes a store that sends each request once, within the configured timeout, without the
-    /// verb's options.
+    /// Makes a store that sends each request once, within the configured timeout. The verb's
+    /// options do not apply to it.
     fn store(&self) -> firstbyte::Result<Store> {
         let mut options = ClientOptions::of_system(&environment::variable);
         options.set_read_timeout(self.settings.timeout);
@@ -205,7 +208,8 @@ impl Exporter {
 /// Makes a random id.
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    // This fails on no supported kernel. Collectors refuse an id of zeros.
+    // This cannot fail on any supported kernel. If it did, the id would be zero, which collectors
+    // refuse.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     hex::encode(bytes)
 }

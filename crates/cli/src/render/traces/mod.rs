@@ -1,8 +1,9 @@
-//! Traces: a span for this run and one for each of its requests, sent to an OpenTelemetry collector
-//! by OTLP/HTTP if the standard variables name one. `main` begins and ends them.
+//! Traces: a span for this run and one for each of its requests, sent by OTLP/HTTP to an
+//! OpenTelemetry collector if the standard environment variables name one. `main` starts and ends
+//! them.
 //!
-//! No request waits for the collector. Requests put their spans into a queue, which drops spans
-//! that do not fit. Only the end of the run waits briefly for the last batch.
+//! No request waits for the collector. Requests put their spans into a queue, and spans that do not
+//! fit into the queue are dropped. Only the end of the run waits, briefly, for the last batch.
 
 mod export;
 mod settings;
@@ -29,8 +30,9 @@ use span::{Span, SpanKind};
 
 static EXPORTER: OnceLock<Arc<Exporter>> = OnceLock::new();
 
-/// Makes the layer that records a span per request; `None` if no variable requests traces. An
-/// unusable variable is reported once, unless the run is quiet, and is not fatal.
+/// Makes the layer that records a span per request; `None` if no variable requests traces. If a
+/// variable has an unusable value, the run continues without traces, and says so unless it is
+/// quiet.
 pub fn begin(quiet: bool) -> Option<BoxedLayer> {
     let settings = match TraceSettings::find(&firstbyte::environment::variable) {
         Ok(settings) => settings?,
@@ -72,9 +74,10 @@ pub fn end(verb: &str, exit: Exit, error: Option<&Error>) {
     exporter.end(format!("firstbyte {verb}"), attributes, fault);
 }
 
-/// Fields with a name in OpenTelemetry's conventions for HTTP clients. The others go below
-/// `firstbyte.` (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/>).
-const NAMES: [(&str, &str); 5] = [
+/// Fields that have a name in OpenTelemetry's conventions for HTTP clients
+/// (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/>). The names of other fields get
+/// the prefix `firstbyte.`.
+const FIELD_NAMES: [(&str, &str); 5] = [
     ("method", "http.request.method"),
     ("status", "http.response.status_code"),
     ("bytes", "http.response.body.size"),
@@ -96,7 +99,7 @@ fn request(mut fields: Map<String, Value>, now: SystemTime) -> Span {
     let mut attributes: Map<String, Value> = fields
         .into_iter()
         .map(|(field, value)| {
-            let known = NAMES.iter().find(|(known, _)| *known == field);
+            let known = FIELD_NAMES.iter().find(|(known, _)| *known == field);
             let name = known.map_or_else(|| format!("firstbyte.{field}"), |(_, name)| (*name).to_owned());
             let value = value.as_str().map_or(value.clone(), |text| json!(redacted(text)));
             (name, value)

@@ -1,5 +1,5 @@
-//! The standard variables of OpenTelemetry for traces.
-//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>,
+//! Reads the standard environment variables of OpenTelemetry for traces. Called by the parent
+//! module. <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>,
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>
 
 use std::num::NonZeroU64;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use firstbyte::environment::VariableLookup;
 use firstbyte_location::{HttpUrl, Location, redacted_operand};
 
-/// Default timeout of the specification.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Default timeout of a request to the collector, from the specification.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The collector, and the attributes and parent of the spans.
 #[derive(Clone, Debug)]
@@ -19,15 +19,16 @@ pub(super) struct TraceSettings {
     pub(super) timeout: Duration,
     /// Attributes of this program: its name and version, and those of `OTEL_RESOURCE_ATTRIBUTES`.
     pub(super) resource: Vec<(String, String)>,
-    /// Trace and parent span of this run, from `TRACEPARENT`.
+    /// Trace id, and span id of the caller, from `TRACEPARENT`.
     pub(super) parent: Option<(String, String)>,
 }
 
 impl TraceSettings {
-    /// Reads the variables. `None` if none names a collector or if one disables traces.
+    /// Reads the variables. Returns `None` if no variable names a collector, or if one disables
+    /// traces.
     ///
     /// # Errors
-    /// The unusable variable, and the reason.
+    /// The variable that is unusable, and the reason.
     pub(super) fn find(lookup: VariableLookup<'_>) -> Result<Option<Self>, String> {
         let own = |name: &str| {
             let of_traces = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
@@ -58,7 +59,7 @@ impl TraceSettings {
             return Err(format!("{name} is {endpoint}; write http(s)://HOST[:PORT]"));
         };
         let timeout = match own("TIMEOUT") {
-            None => TIMEOUT,
+            None => DEFAULT_TIMEOUT,
             Some((name, text)) => {
                 let wrong = || format!("{name} is {text}; write milliseconds, at least 1");
                 Duration::from_millis(text.parse::<NonZeroU64>().map_err(|_| wrong())?.get())
@@ -108,7 +109,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Parses the ids of a W3C trace context, and whether it is sampled
+/// Parses a W3C trace context: trace id, parent span id, and whether the trace is sampled
 /// (<https://www.w3.org/TR/trace-context/#traceparent-header>).
 fn traceparent(text: &str) -> Option<(String, String, bool)> {
     let parts: Vec<&str> = text.trim().split('-').collect();

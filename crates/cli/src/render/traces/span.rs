@@ -25,7 +25,7 @@ pub(super) struct Span {
     pub(super) fault: Option<String>,
 }
 
-/// Ids of a span and its parent, hexadecimal as in the protocol's JSON.
+/// Ids of a span and its parent, in hexadecimal, as the protocol's JSON requires.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ids<'a> {
     pub(super) trace: &'a str,
@@ -72,7 +72,7 @@ fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<Valu
     pairs.map(|(name, value)| json!({ "key": name, "value": typed(value) })).collect()
 }
 
-/// Wraps a value with its type. Numbers of 64 bits become decimal text.
+/// Wraps a value with its type. The protocol's JSON writes 64-bit numbers as decimal text.
 fn typed(value: &Value) -> Value {
     match value {
         Value::Bool(flag) => json!({ "boolValue": flag }),

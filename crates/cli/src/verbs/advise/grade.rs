@@ -81,7 +81,7 @@ fn row(receipt: &Receipt, graded: &Graded) -> String {
     json!({
         "verb": receipt.verb, "source": receipt.source, "seconds": graded.seconds,
         "predicted_seconds": graded.predicted, "predicted_range": graded.range,
-        "error": graded.error(), "held": graded.is_held(),
+        "error": graded.error(), "held": graded.is_within_range(),
     })
     .to_string()
 }
@@ -90,7 +90,7 @@ fn text(receipt: &Receipt, graded: &Graded) -> String {
     let range = graded.range.map_or_else(String::new, |[low, high]| {
         format!(" ({} to {})", shown_seconds(low), shown_seconds(high))
     });
-    let held = if graded.is_held() { "within" } else { "OUTSIDE" };
+    let held = if graded.is_within_range() { "within" } else { "OUTSIDE" };
     format!(
         "{:+4.0} %  {held}  {} took {}, predicted {}{range}",
         graded.error() * 100.0,
@@ -114,14 +114,14 @@ fn summary(grade: &Grade) -> String {
     )
 }
 
-/// A prediction and its measurement, in seconds.
+/// The prediction in a receipt and the measured time, both in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Graded {
     /// Measured seconds.
     seconds: f64,
     /// Predicted seconds.
     predicted: f64,
-    /// Low and high end of the prediction. A measurement without a range counts as outside it.
+    /// Low and high end of the prediction. A receipt without a range counts as outside the range.
     range: Option<[f64; 2]>,
 }
 
@@ -150,8 +150,8 @@ impl Graded {
         self.predicted / self.seconds - 1.0
     }
 
-    /// Returns true if the measurement is within the range.
-    fn is_held(&self) -> bool {
+    /// Returns whether the measurement is within the range.
+    fn is_within_range(&self) -> bool {
         self.range.is_some_and(|[low, high]| (low..=high).contains(&self.seconds))
     }
 }
@@ -165,9 +165,9 @@ struct Grade {
     left_out: usize,
     /// Median of the absolute errors.
     median_error: f64,
-    /// Number of measurements within their ranges.
+    /// Number of measurements that are within their ranges.
     held: usize,
-    /// Median ratio of the high end to the low end; `None` without ranges.
+    /// Median ratio of the high end of a range to its low end; `None` if no receipt has a range.
     width: Option<f64>,
 }
 
@@ -177,7 +177,7 @@ fn grade(all: &[Graded], left_out: usize) -> Option<Grade> {
         count: all.len(),
         left_out,
         median_error: median(all.iter().map(|one| one.error().abs()).collect())?,
-        held: all.iter().filter(|one| one.is_held()).count(),
+        held: all.iter().filter(|one| one.is_within_range()).count(),
         width: median(all.iter().filter_map(|one| one.range).map(|[low, high]| high / low).collect()),
     })
 }

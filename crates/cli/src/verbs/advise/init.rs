@@ -1,4 +1,4 @@
-//! `advise init`: writes a commented workload file.
+//! `advise init`: writes a workload file with comments that explain its fields.
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 //! `firstbyte-advise`.
 //!
 //! This module and its children read and write files, and determine the current day. The models and
-//! prices are pure.
+//! prices themselves are pure.
 
 mod grade;
 mod import;

@@ -1,7 +1,7 @@
 //! `advise prices`: shows the prices that advice uses, and imports AWS's own price files.
 //!
-//! The user's catalogue overrides the embedded prices of the same key and region. It is one TOML
-//! file in the user's configuration directory.
+//! The user's catalogue overrides the embedded prices of the same key and region. The catalogue is
+//! one TOML file in the user's configuration directory.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write as _};
@@ -21,11 +21,11 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Bytes per read of a price file.
+/// Buffer size for reading a price file, bytes.
 const BUFFER: usize = 256 << 10;
 
 /// First lines of the user's catalogue.
-const HEAD: &str = "\
+const CATALOGUE_HEAD: &str = "\
 # Prices of `firstbyte advise`, in US dollars. They override those that come with it, by key and region.
 # Written by `firstbyte advise prices import`, which keeps the prices that are here and drops comments.
 ";
@@ -166,7 +166,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let Imported { catalogue, offer, day, products, .. } = imported;
     let mut own = read_prices(&out)?.unwrap_or_default();
     own.override_with(catalogue);
-    write(&out, &format!("{HEAD}{}", own.to_toml()))?;
+    write(&out, &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
     if globals.json {
         console::print(json!({"verb": "advise prices import", "offer": offer, "day": day,
             "products": products, "prices": count, "destination": shown(&out).to_string(),

@@ -137,8 +137,8 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
     let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
     let day = args.day.map_or_else(today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
-    let advice =
-        advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
+    let advice = advice::advise(&workload, &inputs)
+        .map_err(|error| error_at_field(&error, args, text.as_deref(), globals))?;
     if let Some(path) = &args.page {
         let text = page(&advice, &workload, &inputs);
         output_file::write(path, &text)?;
@@ -152,8 +152,13 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Makes an error with the position of the wrong field, in the file or on the command line.
-fn placed(error: &advice::Error, args: &AdviseRunArgs, text: Option<&str>, globals: &Globals) -> Error {
+/// Makes an error that states where the wrong value is: in the file or on the command line.
+fn error_at_field(
+    error: &advice::Error,
+    args: &AdviseRunArgs,
+    text: Option<&str>,
+    globals: &Globals,
+) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
     match (text.filter(|_| !of_option), &args.file) {
@@ -178,7 +183,8 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     advised(advice, &charts, &asked)
 }
 
-/// Reads the workload from the file or the options. `--region` sets the region of the prices.
+/// Reads the workload from the file, or makes it from the options. `--region` sets the region of
+/// the prices.
 fn workload(args: &AdviseRunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
     let text = args.file.as_deref().map(known::text).transpose()?;
     let mut workload = match (&text, &args.file) {

@@ -2,8 +2,8 @@
 //! fetches its results from S3.
 //!
 //! The job runs the same command line, without the options for this machine. So targets are paths
-//! that its instance has mounted, and caches are dropped and observed there. The job ends when the
-//! wait for it ends. Called by `bench`.
+//! that the job's instance has mounted, and caches are dropped and observed on that instance. If
+//! waiting for the job ends early, the job is ended too. Called by `bench`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,14 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, ForcedEnd};
 
-/// Options with a value that concern this machine or become settings of the job.
+/// Options that apply to this machine or become settings of the job. Each has a value.
 const LOCAL_OPTIONS: [&str; 8] =
     ["--on", "--results", "--job-setup", "--out", "--memory-limit", "--cpus", "--budget", "--profile"];
-/// Additional time for a job, besides its measuring time, to make data and deliver results.
+/// Time that a job has besides its measuring time, to make data and to deliver results.
 const JOB_OVERHEAD: Duration = Duration::from_secs(300);
-/// Longest time to end the job after Ctrl-C: a job that keeps running costs money.
-const ENDING: Duration = Duration::from_secs(15);
+/// Maximum time for ending the job after Ctrl-C. The job must be ended, because a running job costs
+/// money.
+const MAX_END_TIME: Duration = Duration::from_secs(15);
 
 /// Queue, job definition and endpoint of AWS Batch.
 pub struct BatchQueue<'a> {
@@ -46,8 +47,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     let endpoint = place.endpoint.or(of_environment.as_deref());
     let batch = Batch::new(globals.options().store, place.queue, place.definition, endpoint)?;
     let mut words = words_of_job(std::env::args().skip(1));
-    if let Some(rest) = bounded(args, globals, &batch, place)? {
-        give(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
+    if let Some(rest) = read_budget(args, globals, &batch, place)? {
+        insert_options(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("firstbyte-bench-{:x}", now.as_nanos());
@@ -60,7 +61,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     delivered(args, globals, &ended, &there)
 }
 
-/// Refuses options that no job supports. Returns the location of the results.
+/// Refuses options that no job supports. Returns the location for the results.
 fn check(args: &BenchRunArgs) -> Result<&str> {
     if args.plan.is_some() || args.source.is_some() {
         let what = "--on batch: a job does not have the files of this machine";
@@ -81,7 +82,7 @@ fn check(args: &BenchRunArgs) -> Result<&str> {
     }
 }
 
-/// Returns the command line of the job: the given one without the options for this machine.
+/// Returns the command line of the job: the `given` one without the options for this machine.
 fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
     let (mut words, mut given) = (Vec::new(), given);
     while let Some(word) = given.next() {
@@ -103,9 +104,9 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
     words
 }
 
-/// Returns the budget for the job's reads: the rest after its instance is paid for the longest
-/// time. `None` without a budget.
-fn bounded(
+/// Returns the budget for the job's reads: what is left after paying for the instance for the job's
+/// maximum time. `None` without a budget.
+fn read_budget(
     args: &BenchRunArgs,
     globals: &Globals,
     batch: &Batch,
@@ -143,12 +144,13 @@ fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Re
     })
 }
 
-/// Makes the job's shell script: measures, and delivers results and messages even after a failure.
-/// A terminated job has half a minute; only its shell gets the signal.
+/// Makes the job's shell script, which measures, and delivers results and messages even after a
+/// failure. AWS kills a terminated job after 30 seconds, and sends the signal before that only to
+/// the shell.
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
     let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    give(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
+    insert_options(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
     format!(
         "{setup}d=$(mktemp -d); trap 'kill -TERM $p || :' TERM\n\
          firstbyte {} 2>$d/said & p=$!\n\
@@ -161,17 +163,17 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     )
 }
 
-/// Inserts options before the command of the workload `command`.
-fn give(words: &mut Vec<String>, options: &[String]) {
+/// Inserts options before the `--` that separates the command of the workload `command`.
+fn insert_options(words: &mut Vec<String>, options: &[String]) {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(at..at, options.iter().cloned());
 }
 
-/// Submits the job and waits for its end. If the wait is interrupted, ends the job.
+/// Submits the job and waits until it ends. If the wait is interrupted, ends the job.
 fn measured(batch: &Batch, job: &Job, there: &str, args: &BenchRunArgs, globals: &Globals) -> Result<Ended> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
-    let ending = ForcedEnd { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
+    let ending = ForcedEnd { interrupted: MAX_END_TIME, terminated: MAX_END_TIME, exit: Exit::Interrupted };
     signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
     let id = batch.submit(job)?;
     let say = |text: String| {

@@ -1,4 +1,4 @@
-//! `bench compare`: prints the differences between two results files that exceed noise.
+//! `bench compare`: prints the differences between two results files that are larger than noise.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `bench run`: the cost of a measurement, shown by `--dry-run` and limited by `--budget`.
+//! The cost of a measurement. `bench run` shows it with `--dry-run`, and limits it with `--budget`.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl CostArgs {
         })
     }
 
-    /// Refuses a budget if the cost of a run is unknown.
+    /// Refuses a budget if the cost of a run cannot be computed.
     pub fn check(&self, costs: &Costs) -> Result<()> {
         let missing: Vec<String> = costs.missing().collect();
         if self.budget.is_none() || missing.is_empty() {
@@ -65,7 +65,7 @@ impl CostArgs {
     }
 }
 
-/// Prints the costs by target.
+/// Prints the costs of each target.
 pub fn show(costs: &Costs, globals: &Globals) -> Result<()> {
     let complete = costs.missing().next().is_none();
     if globals.json {
@@ -104,7 +104,7 @@ fn text(line: &Line) -> String {
     )
 }
 
-/// Formats dollars, with more decimals for small sums.
+/// Formats dollars. Sums below a cent get more decimals.
 fn dollars(usd: f64) -> String {
     if usd >= 0.01 || usd == 0.0 { format!("{usd:.2}") } else { format!("{usd:.6}") }
 }

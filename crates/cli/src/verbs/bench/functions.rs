@@ -1,5 +1,5 @@
-//! `bench functions`: runs a function on this machine behind the APIs of AWS Lambda, until it is
-//! stopped.
+//! `bench functions`: hosts a serverless function on this machine, behind the APIs of AWS Lambda,
+//! until it is stopped.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,10 +18,11 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, ForcedEnd};
 
-/// Longest time for the environments to end.
-const GRACE: Duration = Duration::from_secs(10);
-/// Variables of the caller that become the function's role.
-const ROLE: [&str; 4] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
+/// Maximum time that the function's environments have to end.
+const MAX_END_WAIT: Duration = Duration::from_secs(10);
+/// Environment variables of the caller that become the role (the credentials) of the function.
+const ROLE_VARIABLES: [&str; 4] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
 
 /// Run a function on this machine as AWS Lambda would, until stopped
 #[derive(Args)]
@@ -82,10 +83,11 @@ pub struct FunctionsArgs {
 }
 
 pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
-    let ending = ForcedEnd { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
-    // Set up before anything starts, so that a signal always ends everything.
+    let ending = ForcedEnd { interrupted: MAX_END_WAIT, terminated: MAX_END_WAIT, exit: Exit::Done };
+    // Set up first, so that from the start a signal ends everything that has been started.
     let stop = signals::interruption(ending)?;
-    let role = ROLE.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
+    let role =
+        ROLE_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
     let server = Server::start(Settings {
         name: args.name.clone(),
         source: Source {
@@ -122,13 +124,13 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
     } else {
         console::print(&url)?;
     }
-    // This fails only after the signals were handled.
+    // Receiving fails if the sender was dropped, which happens only after it has sent.
     let _ = stop.recv();
     drop(server);
     Ok(Exit::Done)
 }
 
-/// Returns the path of a program. A name without a slash is searched in `PATH`.
+/// Returns the path of a program. A name without a slash is looked up in `PATH`.
 fn found(program: &PathBuf) -> PathBuf {
     if program.components().count() > 1 {
         return std::path::absolute(program).unwrap_or_else(|_| program.clone());

@@ -1,5 +1,5 @@
-//! `bench invoke`: calls a function, and prints its figures in the last line. The engine of `bench`
-//! starts it.
+//! `bench invoke`: calls a serverless function, and prints its figures in the last line. The engine
+//! of `bench` runs this verb as a separate process.
 
 use clap::Args;
 use firstbyte_bench::functions::Calls;

@@ -1,5 +1,5 @@
 //! `bench job`: does one workload in this process, and prints its figures in the last line. The
-//! engine of `bench` starts it.
+//! engine of `bench` runs this verb as a separate process.
 
 use clap::Args;
 use firstbyte_bench::job::{self, Job, Watch};

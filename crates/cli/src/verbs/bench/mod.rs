@@ -1,8 +1,8 @@
-//! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
+//! `bench`: measures storage with the engine of `firstbyte-bench`, and renders the results.
 //!
-//! `run` makes or reads a plan and executes it, `report` renders results, `compare` prints the
-//! changes between two of them, and `functions` hosts functions. The engine runs `job`, `invoke`
-//! and `survive` as separate processes.
+//! `run` makes or reads a plan and executes it. `report` renders results, `compare` prints the
+//! changes between two results files, and `functions` hosts serverless functions. The engine runs
+//! `job`, `invoke` and `survive` as separate processes.
 
 mod batch;
 mod compare;

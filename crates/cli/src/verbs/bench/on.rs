@@ -1,4 +1,4 @@
-//! `bench run --on`: prepares a suite for functions, or a plan for a cluster.
+//! `bench run --on`: prepares a suite for serverless functions, or a plan for a cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use firstbyte_bench::targets::{Called, Found, Target};
 
 use crate::render::error::{Error, Result};
 
-/// Variables of suites for resources that a user may have in Lambda: a mounted directory, and
-/// Python functions.
-const USERS_OWN: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
+/// Variables of suites that name resources which a user may have in Lambda: a mounted directory,
+/// and Python functions.
+const USER_VARIABLES: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
-/// Changes a plan so that its jobs run at `on`.
+/// Changes a plan so that its jobs run where `on` says.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     match on {
-        // Batch does not run the plan here; see `batch`.
+        // With Batch, this process does not run the plan; see `batch`.
         None | Some(On::Batch { .. }) => {}
         Some(On::Slurm) => {
             let found = Command::new("srun").arg("--version").stdout(Stdio::null()).status();
@@ -39,8 +39,8 @@ pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Returns the function that does the work on targets; `None` if processes do it.
-pub fn called(on: Option<&On>) -> Result<Option<Called>> {
+/// Returns the serverless function that reads the targets; `None` if processes read them.
+pub fn called_function(on: Option<&On>) -> Result<Option<Called>> {
     match on {
         Some(On::Lambda { name, endpoint }) => {
             let endpoint = endpoint.clone().unwrap_or_default();
@@ -55,22 +55,22 @@ pub fn called(on: Option<&On>) -> Result<Option<Called>> {
     }
 }
 
-/// Ends the jobs that an interrupted measurement has left in a queue.
+/// Ends the jobs that an interrupted measurement has left in a Slurm queue.
 pub fn cancel_queued_jobs(on: Option<&On>) {
     if on == Some(&On::Slurm) {
-        // Fails if there is no such job.
+        // `scancel` fails if there is no such job, which is not an error here.
         let name = format!("--name={}", job_name());
         let _ = Command::new("scancel").args(["--quiet", &name]).stderr(Stdio::null()).status();
     }
 }
 
-/// Returns the name of this measurement's jobs.
+/// Returns the name of the Slurm jobs of this measurement.
 fn job_name() -> String {
     format!("firstbyte-bench-{}", std::process::id())
 }
 
-/// Makes the plan of a suite in functions: here on stand-ins or on the user's storage, or in
-/// Lambda.
+/// Makes the plan of a suite in serverless functions. The functions run on this machine, with
+/// stand-ins or the user's storage, or in Lambda.
 pub fn in_functions(
     suite: &Suite,
     on: &On,
@@ -79,7 +79,7 @@ pub fn in_functions(
     endpoint: Option<String>,
     mut vars: BTreeMap<String, String>,
 ) -> Result<Plan> {
-    let unknown: Vec<&str> = USERS_OWN.into_iter().filter(|name| !vars.contains_key(*name)).collect();
+    let unknown: Vec<&str> = USER_VARIABLES.into_iter().filter(|name| !vars.contains_key(*name)).collect();
     if let Some(python) = vars.get_mut("python").filter(|python| python.contains('/')) {
         *python = std::path::absolute(&*python).map_or(python.clone(), |path| path.display().to_string());
     }
@@ -139,7 +139,8 @@ pub fn in_functions(
     }
 }
 
-/// Returns the function's code: the given path, else the `bootstrap` next to this program.
+/// Returns the path of the function's code: the given path, else the `bootstrap` next to this
+/// program.
 fn found(code: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(code) = code {
         return Ok(std::path::absolute(&code).unwrap_or(code));
@@ -153,7 +154,7 @@ fn found(code: Option<PathBuf>) -> Result<PathBuf> {
     Err(Error::usage(what).advise("name its zip: --on local:FILE"))
 }
 
-/// Returns `HOST:PORT` of the store to which the functions' links connect.
+/// Returns `HOST:PORT` of the store. The links of the functions connect to it.
 fn host_of(location: &str, endpoint: Option<String>) -> Result<String> {
     let url = if location.starts_with("s3://") { endpoint.unwrap_or_default() } else { location.to_owned() };
     let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());

@@ -10,8 +10,8 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::output_file;
 
-/// Columns of a report if the terminal's width is unknown.
-const WIDTH: u16 = 100;
+/// Width of a report, in columns, if the width of the terminal is unknown.
+const DEFAULT_COLUMNS: u16 = 100;
 
 /// Render results as an HTML page that needs no network, as Markdown or as text
 #[derive(Args)]
@@ -77,8 +77,8 @@ fn form_of(out: Option<&PathBuf>) -> Form {
     }
 }
 
-/// Returns the columns of the terminal at standard output.
+/// Returns the width of the terminal at standard output, in columns.
 fn columns() -> u16 {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    size.map_or(WIDTH, |size| if size.ws_col == 0 { WIDTH } else { size.ws_col })
+    size.map_or(DEFAULT_COLUMNS, |size| if size.ws_col == 0 { DEFAULT_COLUMNS } else { size.ws_col })
 }

@@ -1,4 +1,4 @@
-//! `bench run`: makes or reads a plan, executes it, and writes its runs to a results file.
+//! `bench run`: makes or reads a plan, executes it, and writes the measured runs to a results file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -187,7 +187,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     let stop = || stopped.load(Ordering::Relaxed);
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
-        // A plan has the same environment everywhere; targets are reached with the user's own.
+        // The contenders of a plan get the same environment on every machine. Targets are the
+        // user's own, and are reached with the user's environment.
         env: if is_of_user(args) { std::env::vars_os().collect() } else { clean_environment() },
         disk: std::env::temp_dir(),
         words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
@@ -213,7 +214,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     finish(ending, &writer, globals)
 }
 
-/// Returns true if the measured storage is the user's own, with the user's environment.
+/// Returns whether the measured storage is the user's own, so that jobs need the user's
+/// environment.
 fn is_of_user(args: &BenchRunArgs) -> bool {
     !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
 }
@@ -259,12 +261,12 @@ fn of_targets(args: &BenchRunArgs, globals: &Globals, client: &Client) -> Result
         memory_limit: args.memory_limit.clone(),
         cpus: args.cpus,
         function: args.function.clone(),
-        called: on::called(args.on.as_ref())?,
+        called: on::called_function(args.on.as_ref())?,
         waves: args.waves,
         endpoint: endpoint_of_user(client),
         path: environment::variable("PATH").unwrap_or_default(),
         command: args.command.clone(),
-        // Jobs run in separate directories, so the path must be absolute.
+        // Jobs run in directories of their own, so the path must be absolute.
         source: args
             .source
             .as_deref()
@@ -280,12 +282,12 @@ fn endpoint_of_user(client: &Client) -> Option<String> {
     (endpoint.source != EndpointSource::Aws).then_some(endpoint.url)
 }
 
-/// Returns the targets that are local paths.
+/// Returns those targets that are local paths.
 fn local_targets(args: &BenchRunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
 
-/// Returns the global options that decide how jobs reach targets.
+/// Returns the global options that decide how jobs access targets.
 fn options_of(globals: &Globals) -> Vec<String> {
     let named = [
         ("--endpoint-url", globals.endpoint_url.clone()),
@@ -300,7 +302,7 @@ fn options_of(globals: &Globals) -> Vec<String> {
     named.chain(flags).collect()
 }
 
-/// Loads the plan of a file, with the chosen cases.
+/// Loads the plan in a file, reduced to the chosen cases.
 fn load(path: &Path, args: &BenchRunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
@@ -346,8 +348,8 @@ fn chosen(mut plan: Plan, args: &BenchRunArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Returns the environment for contenders of a plan, without variables that change where a tool
-/// connects or what it trusts.
+/// Returns the environment for the contenders of a plan. Variables that change where a tool
+/// connects or which certificates it trusts are removed.
 pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     let foreign = |name: &str| {
         ["AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT"].iter().any(|prefix| name.starts_with(prefix))
@@ -356,8 +358,8 @@ pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().filter(|(name, _)| !foreign(&name.to_string_lossy())).collect()
 }
 
-/// Returns the variable `{plan}`: the directory of the plan's file, or the one to which the
-/// programs of a suite were written.
+/// Returns the placeholder `{plan}`: the directory of the plan's file, or the directory to which
+/// the programs of a suite were written.
 fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     let directory = match plan {
         Some(path) if path.as_os_str().is_empty() => Path::new("."),
@@ -387,8 +389,8 @@ fn show(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<()> {
     Ok(())
 }
 
-/// Least remaining seconds that are displayed.
-const SHOWN: f64 = 2.0;
+/// Remaining seconds below which no remaining time is displayed.
+const MIN_SHOWN_SECONDS: f64 = 2.0;
 
 /// Prints the progress of the measurement on standard error.
 fn watch(event: &Event<'_>, globals: &Globals) {
@@ -399,7 +401,7 @@ fn watch(event: &Event<'_>, globals: &Globals) {
         Event::Case(case) => console::say(format_args!("== {}: {}", case.name, case.title)),
         Event::Run(run) => console::say(line_of(run)),
         Event::Note(note) => console::say(format_args!("   {note}")),
-        Event::Left(seconds) if *seconds >= SHOWN && std::io::stderr().is_terminal() => {
+        Event::Left(seconds) if *seconds >= MIN_SHOWN_SECONDS && std::io::stderr().is_terminal() => {
             console::say(format_args!("   about {} left", shown_seconds(seconds.round())));
         }
         Event::Complete(..) | Event::Kept(_) | Event::Left(_) => {}
@@ -427,7 +429,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Prints the report; with `--json`, the number of runs and of failed runs.
+/// Prints the report, or with `--json` the number of runs and of failed runs.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
     if globals.json {

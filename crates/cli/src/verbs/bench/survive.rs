@@ -1,7 +1,7 @@
-//! `bench survive`: kills a copy with `kill -9` and runs the same command again. The demo's plan
-//! starts it; its figures are the last line.
+//! `bench survive`: kills a copy with `kill -9`, runs the same command again, and prints figures in
+//! its last line. The plan of the demo runs this verb.
 //!
-//! A separate link without limits, between the copy and the store, counts the bytes copied so far.
+//! A separate link without limits, between the copy and the store, counts the copied bytes.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -17,8 +17,8 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Interval at which the link's count is read: 75 kB at 0.6 Gbit/s.
-const LOOK: Duration = Duration::from_millis(1);
+/// Polling interval for the link's count. At 0.6 Gbit/s, 75 kB pass in one interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Kill a copy at a random point, repeat it, and print its figures as JSON
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     let crossed = || link.counters().bytes_to_client;
     let point = args.bytes / 100 * percent();
     while crossed() < point && !has_ended(&mut first) {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     first.kill().and_then(|()| first.wait()).map_err(failed)?;
     let at_kill = crossed();
@@ -69,8 +69,8 @@ pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns a different percentage in every run, because surviving at a single one would show
-/// little.
+/// Returns a percentage that differs between runs, because surviving a kill at one fixed point
+/// would prove little.
 fn percent() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     25 + u64::from(now.subsec_micros()) % 50
@@ -80,7 +80,7 @@ fn has_ended(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-/// Parses the receipt of the second copy.
+/// Parses the receipt that the second copy printed.
 fn receipt(ended: &Output) -> Result<Value> {
     if !ended.status.success() {
         let errors = String::from_utf8_lossy(&ended.stderr);

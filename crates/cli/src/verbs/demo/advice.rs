@@ -1,8 +1,8 @@
-//! ADVICE: how much of an object a request can read within a time limit. `firstbyte-advise`
-//! predicts it from the demo's measurements.
+//! ADVICE, a section of the demo: how much of an object one request can read within a time limit.
+//! `firstbyte-advise` predicts this from the demo's measurements.
 //!
-//! The service of the model has the rate and latency of the measured lazy opens. Nothing is
-//! computed here.
+//! The model's service gets the rate and latency that the lazy opens had in the demo. This module
+//! computes no prediction of its own.
 
 use firstbyte_advise::advice::{self, Inputs};
 use firstbyte_advise::model::{Cloud, MachineModel, ModelCatalogue, ServiceModel};
@@ -17,15 +17,16 @@ use super::figures::LAZY;
 use crate::render::error::{Error, Result};
 
 /// Size of the object that the advice is about.
-const DATA: &str = "5 GB";
-/// Time limit of an API gateway.
-const LIMIT: &str = "29 s";
+const OBJECT_SIZE: &str = "5 GB";
+/// Time limit of a request to an API gateway.
+const GATEWAY_LIMIT: &str = "29 s";
 /// Name of the machine in the model.
 const MACHINE: &str = "this machine";
-/// Bytes per second of the loopback interface, 100 Gbit/s: much faster than the link.
-const LOOPBACK: f64 = 12.5e9;
+/// Bytes per second of the loopback interface: 100 Gbit/s, much faster than the link.
+const LOOPBACK_RATE: f64 = 12.5e9;
 
-/// The service before calibration. It has the contender's name, by which its results are found.
+/// The model of the service before calibration. The service has the contender's name, because
+/// results are found by that name.
 const MODEL: &str = r#"
 format = 1
 name = "lazy open"
@@ -43,16 +44,16 @@ block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
 
-/// The most that a request can read.
+/// How much a request can read.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoAdvice {
     data: &'static str,
     limit: &'static str,
     /// Bytes that one request can read of a lazily opened object.
     bytes: f64,
-    /// The same as a part of the object.
+    /// The same amount as a fraction of the object.
     part: f64,
-    /// Results with which the model was calibrated.
+    /// Description of the results with which the model was calibrated.
     measured: String,
 }
 
@@ -60,7 +61,7 @@ impl DemoAdvice {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let failed = |error: String| Error::failed(format!("advice: {error}"));
         let catalogue = calibrated(results)?;
-        let options = [("data", DATA), ("deadline", LIMIT), ("at", MACHINE)];
+        let options = [("data", OBJECT_SIZE), ("deadline", GATEWAY_LIMIT), ("at", MACHINE)];
         let options = options.map(|(name, text)| (name, text.to_owned()));
         let workload = workload::of_options(&options).map_err(|error| failed(error.to_string()))?;
         let day = results.header.started.get(..10).unwrap_or_default();
@@ -71,9 +72,13 @@ impl DemoAdvice {
         let reach = advice.reaches.into_iter().find(|reach| reach.option == lazily);
         let row = advice.rows.into_iter().find(|row| row.name == lazily);
         match (reach, row.and_then(|row| row.measured)) {
-            (Some(reach), Some(measured)) => {
-                Ok(Self { data: DATA, limit: LIMIT, bytes: reach.bytes, part: reach.part, measured })
-            }
+            (Some(reach), Some(measured)) => Ok(Self {
+                data: OBJECT_SIZE,
+                limit: GATEWAY_LIMIT,
+                bytes: reach.bytes,
+                part: reach.part,
+                measured,
+            }),
             _ => Err(failed("no lazy open was measured".into())),
         }
     }
@@ -93,7 +98,7 @@ impl DemoAdvice {
     }
 }
 
-/// Returns the service with the measured numbers, and the machine that measured them.
+/// Returns a catalogue with the service as measured, and with the machine that measured it.
 fn calibrated(results: &Results) -> Result<ModelCatalogue> {
     let model = ServiceModel::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
     let mut catalogue = ModelCatalogue::current();
@@ -104,7 +109,7 @@ fn calibrated(results: &Results) -> Result<ModelCatalogue> {
     let machine = MachineModel {
         vcpus: results.header.machine.processors.max(1) as f64,
         memory: Bytes(results.header.machine.memory_bytes as f64),
-        network: Rate(LOOPBACK),
+        network: Rate(LOOPBACK_RATE),
         burst: None,
         bucket: None,
         volumes: None,
@@ -123,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns results of three lazy opens: 256 MB each, read at these rates after 80 ms.
+    /// Returns results of three lazy opens. Each reads 256 MB at one of these rates, after 80 ms.
     fn measured(rates: [f64; 3]) -> Results {
         let mut results = Results::default();
         results.header.started = "2026-11-24T10:00:00Z".into();

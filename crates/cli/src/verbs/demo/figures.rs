@@ -1,5 +1,5 @@
-//! The figures of each section, taken from the engine's results, and the section's text. Nothing
-//! here measures.
+//! The figures and the text of each section of the demo. All figures come from the engine's
+//! results; this module does not measure. Called by the demo.
 
 use firstbyte::size::{grouped, human};
 use firstbyte_bench::result::{Outcome, Results};
@@ -10,7 +10,7 @@ use super::plan::PEERS;
 use super::text::{bar, seconds};
 use crate::render::error::{Error, Result};
 
-/// The contender that opens the object lazily. The advice uses its results.
+/// The contender that opens the object lazily. The section ADVICE uses its results.
 pub(crate) const LAZY: &str = "lazy open";
 
 /// A case of the plan with the statistics of its runs.
@@ -32,7 +32,8 @@ impl<'a> Measured<'a> {
         found.filter(|contender| contender.seconds.is_some()).ok_or_else(|| self.no_figures(name))
     }
 
-    /// Makes the error for a contender without figures, with the reason that its runs state first.
+    /// Makes the error for a contender without figures. The reason is the first that its runs
+    /// state.
     fn no_figures(&self, name: &str) -> Error {
         let runs = self.results.runs.iter().filter(|run| run.case == self.case && run.contender == name);
         let mut reasons = runs.filter(|run| run.outcome == Outcome::Ok && run.round > 0);
@@ -45,7 +46,7 @@ impl<'a> Measured<'a> {
         self.contender(name).map(|contender| contender.seconds.as_ref().map_or(0.0, |time| time.median))
     }
 
-    /// Returns the median of a figure that a contender printed.
+    /// Returns the median of a figure that a contender has printed.
     fn metric(&self, name: &str, metric: &str) -> Result<f64> {
         let found = self.contender(name)?.metrics.get(metric);
         found
@@ -59,28 +60,29 @@ impl<'a> Measured<'a> {
         found.map(|name| Ok((*name, self.seconds(name)?))).transpose()
     }
 
-    /// Returns the number of runs of the contender with the fewest.
+    /// Returns the number of runs of the contender that has the fewest runs.
     fn least_runs(&self) -> usize {
         let counts = self.contenders.iter().map(|one| one.seconds.as_ref().map_or(0, |time| time.count));
         counts.min().unwrap_or_default()
     }
 
-    /// Returns the median number of bytes.
+    /// Returns the median number of bytes of a contender.
     fn bytes(&self, name: &str) -> Result<f64> {
         Ok(self.contender(name)?.bytes.unwrap_or_default())
     }
 }
 
-/// READY: median seconds until the bytes of a large object are usable, by several methods.
+/// READY: median seconds until the bytes of a large object are usable, by several methods of
+/// access.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadyFigures {
     size: u64,
     runs: usize,
-    /// The peer's name and seconds; `None` if no peer is installed.
+    /// Name and seconds of the peer; `None` if no peer is installed.
     peer: Option<(&'static str, f64)>,
     cp: f64,
     bound_by: Option<String>,
-    /// Seconds from the start to the first byte, by a ranged read without a cache.
+    /// Seconds from the start to the first byte of a ranged read, without a cache.
     lazy_first_byte: f64,
     /// Seconds until one hundredth of the object is read, without a cache.
     lazy_hundredth: f64,
@@ -88,7 +90,7 @@ pub(crate) struct ReadyFigures {
     lazy_all: f64,
     /// Seconds until another process has read the whole object from the filled cache.
     again_hydrated: f64,
-    /// Evidence for the cache state of the last copy.
+    /// Evidence that the last copy was read from the cache or not.
     evidence: Vec<String>,
 }
 
@@ -140,7 +142,7 @@ impl ReadyFigures {
     }
 }
 
-/// SMALL: median seconds for many small files, where requests count more than bytes.
+/// SMALL: median seconds to copy many small files, for which requests matter more than bytes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Small {
     files: u64,
@@ -181,8 +183,8 @@ pub(crate) struct ListFigures {
 }
 
 impl ListFigures {
-    /// Takes the figures from `results`. `names` is the number of created names, which every run
-    /// was checked to print.
+    /// Takes the figures from `results`. `names` is the number of created names. The engine has
+    /// checked that every run printed all of them.
     pub(crate) fn of(results: &Results, names: u64) -> Result<Self> {
         let case = Measured::of(results, "list")?;
         let peer = case.peer(&["ls -f"])?.map(|(_, time)| time);
@@ -204,11 +206,11 @@ impl ListFigures {
 /// SURVIVE: the cost of a kill in the middle of a copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Survive {
-    /// Percentage of the object that had crossed the link at the kill.
+    /// Percentage of the object that had crossed the link when the copy was killed.
     killed_at: u64,
     /// Bytes that the second run did not copy again, from its receipt.
     resumed_bytes: u64,
-    /// Bytes that crossed the link more than once, including heads of responses.
+    /// Bytes that crossed the link more than once, including HTTP response heads.
     reread_bytes: u64,
     /// Whether the copy equals the source. If it differs, the demo fails.
     identical: bool,

@@ -1,9 +1,10 @@
-//! `demo`: measures this program on this machine in at most 90 s. It serves generated content
-//! behind a link that imitates the network of a serverless function, and fetches it with this
-//! binary and with the strongest other tools that are installed.
+//! `demo`: measures this program on this machine in at most 90 s. The demo serves generated content
+//! behind a link that emulates the network of a serverless function. It fetches the content with
+//! this program and with the strongest other tool that is installed.
 //!
-//! The engine of `firstbyte-bench` executes a plan. Each section of the output is a case, its
-//! figures are medians of the engine's results, and the report is the engine's.
+//! The engine of `firstbyte-bench` executes a plan. Each section of the output is a case of the
+//! plan. The figures of a section are medians of the engine's results, and the report is the
+//! engine's.
 
 mod advice;
 mod figures;
@@ -75,17 +76,17 @@ pub struct DemoArgs {
     keep: bool,
 }
 
-/// Least bytes of the large object, which is read in parts.
-const SMALLEST: u64 = 1 << 20;
+/// Minimum size of the large object, bytes. The object must be large enough to be read in parts.
+const MIN_OBJECT_BYTES: u64 = 1 << 20;
 
 fn parse_object_size(text: &str) -> std::result::Result<u64, String> {
     parse_size(text)
         .map_err(|error| error.to_string())
-        .and_then(|size| if size < SMALLEST { Err("1 MiB is the least".into()) } else { Ok(size) })
+        .and_then(|size| if size < MIN_OBJECT_BYTES { Err("1 MiB is the least".into()) } else { Ok(size) })
 }
 
-/// Bytes of the largest small file.
-const LARGEST_SMALL: u64 = 100_000;
+/// Size of the largest small file, bytes.
+const MAX_SMALL_FILE_BYTES: u64 = 100_000;
 
 /// The figures of one run of the demo, for the receipt.
 #[derive(Debug, Serialize)]
@@ -114,7 +115,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let screen = Screen::new(globals);
     let outcome = show(args, &interrupted, &screen, began);
     screen.clear();
-    // An interrupt makes several steps fail. It is reported as the only reason.
+    // An interrupt makes several steps fail. The error reports only the interrupt.
     let figures = if interrupted.load(Ordering::Relaxed) { Err(Error::interrupted()) } else { outcome }?;
     if globals.json {
         let receipt =
@@ -188,19 +189,19 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     })
 }
 
-/// Opens the destination of the runs: memory, or the requested file. Runs that the file had are
-/// replaced, because every figure is measured anew.
+/// Opens the destination of the measured runs: memory, or the requested file. Runs that are already
+/// in the file are replaced, because every figure is measured anew.
 fn writer(args: &DemoArgs, header: result::Header) -> Result<Writer> {
     let Some(path) = &args.results else { return Ok(Writer::in_memory(header)) };
     File::create(path).map_err(|error| Error::io(path.display(), &error))?;
     Ok(Writer::open(path, header)?)
 }
 
-/// Refuses a temporary directory that is too small for the object (served, cached and copied) and
-/// twice the small files.
+/// Refuses a temporary directory that is too small for all copies of the object (served, cached,
+/// copied and perhaps kept) and two copies of the small files.
 fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
     let objects = if args.keep { 4 } else { 3 };
-    let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * LARGEST_SMALL;
+    let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * MAX_SMALL_FILE_BYTES;
     match disk::free_space(temporary) {
         Ok(free) if free < needed => {
             let message =
@@ -211,15 +212,15 @@ fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
     }
 }
 
-/// Follows the engine: prints the current step and each section whose case is complete, and stops
+/// Follows the engine. Prints the current step, and each section when its case is complete. Stops
 /// the measurement at the first failed run.
 struct Sections<'a> {
     args: &'a DemoArgs,
     screen: &'a Screen,
     failure: &'a RefCell<Option<Error>>,
-    /// Section title of the running case.
+    /// Title of the section of the running case.
     section: String,
-    /// Runs of this case: completed, and all.
+    /// Number of completed runs of this case, and number of all its runs.
     runs: (usize, usize),
     kept: Option<PathBuf>,
 }
@@ -262,7 +263,8 @@ impl Sections<'_> {
         })
     }
 
-    /// Records the first failure as the reason. Later failures follow from stopping.
+    /// Records the first failure as the reason of the demo's error. Later failures only follow from
+    /// stopping.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
     }

@@ -1,5 +1,5 @@
-//! The plan of the demo: `plan.toml` with the requested size, files and link, and with the
-//! strongest installed peer. Small files are also fetched by curl.
+//! The plan of the demo: `plan.toml` with the requested size, number of files and link, and with
+//! the strongest installed peer. Small files are also fetched with curl. Called by the demo.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ const PLAN: &str = include_str!("plan.toml");
 /// Programs that fetch from S3 or HTTP, the strongest first, as measured behind similar links.
 pub(crate) const PEERS: [&str; 3] = ["s5cmd", "aws", "curl"];
 
-/// Names to list per small file: `--files` scales both cases, `small` and `list`.
+/// Number of names to list per small file. So `--files` scales both cases, `small` and `list`.
 const NAMES_PER_FILE: u32 = 200;
-/// Most names to list. Creating more takes longer than a demo should.
-const MOST_NAMES: u32 = 1_000_000;
+/// Maximum number of names to list. Creating more would take too long for a demo.
+const MAX_NAMES: u32 = 1_000_000;
 
-/// The peer that every reader knows, and the only case in which it is measured besides the
-/// strongest. A second copy of the large object in each round would take the demo beyond its 90
-/// seconds.
-const KNOWN: (&str, &str) = ("curl", "small");
+/// The peer that every reader knows, and the only case that measures this peer in addition to the
+/// strongest one. In the other cases, a second copy of the large object in each round would make
+/// the demo exceed its 90 seconds.
+const KNOWN_PEER: (&str, &str) = ("curl", "small");
 
-/// Makes the demo's plan from its options. It keeps the strongest installed peer, and curl for
-/// small files.
+/// Makes the demo's plan from its options. Of the peers, keeps the strongest installed one, and
+/// curl for small files.
 pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
     let mut plan = Plan::parse("demo", PLAN, &variables(args))?;
     let installed = installed();
@@ -38,7 +38,7 @@ pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
         if case.name != "survive" {
             case.rounds = u32::from(args.runs);
         }
-        let count = if case.name == KNOWN.1 { installed.len() } else { installed.len().min(1) };
+        let count = if case.name == KNOWN_PEER.1 { installed.len() } else { installed.len().min(1) };
         let peers: BTreeMap<&str, &PathBuf> =
             installed[..count].iter().map(|(name, path)| (*name, path)).collect();
         case.contenders.retain(|contender| {
@@ -58,7 +58,7 @@ pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
 
 /// Returns the number of names to list.
 pub(crate) fn names(args: &DemoArgs) -> u64 {
-    u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MOST_NAMES))
+    u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MAX_NAMES))
 }
 
 fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
@@ -78,17 +78,17 @@ fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
     variables.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// Returns the strongest installed peer, then the well-known one, with their paths.
+/// Returns the strongest installed peer, then the well-known peer, each with its path.
 fn installed() -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::from_iter(PEERS.into_iter().find_map(|name| Some((name, find(name)?))));
-    if found.iter().all(|(name, _)| *name != KNOWN.0) {
-        found.extend(find(KNOWN.0).map(|path| (KNOWN.0, path)));
+    if found.iter().all(|(name, _)| *name != KNOWN_PEER.0) {
+        found.extend(find(KNOWN_PEER.0).map(|path| (KNOWN_PEER.0, path)));
     }
     found
 }
 
-/// Finds a program in `PATH`. A pyenv shim is replaced by its program, because the shim's start-up
-/// is not the peer's.
+/// Finds a program in `PATH`. If the program is a pyenv shim, returns the program behind the shim,
+/// because the start-up time of the shim is not the peer's.
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found =
@@ -128,13 +128,13 @@ mod tests {
             plan.cases.iter().map(rounds).collect::<Vec<_>>(),
             expected.map(|(name, rounds)| (name.to_owned(), rounds))
         );
-        // Each case has a warm-up in addition, except where the link determines the time.
+        // Each case also has a warm-up run, except the cases whose time is determined by the link.
         let runs: Vec<u32> = plan.cases.iter().map(|case| case.runs(None)).collect();
         assert_eq!(runs, [2, 2, 3, 1]);
         let peers =
             |case: &Case| case.contenders.iter().filter(|one| PEERS.contains(&one.name.as_str())).count();
         assert!(plan.cases.iter().all(|case| peers(case) <= if case.name == "small" { 2 } else { 1 }));
-        // The peers come from this machine: every installed one is measured.
+        // The plan contains exactly the peers that are installed on this machine.
         let small = &plan.cases[1];
         assert_eq!(peers(small), installed().len());
         assert_eq!(find("curl").is_some(), small.contenders.iter().any(|one| one.name == "curl"));

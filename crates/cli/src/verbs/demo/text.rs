@@ -1,5 +1,5 @@
 //! Prints the output of the demo: finished sections on standard output, the current step on
-//! standard error.
+//! standard error. Called by the demo.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::DemoArgs;
 use crate::globals::Globals;
 use crate::render::console::{self, StandardError};
 
-/// Which of sections and progress are printed.
+/// Decides whether sections and steps are printed.
 pub(crate) struct Screen {
     sections: bool,
     steps: bool,
@@ -21,14 +21,14 @@ impl Screen {
         Self { sections: !globals.json, steps: globals.draws_progress() }
     }
 
-    /// Shows the current step in place of the previous one.
+    /// Shows the current step, which replaces the previous step on the terminal.
     pub(crate) fn step(&self, text: &str) {
         if self.steps {
             self.error(&format!("\r\x1b[K{text} ..."));
         }
     }
 
-    /// Removes the current step.
+    /// Removes the current step from the terminal.
     pub(crate) fn clear(&self) {
         if self.steps {
             self.error("\r\x1b[K");
@@ -36,11 +36,12 @@ impl Screen {
     }
 
     fn error(&self, text: &str) {
-        // This writer always succeeds: progress that cannot be shown is not an error.
+        // This writer never returns an error, because progress that cannot be shown is not an
+        // error.
         let _ = StandardError.write_all(text.as_bytes());
     }
 
-    /// Prints the first line: the network, and the file system `place`.
+    /// Prints the first line: the network, and the file system of the directory `place`.
     pub(crate) fn title(&self, args: &DemoArgs, place: &str) {
         self.section(&format!("link {}, files on {place}\n\n", network(args.link)));
     }
@@ -49,7 +50,7 @@ impl Screen {
     pub(crate) fn section(&self, text: &str) {
         self.clear();
         if self.sections {
-            // The report has the figures too, so a failure is ignored.
+            // The report also contains the figures, so a failure to print them is ignored.
             let _ = console::print_bytes(text.as_bytes());
         }
     }
@@ -74,7 +75,7 @@ pub(crate) fn network(link: Preset) -> &'static str {
     }
 }
 
-/// Formats a time with its meaningful digits.
+/// Formats a time with as many digits as are meaningful.
 pub(crate) fn seconds(time: f64) -> String {
     if time < 0.1 { format!("{time:.3} s") } else { format!("{time:.2} s") }
 }
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_share_and_never_nothing() {
+    fn a_bar_is_proportional_and_has_at_least_one_stroke() {
         assert_eq!(bar(2.0, 2.0, 16), "#".repeat(16));
         assert_eq!(bar(1.0, 2.0, 16), "#".repeat(8));
         assert_eq!(bar(0.001, 2.0, 16), "|");

@@ -8,11 +8,11 @@ use rustix::fs::{statfs, statvfs};
 
 use super::DoctorFinding;
 
-/// Bytes of free space that one large object can fill.
+/// Free space below which one large object can fill the disk, bytes.
 const LOW_SPACE: u64 = 5 << 30;
 
 /// File systems by the magic number that `statfs` returns (linux/magic.h).
-const NAMES: [(u64, &str); 13] = [
+const FILE_SYSTEM_NAMES: [(u64, &str); 13] = [
     (0xEF53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683E, "btrfs"),
@@ -32,8 +32,9 @@ pub(super) fn look(cache: &Path) -> Vec<DoctorFinding> {
     vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
 }
 
-/// Warns of a cache that several machines may use. Each machine maps its files into memory, and NFS
-/// and SMB do not show one client the memory of another.
+/// Warns if the cache is on a file system that several machines may use. Each machine maps the
+/// files of the cache into memory, and with NFS and SMB one client does not see what another has
+/// written to such memory.
 fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
     match file_system(existing(cache)).as_str() {
         "NFS" | "CIFS" => DoctorFinding::warn(
@@ -45,12 +46,12 @@ fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
     }
 }
 
-/// Returns the path itself if it exists, else its nearest existing ancestor.
+/// Returns the path itself if it exists, else the nearest ancestor that exists.
 fn existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
-/// Reports the file system at `path`, or at its nearest existing ancestor.
+/// Reports the file system at `path`, or at the nearest ancestor that exists.
 fn place(what: &'static str, path: &Path) -> DoctorFinding {
     let existing = existing(path);
     match free_space(existing) {
@@ -72,7 +73,7 @@ fn place(what: &'static str, path: &Path) -> DoctorFinding {
     }
 }
 
-/// Returns the bytes that an ordinary user can still write at `path`.
+/// Returns the number of bytes that an ordinary user can still write at `path`.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
     let fs = statvfs(path)?;
     Ok(fs.f_frsize * fs.f_bavail)
@@ -81,9 +82,10 @@ pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
 /// Returns the name of the file system at `path`.
 pub(crate) fn file_system(path: &Path) -> String {
     let Ok(fs) = statfs(path) else { return "unknown file system".into() };
-    // Some magic numbers have their upper bit set and arrive sign-extended.
+    // Some magic numbers have their top bit set. The kernel's field is signed, so their sign has
+    // been extended.
     let magic = fs.f_type.cast_unsigned() & 0xFFFF_FFFF;
-    NAMES
+    FILE_SYSTEM_NAMES
         .iter()
         .find(|(number, _)| *number == magic)
         .map_or_else(|| format!("file system {magic:#x}"), |(_, name)| (*name).into())

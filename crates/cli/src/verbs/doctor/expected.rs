@@ -1,6 +1,7 @@
 //! Checks that a directory is on the file system that a job expects, and that it is not empty.
 //!
-//! A job that starts before its file system is mounted finds an empty directory, and works on it.
+//! A job that starts before its file system is mounted would find an empty directory, and work on
+//! that. Called by `doctor`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,7 +21,7 @@ impl FromStr for Expected {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        // The name of a directory may contain `=`, a type does not.
+        // The name of a directory may contain `=`, but a type may not.
         match word.rsplit_once('=') {
             Some((directory, kind)) if !directory.is_empty() && !kind.is_empty() => {
                 Ok(Self { directory: directory.into(), kind: kind.into() })
@@ -40,7 +41,7 @@ impl Expected {
         DoctorFinding { what: "file system", status, found, advice: None }
     }
 
-    /// Describes the difference from the expectation; `None` if there is none.
+    /// Describes how the directory differs from the expectation; `None` if it does not.
     fn wrong(&self) -> Option<String> {
         let path = self.directory.display();
         if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {
@@ -54,7 +55,7 @@ impl Expected {
     }
 }
 
-/// Returns whether the directory contains anything except mkfs's `lost+found`.
+/// Returns whether the directory contains anything besides the `lost+found` that mkfs makes.
 fn holds_something(directory: &Path) -> std::io::Result<bool> {
     for entry in std::fs::read_dir(directory)? {
         if entry?.file_name() != "lost+found" {

@@ -1,5 +1,5 @@
-//! Checks the requirements of mounting: the FUSE device, the right to mount or the helper program,
-//! and passthrough of hydrated files.
+//! Checks the requirements of mounting: the FUSE device; the right to mount, or else the helper
+//! program; and passthrough of hydrated files. Called by `doctor`.
 
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use super::DoctorFinding;
 
 /// First Linux version that can pass reads of a FUSE file through to a local file.
-const PASSTHROUGH: (u32, u32) = (6, 9);
+const PASSTHROUGH_SINCE: (u32, u32) = (6, 9);
 
-/// Bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status` (linux/capability.h).
+/// Number of the bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status`
+/// (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 
 pub(super) fn look() -> Vec<DoctorFinding> {
@@ -18,7 +19,7 @@ pub(super) fn look() -> Vec<DoctorFinding> {
     vec![device(), mounting(admin, helper()), passthrough(admin)]
 }
 
-/// Reports whether this process can mount, and by which means: CAP_SYS_ADMIN or fusermount3.
+/// Reports whether this process can mount: with CAP_SYS_ADMIN, or with fusermount3.
 fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
     const WHAT: &str = "mounting";
     match helper {
@@ -32,7 +33,7 @@ fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
     }
 }
 
-/// Finds the helper program, which mounts for unprivileged users.
+/// Finds fusermount3, the helper program that mounts for unprivileged users.
 fn helper() -> Option<PathBuf> {
     let places = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&places)
@@ -54,7 +55,7 @@ fn device() -> DoctorFinding {
 fn passthrough(admin: bool) -> DoctorFinding {
     const WHAT: &str = "FUSE passthrough";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if version(&release).is_none_or(|version| version < PASSTHROUGH) {
+    if version(&release).is_none_or(|version| version < PASSTHROUGH_SINCE) {
         return DoctorFinding::warn(
             WHAT,
             format!("not in kernel {release}"),
@@ -91,13 +92,13 @@ mod tests {
     #[test]
     fn kernel_versions_compare_by_number() {
         assert_eq!(version("6.10.3-arch1"), Some((6, 10)));
-        assert!(version("6.10.3").unwrap() > PASSTHROUGH);
-        assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH);
+        assert!(version("6.10.3").unwrap() > PASSTHROUGH_SINCE);
+        assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH_SINCE);
         assert_eq!(version("unknown"), None);
     }
 
     #[test]
-    fn who_may_not_mount_needs_the_helper() {
+    fn an_unprivileged_user_needs_the_mount_helper() {
         assert_eq!(mounting(true, None).status, CheckStatus::Ok);
         let helped = mounting(false, Some("/usr/bin/fusermount3".into()));
         assert!(helped.status == CheckStatus::Ok && helped.found.contains("/usr/bin/fusermount3"));

@@ -1,5 +1,5 @@
-//! Checks a location with the first part of `probe`: a finding for each right, the region, the
-//! clock, and the mount of a directory on NFS.
+//! Checks a location with the first part of `probe`. Makes a finding for each right, for the region
+//! and the clock, and for how a directory on NFS is mounted. Called by `doctor`.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,8 @@ fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Returns advice about reading, which needs a name: a failed listing gives none.
+/// Returns advice about the right to read. Testing it needs the name of an object, which a failed
+/// listing does not give.
 fn read_advice(access: &AccessReport) -> &'static str {
     match (&access.read, &access.list) {
         (Right::NotTried, Right::Refused(_)) => "name an object to test reading",

@@ -1,4 +1,4 @@
-//! Reports processors, memory, kernel, and the limit of open files.
+//! Reports processors, memory, kernel, and the limit of open files. Called by `doctor`.
 
 use firstbyte::environment;
 use firstbyte::size::human;
@@ -6,11 +6,12 @@ use rustix::process::{Resource, getrlimit};
 
 use super::DoctorFinding;
 
-/// Least limit of open files for a thousand clients of `serve`.
-const OPEN_FILES: u64 = 4096;
+/// Limit of open files that `serve` needs for a thousand clients.
+const MIN_OPEN_FILES: u64 = 4096;
 
-/// Least memory for the usual ceiling of transfers, 32 MiB: an eighth of it.
-const MEMORY: u64 = 256 << 20;
+/// Memory of which an eighth is the usual ceiling of transfers, 32 MiB. With less memory, the
+/// ceiling is lower.
+const MIN_MEMORY_BYTES: u64 = 256 << 20;
 
 pub(super) fn look() -> Vec<DoctorFinding> {
     vec![processors(), kernel(), memory(), open_files()]
@@ -39,7 +40,7 @@ fn memory() -> DoctorFinding {
         || format!("{}, no limit for this job", human(all)),
         |limit| format!("{} of {}, by the control group", human(limit), human(all)),
     );
-    if limit.unwrap_or(all).min(all) < MEMORY {
+    if limit.unwrap_or(all).min(all) < MIN_MEMORY_BYTES {
         DoctorFinding::warn(
             "memory",
             found,
@@ -53,7 +54,7 @@ fn memory() -> DoctorFinding {
 fn open_files() -> DoctorFinding {
     let limit = getrlimit(Resource::Nofile).current;
     let found = limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
-    if limit.is_some_and(|limit| limit < OPEN_FILES) {
+    if limit.is_some_and(|limit| limit < MIN_OPEN_FILES) {
         DoctorFinding::warn("open files", found, "raise it before serving many clients: ulimit -n 65536")
     } else {
         DoctorFinding::ok("open files", found)

@@ -1,7 +1,8 @@
-//! `doctor`: reports the capabilities of this machine that matter to transfers, and how to get the
-//! missing ones.
+//! `doctor`: reports the capabilities of this machine that matter to transfers, and how to get
+//! those that are missing.
 //!
-//! It writes nothing and prints no secret. Checks that use the network have deadlines of seconds.
+//! The verb writes no file and prints no secret. Checks that use the network have deadlines of a
+//! few seconds.
 
 pub(crate) mod disk;
 mod expected;
@@ -51,7 +52,7 @@ pub struct DoctorArgs {
 pub(crate) enum CheckStatus {
     /// The check succeeded.
     Ok,
-    /// The finding costs speed, or prevents a feature.
+    /// The finding costs speed or makes a feature unusable.
     Warn,
     /// The finding contradicts the command line.
     Fail,
@@ -106,7 +107,7 @@ fn everything(globals: &Globals) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Formats findings in columns: mark, name, text. Advice is below its finding.
+/// Formats findings in columns: mark, name, text. The advice of a finding is below it.
 fn table(findings: &[DoctorFinding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
     let mut table = String::new();
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_stands_below_what_it_is_about() {
+    fn advice_is_printed_below_its_finding() {
         let findings =
             [DoctorFinding::ok("cpus", "2"), DoctorFinding::warn("open files", "256", "ulimit -n 4096")];
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Checks proxies, credentials (where they come from, never their values), the S3 endpoint, and the
-//! clock against the endpoint's.
+//! Checks proxies, credentials and the S3 endpoint, and compares the clock with the endpoint's
+//! clock. Reports where credentials come from, never their values. Called by `doctor`.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -18,15 +18,15 @@ use time::format_description::well_known::Rfc2822;
 use super::DoctorFinding;
 use crate::globals::Globals;
 
-/// Time after which an endpoint that does not answer counts as silent.
+/// Time after which an endpoint that has not answered counts as unreachable.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// Deadline of all checks of the endpoint, including waits of the credential chain.
-const ALL_PATIENCE: Duration = Duration::from_secs(8);
-/// Least clock skew to report, in seconds. S3 refuses signatures at 15 minutes, but less already
-/// shows that the clock is wrong.
+/// Time limit for all checks of the endpoint, including waits in the credential chain.
+const ENDPOINT_CHECK_LIMIT: Duration = Duration::from_secs(8);
+/// Minimum clock skew that is reported, in seconds. S3 refuses signatures only from 15 minutes, but
+/// a smaller skew already shows that the clock is wrong.
 pub(super) const SKEW: i64 = 60;
 
-/// Name of the finding.
+/// Name of the finding about the S3 endpoint.
 const ENDPOINT: &str = "S3 endpoint";
 
 pub(super) fn look(globals: &Globals) -> Vec<DoctorFinding> {
@@ -46,7 +46,7 @@ pub(super) fn look(globals: &Globals) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Reports the endpoints of the configuration file, without requests.
+/// Reports the endpoints that the configuration file names. Sends no requests.
 fn named_endpoints(globals: &Globals) -> Vec<DoctorFinding> {
     const WHAT: &str = "named endpoint";
     let wrong = |error: Error| {
@@ -97,7 +97,8 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Reports which places of the AWS credential chain hold something, in its order.
+/// Reports which sources of the AWS credential chain contain credentials, in the order of the
+/// chain.
 fn credentials(globals: &Globals, lookup: VariableLookup<'_>) -> DoctorFinding {
     const WHAT: &str = "credentials";
     if globals.no_sign_request {
@@ -146,7 +147,7 @@ fn has_section(path: &Path, section: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim() == section))
 }
 
-/// Returns the endpoint for S3 requests, and the setting that chose it.
+/// Returns the endpoint for S3 requests, and the setting that determined it.
 fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
     let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
@@ -159,8 +160,8 @@ fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
     Ok((found.url, chosen))
 }
 
-/// Lists the endpoint's buckets: the smallest request that shows whether it is reachable and
-/// accepts the credentials.
+/// Lists the endpoint's buckets. No smaller request shows both that the endpoint is reachable and
+/// that it accepts the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
     let patience = PATIENCE.min(globals.read_timeout.get());
     let options = globals.options();
@@ -168,8 +169,8 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
         StoreOptions { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
     let options = firstbyte::ClientOptions { store, ..options };
     let (send, receive) = mpsc::channel();
-    // The credential chain may wait for an instance's metadata service. If this takes too long, the
-    // thread is abandoned.
+    // The credential chain may wait for the metadata service of an instance. If that takes too
+    // long, this function returns and leaves the thread behind.
     let started = thread::Builder::new().spawn(move || {
         let service = Location::Object(ObjectLocation {
             service: Service::S3,
@@ -179,7 +180,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
         let first = Client::waiting(options).and_then(|client| {
             Ok(client.store().list(&service, &ListOptions::default())?.next().transpose()?)
         });
-        // This fails if the caller has given up waiting.
+        // Sending fails if the caller has stopped waiting.
         let _ = send.send(first);
     });
     if let Err(error) = started {
@@ -188,7 +189,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
     let url = format!("{} ({chosen})", redacted(url));
     let warn =
         |why: &str, advice: &str| DoctorFinding::warn(ENDPOINT, format!("{url}: {why}"), advice.to_owned());
-    match receive.recv_timeout(ALL_PATIENCE) {
+    match receive.recv_timeout(ENDPOINT_CHECK_LIMIT) {
         Ok(Ok(_)) => DoctorFinding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
@@ -214,8 +215,8 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
     }
 }
 
-/// Compares the clocks by the `Date` of an unencrypted response. AWS's endpoints also answer on
-/// port 80.
+/// Compares the clocks using the `Date` header of an unencrypted response. The endpoints of AWS
+/// also answer on port 80.
 fn clock(url: &str) -> DoctorFinding {
     const WHAT: &str = "clock";
     let Some(host) = plain_host(url) else {
@@ -239,7 +240,8 @@ fn clock(url: &str) -> DoctorFinding {
     }
 }
 
-/// Returns the `HOST:PORT` at which the endpoint answers without TLS; `None` if there is none.
+/// Returns the `HOST:PORT` at which the endpoint answers without TLS; `None` if there is no such
+/// port.
 fn plain_host(url: &str) -> Option<String> {
     let Ok(Location::Http(HttpUrl { tls, authority, .. })) = Location::parse(url.as_ref()) else {
         return None;
@@ -261,7 +263,7 @@ fn date_of(host: &str) -> Option<OffsetDateTime> {
         .write_all(format!("HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
         .ok()?;
     let mut answer = String::new();
-    // A head has some hundred bytes; the limit stops a server that never ends.
+    // A response head has a few hundred bytes. The limit is for a server whose head never ends.
     stream.take(16 << 10).read_to_string(&mut answer).ok()?;
     date_in(&answer)
 }

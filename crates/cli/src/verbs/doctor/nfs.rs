@@ -1,7 +1,7 @@
 //! Reports how a directory on NFS is mounted: version, read size, connections, read-ahead.
 //!
-//! All facts come from the mount table and `/sys`, so an unreachable server cannot block it. Called
-//! by `location`.
+//! All facts come from the mount table and `/sys`, so a server that is unreachable cannot block
+//! this check. Called by `location`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use firstbyte_bench::mounts::{MountTableEntry, Mounts, real};
 
 use super::DoctorFinding;
 
-/// Mount options that decide the number and size of calls in flight.
+/// Mount options that determine how many calls are in flight and how large they are.
 const REPORTED_OPTIONS: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
 
 /// Returns findings about the mount of `path`; none if it is not NFS.
@@ -25,7 +25,8 @@ pub(super) fn look(path: &Path) -> Vec<DoctorFinding> {
     })
 }
 
-/// Returns findings about a mount. `ahead` is the setting of its read-ahead, and its bytes.
+/// Returns findings about a mount. `ahead` is the setting of the mount's read-ahead, and its size
+/// in bytes.
 fn findings(mount: &MountTableEntry, ahead: Option<(String, u64)>) -> Vec<DoctorFinding> {
     let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
     let told: Vec<String> =

@@ -1,4 +1,4 @@
-//! `du` of local directories. The listing threads also add up the sizes.
+//! `du` of local directories. The threads that list directories also add up the sizes.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,11 +18,11 @@ use super::{Measure, View};
 use crate::render::error::Result;
 use crate::verbs::listed::from_listing;
 
-/// Bytes of a block in the kernel's counts.
-const BLOCK: u64 = 512;
+/// Size of a block in the kernel's counts, bytes.
+const BLOCK_BYTES: u64 = 512;
 
-/// Files with several names that were counted, by device and inode. Such a file counts under the
-/// name that is found first.
+/// Files with several hard links that were counted, by device and inode. Such a file counts once,
+/// under the name that is found first.
 #[derive(Debug, Default)]
 pub(super) struct CountedLinks {
     seen: Mutex<HashSet<(u64, u64)>>,
@@ -34,8 +34,8 @@ impl CountedLinks {
     }
 }
 
-/// Sums up one operand. Every name counts: directories with their own space, links as links, and a
-/// file with several names once.
+/// Sums up one operand. Every name counts: a directory with the space of its own entry list, a
+/// symbolic link as a link, and a file with several hard links once.
 ///
 /// # Errors
 /// The root cannot be listed.
@@ -55,8 +55,8 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<
     let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {}", shown(path), scan.tuning());
     let visitor =
-        || Summer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
-    // Dropping the visitors merges the rest of each thread's sums.
+        || EntrySummer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
+    // Dropping the visitors merges the sums that threads have not merged yet.
     drop(scan.run(visitor));
     if view.operand.glob.is_some() {
         return view.unless_unmatched(sums);
@@ -65,7 +65,8 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<
     Ok(sums)
 }
 
-/// Returns the metadata of a path's target, or of the link itself if its target does not exist.
+/// Returns the metadata of the target of a path. If the path is a link whose target does not exist,
+/// returns the metadata of the link itself.
 fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
     let found = match rustix::fs::statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT) => rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
@@ -76,13 +77,13 @@ fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
 
 fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
     match view.args.measure() {
-        Measure::Blocks => root.st_blocks.cast_unsigned() * BLOCK,
+        Measure::Blocks => root.st_blocks.cast_unsigned() * BLOCK_BYTES,
         Measure::Length => root.st_size.cast_unsigned(),
     }
 }
 
-/// Adds up batches of entries, for one listing thread.
-struct Summer<'a> {
+/// Adds up batches of entries. Each listing thread has one.
+struct EntrySummer<'a> {
     view: &'a View<'a>,
     links: &'a CountedLinks,
     root: &'a RootStat,
@@ -90,7 +91,7 @@ struct Summer<'a> {
     tree: ThreadSums<'a>,
 }
 
-impl Visitor for Summer<'_> {
+impl Visitor for EntrySummer<'_> {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         for error in batch.take_errors() {
             self.view.failures.add_local(&error);
@@ -109,7 +110,7 @@ impl Visitor for Summer<'_> {
     }
 }
 
-impl Summer<'_> {
+impl EntrySummer<'_> {
     /// Adds a directory's entries. Returns their total bytes.
     fn add(&mut self, directory: &BatchDirectory<'_>) -> u64 {
         match &self.view.operand.glob {
@@ -122,7 +123,8 @@ impl Summer<'_> {
         let mut all = 0;
         for entry in directory.entries() {
             let path = [directory.path(), entry.name()].concat();
-            // A name outside the pattern must not count in place of another name of the same file.
+            // Names that do not match are skipped before the link count is checked: otherwise one
+            // of them could count instead of a matching name of the same file.
             let Some(name) = glob.part(&path) else { continue };
             let Some(totals) = self.totals(&entry) else { continue };
             self.tree.add(name, totals);
@@ -138,7 +140,8 @@ impl Summer<'_> {
             let Some(totals) = self.totals(&entry) else { continue };
             all += totals.bytes;
             if totals.directories == 1 && directory.depth() < levels {
-                // The directory has its own row, which includes its own space.
+                // A matching directory has its own row, which includes the space of its own entry
+                // list.
                 self.tree
                     .add(&[path, entry.name(), b"/"].concat(), DirectoryTotals { directories: 0, ..totals });
                 sum.directories += 1;
@@ -150,7 +153,8 @@ impl Summer<'_> {
         all
     }
 
-    /// Returns the amounts of a single entry; `None` if it was counted before or is excluded.
+    /// Returns the amounts of a single entry; `None` if the entry was counted before or is
+    /// excluded.
     fn totals(&self, entry: &BatchEntry<'_>) -> Option<DirectoryTotals> {
         let stat = entry.stat()?;
         let is_directory = entry.kind() == EntryKind::Directory;
@@ -161,7 +165,7 @@ impl Summer<'_> {
             return None;
         }
         let bytes = match self.view.args.measure() {
-            Measure::Blocks => stat.blocks * BLOCK,
+            Measure::Blocks => stat.blocks * BLOCK_BYTES,
             Measure::Length => stat.size,
         };
         Some(DirectoryTotals { bytes, files: u64::from(!is_directory), directories: u64::from(is_directory) })

@@ -1,4 +1,4 @@
-//! `du`: sums the sizes below a directory or prefix.
+//! `du`: sums the sizes of everything below a directory or prefix.
 
 mod local;
 mod remote;
@@ -59,27 +59,27 @@ pub struct DuArgs {
 /// Which size of local files is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// Size of the blocks that they occupy.
+    /// Size of the disk blocks that a file occupies.
     Blocks,
-    /// Length of their content.
+    /// Length of a file's content.
     Length,
 }
 
 const SCHEMA: Schema = &[
     RowColumn { name: "name", holds: Holds::Name, width: None },
-    // Wide enough for petabytes.
+    // The column is wide enough for petabytes.
     RowColumn { name: "bytes", holds: Holds::Size, width: Some(16) },
     RowColumn { name: "files", holds: Holds::Number, width: Some(10) },
     RowColumn { name: "directories", holds: Holds::Number, width: None },
 ];
 
-/// How one operand is summed.
+/// The options for summing one operand.
 struct View<'a> {
     operand: &'a Operand,
     args: &'a DuArgs,
     failures: &'a ListingFailures<'a>,
     counter: &'a Counter,
-    /// Bytes of memory for the sums.
+    /// Memory for the sums, bytes.
     memory: usize,
 }
 
@@ -145,7 +145,8 @@ fn push(sums: DirectorySums, view: &View<'_>, mut page: RowPage<'_, '_>) -> Resu
     let root = view.operand.root_text();
     let is_local = view.operand.root.as_local().is_some();
     let row = |name: &[u8], totals: DirectoryTotals| {
-        // A prefix of a store ends in `/`; a local directory is printed without it.
+        // The sum of a store's prefix is named with its final `/`, and that of a local directory
+        // without it.
         let name = if is_local { name.strip_suffix(b"/").unwrap_or(name) } else { name };
         let joint: &[u8] =
             if name.is_empty() || root.is_empty() || root.ends_with(b"/") { b"" } else { b"/" };

@@ -9,8 +9,8 @@ use crate::globals::Globals;
 use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
 
-/// Number of objects between updates of the counter.
-const STEP: u64 = 1_000;
+/// Number of objects after which the counter is updated.
+const COUNTER_STEP: u64 = 1_000;
 
 /// Sums up one operand.
 ///
@@ -48,7 +48,7 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<D
             None => tree.add(shortened(&entry.name[..directory], view.args.depth), totals),
         }
         (objects, bytes) = (objects + 1, bytes + totals.bytes);
-        if objects == STEP {
+        if objects == COUNTER_STEP {
             view.counter.add(std::mem::take(&mut objects), std::mem::take(&mut bytes));
         }
     }

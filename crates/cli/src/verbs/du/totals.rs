@@ -1,8 +1,8 @@
-//! Sums by directory in bounded memory.
+//! Sums by directory in bounded memory. Called by the local and the remote `du`.
 //!
-//! Each thread adds to a separate small [`ThreadSums`], which it merges into the operand's
-//! [`DirectorySums`] when it is large. At the end the [`Rollup`] adds to each directory the sums of
-//! its subdirectories.
+//! Each listing thread adds to a small [`ThreadSums`] of its own. When that is large, the thread
+//! merges it into the [`DirectorySums`] of the operand. At the end, the [`Rollup`] adds to each
+//! directory the sums of its subdirectories.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,20 @@ use super::SCHEMA;
 use crate::render::error::Result;
 use crate::render::rows;
 
-/// Bytes of names that one thread collects before it merges: enough to add up the directories that
-/// it works in, and little enough for some dozens of threads.
-const THREAD: usize = 128 << 10;
-/// Bytes that a map takes for each name, without the name itself.
-const NODE: usize = 128;
+/// Bytes of names that a thread collects before it merges its sums. That is enough for the
+/// directories that a thread works in at the same time, and little enough for some dozens of
+/// threads.
+const MAX_THREAD_BYTES: usize = 128 << 10;
+/// Memory that a map takes for each name, besides the name itself, bytes.
+const NODE_BYTES: usize = 128;
 
-/// Amounts of a directory.
+/// Number of bytes, files and directories in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DirectoryTotals {
     pub(super) bytes: u64,
     /// Everything except directories.
     pub(super) files: u64,
-    /// Directories in it, without itself.
+    /// Number of directories below it; the directory itself does not count.
     pub(super) directories: u64,
 }
 
@@ -36,8 +37,9 @@ impl DirectoryTotals {
     }
 }
 
-/// Sums of one operand by directory name, shared by the listing threads. Names begin at the root
-/// and end in `/`; the root's name is empty. The sums of a directory exclude its subdirectories.
+/// Sums of one operand by directory name, shared by the listing threads. Names are relative to the
+/// root and end in `/`; the root's name is empty. The sums of a directory exclude those of its
+/// subdirectories.
 #[derive(Debug)]
 pub(super) struct DirectorySums {
     inner: Mutex<Inner>,
@@ -46,12 +48,12 @@ pub(super) struct DirectorySums {
 #[derive(Debug)]
 struct Inner {
     rows: rows::NameSums<3>,
-    /// The overall sum; `None` if nothing was added.
+    /// The sum over all directories; `None` if nothing was added.
     total: Option<DirectoryTotals>,
 }
 
 impl DirectorySums {
-    /// Makes empty sums that take about `memory` bytes.
+    /// Makes empty sums that use about `memory` bytes of memory.
     pub(super) fn new(memory: usize) -> Self {
         Self { inner: Mutex::new(Inner { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
     }
@@ -66,12 +68,12 @@ impl DirectorySums {
         self.inner.lock().total.is_none()
     }
 
-    /// Returns the overall sum.
+    /// Returns the sum over all directories.
     pub(super) fn total(&self) -> DirectoryTotals {
         self.inner.lock().total.unwrap_or_default()
     }
 
-    /// Passes each name to `each` with its own sums.
+    /// Passes each directory name to `each`, with the sums that exclude subdirectories.
     ///
     /// # Errors
     /// The temporary file of sums cannot be written or read.
@@ -82,7 +84,8 @@ impl DirectorySums {
         })
     }
 
-    /// Passes every directory to `each` with its sums at all levels, subdirectories first.
+    /// Passes every directory to `each`, with the sums that include all levels below it.
+    /// Subdirectories come before the directory that contains them.
     ///
     /// # Errors
     /// As [`each_own`](Self::each_own).
@@ -101,7 +104,7 @@ impl Inner {
     }
 }
 
-/// Sums of one thread that are not yet merged. They are merged on drop.
+/// Sums of one thread that are not merged yet. Dropping the value merges them.
 #[derive(Debug)]
 pub(super) struct ThreadSums<'a> {
     sums: &'a DirectorySums,
@@ -119,9 +122,9 @@ impl<'a> ThreadSums<'a> {
         if let Some(own) = self.own.get_mut(directory) {
             return own.add(totals);
         }
-        self.bytes += directory.len() + NODE;
+        self.bytes += directory.len() + NODE_BYTES;
         self.own.insert(directory.to_vec(), totals);
-        if self.bytes >= THREAD {
+        if self.bytes >= MAX_THREAD_BYTES {
             self.hand_over();
         }
     }
@@ -140,13 +143,13 @@ impl Drop for ThreadSums<'_> {
     }
 }
 
-/// Adds to each directory the sums of its subdirectories. Directories arrive in ascending order, so
-/// the subdirectories of one follow it without a gap.
+/// Adds to each directory the sums of its subdirectories. Directories must arrive in ascending
+/// order, so that all subdirectories of a directory follow it directly.
 struct Rollup<F> {
-    /// Directory that was added last.
+    /// The directory that was added last.
     path: Vec<u8>,
-    /// The current directory and those above it, each with the length of its path and its sum so
-    /// far.
+    /// The current directory and all directories above it. Each has the length of its path and its
+    /// sum so far.
     open: Vec<(usize, DirectoryTotals)>,
     each: F,
 }
@@ -164,9 +167,9 @@ impl<F: FnMut(&[u8], DirectoryTotals)> Rollup<F> {
         }
     }
 
-    /// Closes open directories, innermost first, until `stays` returns true for one. Passes each
-    /// sum to `each` and adds it to the directory above. `stays` gets the current path, and the
-    /// length of the directory's path in it.
+    /// Closes open directories, innermost first, until `stays` returns true for one. The sum of a
+    /// closed directory is passed to `each` and added to the directory above. `stays` gets the
+    /// current path, and the length of the part of that path which is the directory's path.
     fn leave(&mut self, stays: impl Fn(&[u8], usize) -> bool) {
         while let Some((end, sum)) = self.open.pop_if(|(end, _)| !stays(&self.path, *end)) {
             (self.each)(&self.path[..end], sum);
@@ -177,13 +180,15 @@ impl<F: FnMut(&[u8], DirectoryTotals)> Rollup<F> {
     }
 }
 
-/// Shortens a directory's path to the first `levels` levels, which have separate sums.
+/// Shortens a directory's path to its first `levels` levels. Only directories down to that level
+/// have sums of their own.
 pub(super) fn shortened(path: &[u8], levels: u32) -> &[u8] {
     let end = ends(path).take(levels as usize + 1).last().unwrap_or(0);
     &path[..end]
 }
 
-/// Returns the end of each directory in a path, after its `/`, beginning with the root at 0.
+/// Returns the end of each directory name in a path, after its `/`. The first end is 0, for the
+/// root.
 fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     std::iter::once(0).chain(slashes.map(|(at, _)| at + 1))

@@ -1,4 +1,4 @@
-//! `layout check`: finds files in the wrong place, and moves them with `--mend`.
+//! `layout check`: finds files that are in the wrong directory. With `--mend`, moves them.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -82,7 +82,7 @@ fn summary(checked: &Checked) -> String {
     format!("{files} files: {problems}{failures}; {state}, {scheme}")
 }
 
-/// Formats a finding as a line of text, with the name escaped as `names` says.
+/// Formats a finding as a line of text. `names` decides how the file name is escaped.
 fn line(finding: &LayoutFinding, names: NameEscaping) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
@@ -91,7 +91,7 @@ fn line(finding: &LayoutFinding, names: NameEscaping) -> Vec<u8> {
     line
 }
 
-/// Formats a finding as JSON, which is printed before the receipt.
+/// Formats a finding as JSON. Findings are printed before the receipt.
 fn object(finding: &LayoutFinding) -> Vec<u8> {
     let mut fields = Map::new();
     set_name(&mut fields, "path", finding.path.as_os_str());

@@ -1,5 +1,5 @@
-//! `layout shard` and `layout unshard`: convert a directory into a layout and back, and estimate
-//! the work for a dry run.
+//! `layout shard` and `layout unshard`: convert a directory into a layout and back. A dry run
+//! estimates the work.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -70,7 +70,7 @@ impl Shape {
 pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
     let (root, wish) = (&args.target.directory, args.shape.wish());
     if args.dry_run {
-        return foresee("layout shard", root, globals, || layout::survey(root, &wish));
+        return print_estimate("layout shard", root, globals, || layout::survey(root, &wish));
     }
     convert("layout shard", root, globals, |watch| layout::shard(root, &wish, watch))
 }
@@ -78,13 +78,13 @@ pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
 pub fn unshard(args: &UnshardArgs, globals: &Globals) -> Result<Exit> {
     let root = &args.target.directory;
     if args.dry_run {
-        return foresee("layout unshard", root, globals, || layout::survey_back(root));
+        return print_estimate("layout unshard", root, globals, || layout::survey_back(root));
     }
     convert("layout unshard", root, globals, |watch| layout::unshard(root, watch))
 }
 
 /// Prints what a conversion would do.
-fn foresee(
+fn print_estimate(
     verb: &'static str,
     root: &Path,
     globals: &Globals,
@@ -111,7 +111,7 @@ fn foresee(
             "would move {} files, {} directories, about {}",
             survey.files,
             survey.directories,
-            roughly(survey.estimate)
+            approximate_time(survey.estimate)
         ))?;
         if survey.left > 0 {
             console::print(format_args!("would leave {} entries in place: not regular files", survey.left))?;
@@ -129,8 +129,8 @@ fn foresee(
     Ok(Exit::Done)
 }
 
-/// Formats a time with one digit, since the estimate is not more accurate.
-fn roughly(time: Duration) -> String {
+/// Formats a time with one significant digit, since the estimate is not more accurate.
+fn approximate_time(time: Duration) -> String {
     match time.as_secs() {
         0 => "a second or less".into(),
         seconds @ 1..120 => format!("{seconds} s"),
@@ -140,7 +140,7 @@ fn roughly(time: Duration) -> String {
 
 type Watched<'a> = &'a mut dyn FnMut(&Converted) -> ControlFlow<()>;
 
-/// Converts, with a progress bar, a row for each failure, and a receipt.
+/// Converts, and shows a progress bar, a row for each failure, and a receipt.
 fn convert(
     verb: &'static str,
     root: &Path,
@@ -165,7 +165,7 @@ fn convert(
     }
 }
 
-/// Makes a live count for a terminal.
+/// Makes a progress bar with the number of moved files; hidden if progress is not drawn.
 fn counter(globals: &Globals) -> ProgressBar {
     if !globals.draws_progress() {
         return ProgressBar::hidden();

@@ -14,15 +14,15 @@ use crate::render::error::{Error, Result};
 use crate::render::rows::{Printer, RowPage, time_of};
 use crate::verbs::listed::from_listing;
 
-/// Entries from which a directory on a network file system is slow for all its users.
-const MANY: u64 = 10_000;
+/// Number of entries from which a directory on a network file system is slow for all of its users.
+const CROWDED_ENTRIES: u64 = 10_000;
 
 /// Lists one operand.
 ///
 /// # Errors
 /// The root cannot be listed.
 pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
-    // Opened before any other check, because on NFS each check is a round trip.
+    // The directory is opened before it is checked, because on NFS each check costs a round trip.
     let scan = match Scan::open(path, &options(view, printer)) {
         Err(_) if is_file(path) => return list_file(path, view, printer),
         opened => opened.map_err(|error| from_listing(&error))?,
@@ -32,15 +32,15 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
         page: printer.page(),
         view,
         bare: is_bare(view, printer),
-        crowded: (!globals.quiet).then(Crowded::default),
+        crowded: (!globals.quiet).then(CrowdedWarning::default),
         prefix: Vec::new(),
     };
     scan.run(visitor);
     view.unmatched()
 }
 
-/// Returns whether the path exists and is neither a directory nor a link to one. A link may have no
-/// target.
+/// Returns whether the path exists, but is neither a directory nor a symbolic link to a directory.
+/// A symbolic link counts even if its target is missing.
 fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
@@ -60,12 +60,12 @@ fn options(view: &View<'_>, printer: &Printer<'_>) -> listing::ListingOptions {
     }
 }
 
-/// Returns whether only names are printed, and all of them.
+/// Returns whether the names of all entries are printed, and nothing else.
 fn is_bare(view: &View<'_>, printer: &Printer<'_>) -> bool {
     printer.prints_bare_names() && view.operand.glob.is_none()
 }
 
-/// Lists a file that was named itself.
+/// Lists a file that is itself the operand.
 fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
     let metadata = path.symlink_metadata().map_err(|error| Error::io(shown(path), &error))?;
     let modified = metadata.modified().ok().and_then(time_of);
@@ -81,12 +81,12 @@ fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Renders batches of entries, for one listing thread.
+/// Renders batches of entries. Each listing thread has one.
 struct Lister<'l, 'p> {
     page: RowPage<'l, 'p>,
     view: &'l View<'l>,
     bare: bool,
-    crowded: Option<Crowded>,
+    crowded: Option<CrowdedWarning>,
     prefix: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl Visitor for Lister<'_, '_> {
             self.view.failures.add_local(&error);
         }
         for directory in batch.directories() {
-            if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > MANY) {
+            if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > CROWDED_ENTRIES) {
                 crowded.look(&directory, self.view);
             }
             self.prefix.clear();
@@ -131,8 +131,8 @@ impl Lister<'_, '_> {
     }
 }
 
-/// Returns the size to show. The length of a directory is that of its list of names, and a device
-/// has none.
+/// Returns the size to show. Only files and symbolic links have one: the length of a directory is
+/// that of its entry list, and a device has no length.
 fn size_of(kind: EntryKind, length: u64) -> Option<u64> {
     matches!(kind, EntryKind::File | EntryKind::Symlink).then_some(length)
 }
@@ -141,15 +141,15 @@ fn facts(kind: EntryKind, size: Option<u64>, modified: Option<Time>) -> Facts<'s
     Facts { kind, size, modified, etag: None, storage_class: None }
 }
 
-/// Warns once per run about a directory that is slow on a network file system.
+/// Warns, once per run, about a directory that is slow on a network file system.
 #[derive(Default)]
-struct Crowded {
+struct CrowdedWarning {
     /// The large directory that was examined last.
     seen: Option<Vec<u8>>,
 }
 
-impl Crowded {
-    /// Examines a large directory. Its file system may differ from the root's.
+impl CrowdedWarning {
+    /// Checks a large directory, whose file system may differ from that of the root.
     fn look(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
         if self.seen.as_deref() == Some(directory.path()) {
             return;

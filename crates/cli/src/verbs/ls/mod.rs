@@ -1,5 +1,5 @@
-//! `ls`: lists the names in a directory or below a prefix, local or remote, and prints rows as they
-//! arrive.
+//! `ls`: lists the names in a directory or below a prefix, local or remote. Prints each row as soon
+//! as it is found, unless rows are sorted.
 
 mod local;
 mod remote;
@@ -93,7 +93,7 @@ pub struct LocalArgs {
 }
 
 impl LocalArgs {
-    /// Returns the listing options that these arguments determine.
+    /// Returns the listing options that follow from these arguments.
     pub fn options(&self) -> listing::ListingOptions {
         let bytes = |bytes| NonZeroUsize::new(to_usize(bytes));
         listing::ListingOptions {
@@ -133,7 +133,7 @@ enum Depth {
     All,
 }
 
-/// Facts of each entry that are requested.
+/// Which facts of an entry are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
@@ -150,9 +150,9 @@ const ETAG: RowColumn = RowColumn { name: "etag", holds: Holds::Text, width: Non
 const CLASS: RowColumn = RowColumn { name: "storage_class", holds: Holds::Text, width: None };
 
 const NAMES: Schema = &[NAME, KIND];
-/// Columns that sorting needs and text does not show.
+/// All columns. Sorting needs them even if text does not show them.
 const DETAILS: Schema = &[NAME, KIND, SIZE, MODIFIED, ETAG, CLASS];
-/// Columns of `ls -l`. Twelve digits hold 999 GB.
+/// Columns of `ls -l`. The width of a size, twelve digits, is enough for 999 GB.
 const LONG: Schema = &[
     NAME,
     RowColumn { width: Some(0), ..KIND },
@@ -162,20 +162,20 @@ const LONG: Schema = &[
     CLASS,
 ];
 
-/// How one operand is listed.
+/// The options for listing one operand.
 struct View<'a> {
     operand: &'a Operand,
-    /// Prefix of every name if several operands are listed.
+    /// Prefix of every printed name; empty unless several operands are listed.
     label: Vec<u8>,
     depth: Depth,
     columns: Columns,
     args: &'a LsArgs,
     failures: &'a ListingFailures<'a>,
-    /// A name has matched the pattern.
+    /// Set when a name has matched the pattern.
     found: AtomicBool,
 }
 
-/// Facts of an entry besides its name.
+/// Facts about an entry besides its name.
 #[derive(Clone, Copy, Debug)]
 struct Facts<'a> {
     kind: EntryKind,
@@ -186,7 +186,8 @@ struct Facts<'a> {
 }
 
 impl View<'_> {
-    /// Returns whether an entry is wanted, by the two parts of its path from the root.
+    /// Returns whether an entry is listed. Its path from the root is given in two parts, directory
+    /// and name.
     fn takes(&self, directory: &[u8], name: &[u8]) -> bool {
         let Some(glob) = &self.operand.glob else { return true };
         let path = [directory, name].concat();
@@ -197,13 +198,13 @@ impl View<'_> {
         takes
     }
 
-    /// Returns whether anything below a directory can be wanted.
+    /// Returns whether a directory may contain entries, at any level, that are listed.
     fn enters(&self, directory: &[u8]) -> bool {
         let path = directory.strip_suffix(b"/").unwrap_or(directory);
         self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.scope()))
     }
 
-    /// Returns the common prefix of all wanted names in a directory at `level`.
+    /// Returns a common prefix of all names in a directory at `level` that can match the pattern.
     fn beginning(&self, level: u32) -> String {
         self.operand.glob.as_ref().map(|glob| glob.beginning(level as usize)).unwrap_or_default()
     }
@@ -244,7 +245,8 @@ impl LsArgs {
         }
     }
 
-    /// Returns true for a single level on a terminal, which is sorted as in other programs.
+    /// Returns whether people read the output: a single level on a terminal. Such a listing is
+    /// sorted by name, as in other programs.
     fn is_read_by_people(&self) -> bool {
         !self.recursive && self.output.format.is_none() && std::io::stdout().is_terminal()
     }
@@ -269,7 +271,7 @@ impl LsArgs {
 }
 
 impl OutputArgs {
-    /// Returns how rows of `schema` are written.
+    /// Returns how rows with the columns of `schema` are written.
     pub fn style(&self, schema: Schema, sort: Option<Sort>, globals: &Globals, end: u8) -> Style {
         let usual = if globals.json { RowFormat::Ndjson } else { RowFormat::Text };
         let direction = if self.reverse { SortDirection::Reversed } else { SortDirection::Usual };
@@ -328,7 +330,8 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     end(receipt, started, globals, failures, roots, operands.len())
 }
 
-/// Returns the prefix of an operand's names if there are several operands: the directory as given.
+/// Returns the prefix for the names of an operand if there are several operands: the directory as
+/// the user wrote it.
 fn label(operand: &Operand) -> Vec<u8> {
     let mut label = operand.root_text().to_vec();
     if !label.ends_with(b"/") && !label.is_empty() {

@@ -12,9 +12,9 @@ use crate::render::error::Result;
 use crate::render::rows::{Printer, RowPage, time_of};
 use crate::verbs::listed::{is_whole, requests};
 
-/// Rows that are printed together: a page of S3, so that received rows appear before the next page
-/// arrives.
-const PAGE: usize = 1_000;
+/// Number of rows that are printed together: one page of S3, so that received rows appear before
+/// the next page arrives.
+const PAGE_ROWS: usize = 1_000;
 
 /// Lists one operand.
 ///
@@ -38,14 +38,14 @@ struct Lister<'l, 'p> {
     store: &'l Store,
     view: &'l View<'l>,
     page: RowPage<'l, 'p>,
-    /// Rows on the page that are not printed yet.
+    /// Number of rows on the page that are not printed yet.
     waiting: usize,
     requests: Option<NonZeroUsize>,
 }
 
 impl Lister<'_, '_> {
-    /// Lists the root. If the levels are limited, lists prefixes one by one, so that deeper levels
-    /// are never requested. Returns the number of names found.
+    /// Lists the root. If the number of levels is limited, lists prefixes one by one, so that
+    /// deeper levels are never requested. Returns the number of names found.
     fn directories(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
         let levels = match self.view.depth {
             Depth::All => None,
@@ -79,8 +79,8 @@ impl Lister<'_, '_> {
                 };
                 found += 1;
                 let name = name_of(&directory, &entry);
-                // A directory that is entered has no row: its content stands for it, as in a
-                // recursive listing.
+                // A directory that is entered has no row of its own. As in a recursive listing, its
+                // content is listed instead.
                 if entry.kind == EntryKind::Directory && levels.is_some_and(|levels| level < levels) {
                     if self.view.enters(&name) {
                         waiting.push_back((name, level + 1));
@@ -93,21 +93,21 @@ impl Lister<'_, '_> {
         Ok(found)
     }
 
-    /// Adds a row. Returns false if no more can be printed.
+    /// Adds a row. Returns false if no more rows can be printed.
     fn push(&mut self, name: &[u8], entry: &Entry) -> bool {
         if !self.view.takes(b"", name) {
             return true;
         }
         self.view.push(&mut self.page, &self.view.label, name, &facts(entry));
         self.waiting += 1;
-        if self.waiting < PAGE && !self.page.is_full() {
+        if self.waiting < PAGE_ROWS && !self.page.is_full() {
             return true;
         }
         self.waiting = 0;
         self.page.flush()
     }
 
-    /// Prints the row of a location that is a single object. Otherwise returns `error`.
+    /// If the location is a single object, prints its row. Otherwise returns `error`.
     fn object(&mut self, location: &Location, error: Option<StoreError>) -> Result<()> {
         let stat = match (self.store.stat(location), error) {
             (Ok(stat), _) => stat,
@@ -128,8 +128,8 @@ impl Lister<'_, '_> {
     }
 }
 
-/// Returns the name from the operand's root. A directory's ends in `/`, which is part of its name
-/// in the store.
+/// Returns the name relative to the operand's root. The name of a directory ends in `/`, which is
+/// part of the name in the store.
 pub(super) fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
     let open = entry.kind == EntryKind::Directory && !entry.name.ends_with(b"/");
     [directory, &entry.name, if open { b"/" } else { b"" }].concat()

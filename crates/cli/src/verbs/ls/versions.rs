@@ -7,7 +7,7 @@ use super::{Depth, KIND, MODIFIED, NAME, SIZE, View};
 use crate::render::error::Result;
 use crate::render::rows::{Holds, Printer, RowColumn, Schema, Value, time_of};
 
-/// Columns of a version. 36 characters hold an id of AWS or MinIO.
+/// Columns of a version. The ids of AWS and MinIO have at most 36 characters.
 pub(super) const SCHEMA: Schema = &[
     NAME,
     RowColumn { width: Some(0), ..KIND },
@@ -56,8 +56,8 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>) -> Res
     view.unmatched()
 }
 
-/// Returns the state of a version for reads without a version id: `latest` is returned, `deleted`
-/// hides the object now, and `marker` hid it before.
+/// Returns how a version affects reads without a version id. A read returns the `latest` version. A
+/// delete marker that hides the object now is `deleted`; one that hid it before is a `marker`.
 fn state(version: &ObjectVersion) -> Option<&'static str> {
     match (version.is_delete_marker, version.is_latest) {
         (true, true) => Some("deleted"),

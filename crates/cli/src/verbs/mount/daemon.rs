@@ -1,8 +1,8 @@
-//! Starts the daemon of a mount: forks this process, before it has other threads or connections,
-//! into a separate session.
+//! Starts the daemon of a mount. Forks this process, before it has further threads or connections,
+//! and puts the child into a session of its own. Called by `mount`.
 //!
-//! Forking saves 2 ms over starting the program again. The daemon reports its outcome as one line
-//! of JSON on a pipe, its standard output; its standard error is the log.
+//! Forking takes 2 ms less than starting the program again. The daemon writes its outcome, one line
+//! of JSON, to a pipe that is its standard output. Its standard error is the log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -24,7 +24,8 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Starts the daemon. Returns when it is ready or has failed; in the daemon, when it has ended.
+/// Starts the daemon. In the starting process, returns when the daemon is ready or has failed. In
+/// the daemon, returns when the mount has ended.
 pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let place = args.place()?;
     let log = place.open_log()?;
@@ -45,10 +46,10 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
-        // The message says why the daemon failed, so its exit status is not needed.
+        // The message says why the daemon failed, so the exit status of the daemon is not needed.
         let _ = wait_for(child);
         match args.log {
-            // The user chose this file, so it is kept unless it is empty.
+            // The user named this log file, so it is removed only if it is empty.
             Some(_) => remove_if_empty(&place.log),
             None => drop(fs::remove_file(&place.log)),
         }
@@ -70,7 +71,8 @@ fn fork() -> io::Result<Option<Pid>> {
         fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1),
         "a thread was started"
     );
-    // SAFETY: this is the only thread, so the child cannot wait for one that it does not have.
+    // SAFETY: this is the only thread, so the child cannot depend on a thread that exists only in
+    // the parent.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         child => Ok(Pid::from_raw(child)),
@@ -83,13 +85,13 @@ fn wait_for(child: Pid) -> io::Result<ExitStatus> {
 }
 
 /// Leaves the terminal, and the parent's input and output. Until the mount is reported, the daemon
-/// ends with its parent, which alone gets Ctrl-C.
+/// ends when its parent ends. So Ctrl-C, which reaches only the parent, ends both.
 fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     if getppid() != Some(parent) {
         return Err(io::Error::other("its parent has ended"));
     }
-    // This fails only for the leader of a process group, which a child is not.
+    // `setsid` fails only for the leader of a process group, and a forked child is not a leader.
     let _ = setsid();
     dup2_stdin(OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
     dup2_stdout(told)?;
@@ -98,37 +100,38 @@ fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
 
 /// Serves the mount, in the daemon.
 fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
-    // Made absolute, because the current directory changes.
+    // The log's path is made absolute, because the current directory changes.
     let log = std::path::absolute(log).ok();
     let mut told = false;
     let ended = serve(args, globals, &mut |receipt| {
         told = true;
         set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
-        tell(receipt)?;
-        // The user can then unmount or remove the directory in which it was started.
+        report_outcome(receipt)?;
+        // After this, the directory in which the mount was started can be unmounted or removed.
         std::env::set_current_dir("/").map_err(|error| Error::io("/", &error))
     });
     if ended.is_ok() {
         log.iter().for_each(|log| remove_if_empty(log));
     }
     if let (Err(error), false) = (&ended, told) {
-        tell(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;
+        report_outcome(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;
     }
     ended
 }
 
-/// Writes the outcome and closes the pipe, so that nothing else is written to it.
-fn tell(outcome: &Value) -> Result<()> {
+/// Writes the outcome, and closes the pipe so that nothing else can be written to it.
+fn report_outcome(outcome: &Value) -> Result<()> {
     let failed = |error: io::Error| Error::io("who started the daemon", &error);
     console::write_output(format!("{outcome}\n").as_bytes()).map_err(failed)?;
-    // Does not open a file: the limit of descriptors may be reached, and the mount is ready.
+    // Standard output becomes a copy of standard input, which is /dev/null. Opening /dev/null could
+    // fail at the limit of descriptors, although the mount is ready.
     dup2_stdout(io::stdin()).map_err(|error| failed(error.into()))
 }
 
 /// Removes the log of a mount if it is an empty file.
 fn remove_if_empty(log: &Path) {
     if fs::metadata(log).is_ok_and(|found| found.is_file() && found.len() == 0) {
-        // If this fails, an empty file stays.
+        // If removing fails, an empty file is left.
         let _ = fs::remove_file(log);
     }
 }

@@ -1,4 +1,5 @@
-//! Chooses the paths of a mount's control socket and log, from the mount's directory.
+//! Chooses the paths of a mount's control socket and log. They follow from the directory of the
+//! mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,9 +13,9 @@ use firstbyte_store::{FileAccess, PrivateDirectory, Sharing};
 
 use crate::render::error::{Error, Result};
 
-/// Paths of a mount, unique on this machine.
+/// Paths of a mount. No two mounts on a machine have the same.
 pub struct MountPaths {
-    /// Directory of the control socket, and of the log unless `--log` names another.
+    /// Directory of the control socket. Also has the log, unless `--log` names another file.
     runtime: PrivateDirectory,
     pub log: PathBuf,
     pub control: PathBuf,
@@ -31,8 +32,8 @@ impl MountPaths {
         Ok(Self { runtime, log, control })
     }
 
-    /// Opens the log. Each mount truncates it, and only its owner can read it, because it may name
-    /// private files.
+    /// Opens the log. Each mount truncates its log. Only the owner can read the log, because it may
+    /// name private files.
     pub fn open_log(&self) -> Result<File> {
         let failed = |error: io::Error| Error::writing(format!("--log {}", shown(&self.log)), &error);
         let parent = self.log.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -47,7 +48,7 @@ impl MountPaths {
             }
         };
         let file = file.map_err(failed)?;
-        // Devices, such as /dev/null, cannot be truncated.
+        // A device, such as /dev/null, cannot be truncated.
         if file.metadata().is_ok_and(|found| found.is_file()) {
             file.set_len(0).map_err(failed)?;
         }
@@ -55,8 +56,9 @@ impl MountPaths {
     }
 }
 
-/// Opens the private directory of this user: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte`
-/// for root and `/tmp/firstbyte-UID` for others. Creates it if it is missing.
+/// Opens the private directory of this user: `$XDG_RUNTIME_DIR/firstbyte`; if the variable is not
+/// set, `/run/firstbyte` for root and `/tmp/firstbyte-UID` for others. Creates the directory if it
+/// is missing.
 fn runtime_directory(lookup: VariableLookup<'_>) -> Result<PrivateDirectory> {
     let user = rustix::process::geteuid();
     let directory = match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
@@ -68,13 +70,15 @@ fn runtime_directory(lookup: VariableLookup<'_>) -> Result<PrivateDirectory> {
         .map_err(|error| Error::io(shown(&directory), &error).advise("or set XDG_RUNTIME_DIR"))
 }
 
-/// Returns a file name for `path`: its readable end, and a hash that makes it unique.
+/// Returns a file name for `path`: the readable end of the path, and a hash that makes the name
+/// unique.
 fn file_name_of(path: &Path) -> String {
-    /// Characters of the readable part: a socket's path has at most 107 bytes.
-    const LONGEST: usize = 32;
+    /// Maximum length of the readable part, in characters. The path of a socket has at most 107
+    /// bytes.
+    const MAX_READABLE_CHARS: usize = 32;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
     let name: Vec<char> = path.to_string_lossy().chars().skip(1).map(plain).collect();
-    let end: String = name[name.len().saturating_sub(LONGEST)..].iter().collect();
+    let end: String = name[name.len().saturating_sub(MAX_READABLE_CHARS)..].iter().collect();
     format!("{end}-{:016x}", xxhash_rust::xxh3::xxh3_64(path.as_os_str().as_bytes()))
 }
 

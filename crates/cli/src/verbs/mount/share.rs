@@ -1,7 +1,9 @@
-//! `mount --share`: lets other machines read what this one has cached, as one of their gateways.
+//! `mount --share`: makes this machine a gateway, through which other machines read from its cache.
+//! Called by `mount`.
 //!
-//! Requests to the origin do not use `--via`: gateways that asked other gateways could wait for
-//! each other. The gateway shares the mount's cache directory, in which each block is fetched once.
+//! The gateway itself sends requests to the origin without `--via`, because gateways that ask each
+//! other could wait in a circle. The gateway shares the cache directory of the mount, which fetches
+//! each block once.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -22,9 +24,9 @@ use crate::render::error::{Error, Result};
 use crate::signals;
 use crate::verbs::address;
 
-/// Time for which look-ups are cached. Clients pin versions, so they repeat a look-up if it
-/// matters.
-const FRESH: Duration = Duration::from_secs(60);
+/// Time for which the gateway caches look-ups. Clients pin versions, and look an object up again
+/// when the version no longer matches.
+const LOOKUP_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Options by which a mount is a gateway too.
 #[derive(Args, Clone, Debug)]
@@ -42,7 +44,7 @@ pub struct ShareArgs {
 }
 
 impl ShareArgs {
-    /// Returns the gateways to read through, with this process marked if it is one.
+    /// Returns the gateways to read through. If this process is a gateway too, marks its own URL.
     pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
         let Some(share) = &self.share else { return Ok(gateways) };
         let address = address::resolve_for_others("--share", share)?;
@@ -54,7 +56,7 @@ impl ShareArgs {
         }
     }
 
-    /// Checks that the gateway can be started: starts it without a cache, and ends it.
+    /// Checks that the gateway can be started: starts it without a cache, and stops it again.
     pub fn try_out(
         &self,
         location: &Location,
@@ -65,7 +67,7 @@ impl ShareArgs {
         self.start(location, options, HydrationSettings { cache: None, ..uncached }, globals).map(drop)
     }
 
-    /// Starts the gateway; `None` if the options do not request one.
+    /// Starts the gateway; returns `None` if `--share` is not given.
     pub fn start(
         &self,
         location: &Location,
@@ -88,7 +90,7 @@ impl ShareArgs {
         let source = ServeSource::Gateway(GatewayConfig {
             location,
             hydrator: client.hydrator().clone(),
-            fresh: FRESH,
+            fresh: LOOKUP_LIFETIME,
             stale: Duration::ZERO,
             memory: memory / 2,
             deadline,
@@ -108,7 +110,8 @@ impl ShareArgs {
                 }
                 _ => None,
             },
-            // Peers can read from the origin, so an ended mount does not wait for their requests.
+            // Other machines can then read from the origin, so a mount that ends does not wait long
+            // for their requests.
             limits: ServerLimits { drain: signals::GRACE, ..ServerLimits::default() },
             names: share.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
             ..Config::of(source)

@@ -22,11 +22,11 @@ use crate::render::error::{Error, Result};
 use crate::verbs::cached::CacheArgs;
 use crate::verbs::start;
 
-/// Interval at which a job's progress is requested.
-const TICK: Duration = Duration::from_millis(500);
+/// Interval at which the progress of a job is requested.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Region of the prices if none is given, or the given one has no prices.
-const REGION: &str = "us-east-1";
+/// Region whose prices are used if no region is given, or if the given region has no prices.
+const PRICE_REGION: &str = "us-east-1";
 
 /// Heading of the options that only a gateway has.
 pub const GATEWAY_HEADING: &str = "Gateway (LOCATION is remote)";
@@ -76,7 +76,8 @@ impl GatewayArgs {
         check(&store, location)?;
         let whole = self.cache.settings(globals);
         let (memory, deadline) = (whole.memory, whole.deadline);
-        // Half for fetches and a quarter for waiting clients. The rest is for the server itself.
+        // Half of the memory is for fetches, and a quarter for waiting clients. The rest is for the
+        // server itself.
         let settings = HydrationSettings { memory: memory / 2, ..whole };
         let hydrator = Client::reading(store.clone(), settings)?.hydrator().clone();
         let manifest = self.names.as_deref().map(Manifest::open).transpose()?;
@@ -110,12 +111,13 @@ impl GatewayArgs {
     }
 }
 
-/// Makes the source of names in listings from a manifest.
+/// Makes the function that lists the names in a manifest, for listings of the gateway.
 fn names(manifest: Manifest) -> NameSource {
     Arc::new(move || Ok(Box::new(manifest.objects()?) as PlannedObjects))
 }
 
-/// Lists a manifest's objects below `location`, in their planned versions.
+/// Lists the objects of a manifest that are below `location`, in the versions that the manifest
+/// names.
 fn planned_below(manifest: &Manifest, location: &Location) -> Result<HydrationList> {
     let at_manifest = |error: io::Error| HydrationFailure {
         location: Location::Local("the manifest".into()),
@@ -134,7 +136,7 @@ fn planned_below(manifest: &Manifest, location: &Location) -> Result<HydrationLi
     })))
 }
 
-/// Returns whether a gateway over `root` serves an object.
+/// Returns whether a gateway over `root` serves this object.
 fn is_served(object: &Location, root: &Location) -> bool {
     match (object, root) {
         (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
@@ -144,15 +146,15 @@ fn is_served(object: &Location, root: &Location) -> bool {
     }
 }
 
-/// Requests the location once, so that a wrong one fails at once. An unreachable origin is only
-/// logged, because it may return.
+/// Requests the location once, so that a wrong location is an error at the start. An unreachable
+/// origin is only logged, because it may become reachable again.
 fn check(store: &Store, location: &Location) -> Result<()> {
     match store.without_retries().stat(location) {
         Err(error) if error.is_transient() || is_down(&error) => {
             tracing::warn!("{error}; served as soon as it answers");
             Ok(())
         }
-        // A prefix without objects may get some later.
+        // A prefix that has no objects yet may get some later.
         Err(firstbyte_store::Error::NotFound { .. }) if has_key(location) => Ok(()),
         Err(error) => Err(Error::from(error)),
         Ok(_) => Ok(()),
@@ -177,13 +179,13 @@ fn usd_per_request(store: &Store, location: &Location, globals: &Globals) -> Opt
     let today = Day::from_unix(i64::try_from(now.as_secs()).ok()?)?;
     let prices = PriceCatalogue::current();
     let of = |region: &str| prices.price("s3-standard/get", region, today).map(|price| price.usd);
-    globals.region.as_deref().and_then(of).or_else(|| of(REGION))
+    globals.region.as_deref().and_then(of).or_else(|| of(PRICE_REGION))
 }
 
-/// Waits for a job and logs its end.
+/// Waits until a job is over, and logs its outcome.
 pub fn report(job: &HydrationJob) {
     loop {
-        let progress = job.wait(TICK);
+        let progress = job.wait(PROGRESS_INTERVAL);
         if progress.is_over {
             for failure in &progress.failed {
                 tracing::warn!("{}: {}", failure.location, failure.error);

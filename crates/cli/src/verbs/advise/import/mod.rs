@@ -1,8 +1,8 @@
 //! Reads AWS Price List offer files, which are gigabytes of JSON, as a stream.
 //!
 //! Keeps only the products that `rules` supports, by their SKU, and then the terms of those
-//! products. So memory grows with the number of kept products, not with the file. The file must
-//! list products before terms, as AWS's files do. Called by `firstbyte advise prices import`.
+//! products. So memory grows with the number of kept products, not with the size of the file. The
+//! file must list products before terms, as AWS's files do. Called by `advise prices import`.
 
 mod rules;
 mod stream;
@@ -39,7 +39,7 @@ pub(super) enum ImportError {
     Truncated {
         /// Name of the file.
         name: String,
-        /// Its last line.
+        /// Number of its last line.
         line: usize,
     },
     /// The file is not an offer file, or has no prices to keep.
@@ -47,7 +47,7 @@ pub(super) enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// Kind of the file, or what it lacks.
+        /// Which kind of file it is instead, or what it lacks.
         why: String,
     },
     /// The file violates the format.
@@ -55,15 +55,15 @@ pub(super) enum ImportError {
     Invalid {
         /// Name of the file.
         name: String,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// The mistake.
         why: String,
     },
 }
 
-/// Reads the prices of an offer file, or only those of `region`. `name` is the file's name in
-/// errors.
+/// Reads the prices of an offer file; if `region` is given, only those of that region. `name` is
+/// the name of the file in error messages.
 ///
 /// # Errors
 /// [`ImportError`].
@@ -82,7 +82,7 @@ fn failed(name: &str, error: &serde_json::Error) -> ImportError {
     if error.is_eof() {
         return ImportError::Truncated { name, line };
     }
-    // serde_json ends its messages with the position, which the error already has.
+    // serde_json appends the position to its messages, but this error has the position already.
     let text = error.to_string();
     let why = text.split(" at line ").next().unwrap_or_default().to_owned();
     if line == 0 { ImportError::Foreign { name, why } } else { ImportError::Invalid { name, line, why } }
@@ -97,7 +97,8 @@ struct Offer<'a> {
     products: u64,
     /// Key and region of each kept product, by SKU.
     kept: HashMap<String, (String, String)>,
-    /// Dollars per unit of a key, by key and region; `None` if two products disagree.
+    /// Dollars per unit of a price key, by key and region; `None` if two products have different
+    /// prices.
     prices: BTreeMap<(String, String), Option<f64>>,
     skipped: Vec<String>,
 }
@@ -138,10 +139,10 @@ impl Offer<'_> {
         }
     }
 
-    /// Takes the on-demand price of one product.
+    /// Keeps the on-demand price of one product.
     fn term(&mut self, sku: &str, terms: &HashMap<String, Term>) {
         let Some((key, region)) = self.kept.get(sku) else { return };
-        // Only the first tier counts. The others are for quantities that few users reach.
+        // Only the first tier is kept. Few users reach the quantities of the other tiers.
         let tiers = terms.values().flat_map(|term| term.dimensions.values());
         let Some(tier) = tiers.into_iter().find(|tier| matches!(tier.begin.as_str(), "" | "0")) else {
             return;

@@ -1,25 +1,26 @@
-//! Maps products of AWS's price files to price keys, and the units of the files to the keys' units.
+//! Maps the products of AWS's price files to price keys, and the units of the files to those of the
+//! keys. Called by the importer and its parser.
 //!
-//! Names of usage types and groups are those by which infracost finds products. Outside us-east-1 a
-//! usage type starts with a region's code: `APN2-Requests-Tier1`. No source states the names of S3
-//! Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
-//! imported.
+//! Usage types and groups have the names by which infracost finds products. Outside us-east-1 a
+//! usage type starts with the code of its region: `APN2-Requests-Tier1`. No source states the names
+//! for S3 Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so their prices
+//! are not imported.
 
 use firstbyte_advise::usage::{PriceKey, Unit, find_key};
 use serde::Deserialize;
 
 /// The attribute by which a product is recognized.
-enum Named {
-    /// The attribute `usagetype`, without the code of its region.
+enum ProductSelector {
+    /// The attribute `usagetype`, without the region's code.
     Usage(&'static str),
     /// The attribute `group`.
     Group(&'static str),
 }
 
-use Named::{Group, Usage};
+use ProductSelector::{Group, Usage};
 
-/// Each product's offer, attribute and price key.
-const RULES: [(&str, Named, &str); 21] = [
+/// The supported products: offer, identifying attribute and price key of each.
+const RULES: [(&str, ProductSelector, &str); 21] = [
     ("AmazonS3", Usage("TimedStorage-ByteHrs"), "s3-standard/storage"),
     ("AmazonS3", Usage("Requests-Tier1"), "s3-standard/put"),
     ("AmazonS3", Usage("Requests-Tier2"), "s3-standard/get"),
@@ -70,7 +71,7 @@ impl ProductAttributes {
         if offer == "AmazonEC2" && self.is_plain_instance() {
             return Some(format!("ec2/{}", self.instance_type));
         }
-        let named = |name: &Named| match name {
+        let named = |name: &ProductSelector| match name {
             Usage(usage) => is_usage(&self.usagetype, usage),
             Group(group) => self.group == *group,
         };
@@ -78,7 +79,8 @@ impl ProductAttributes {
         rule.map(|(_, _, key)| (*key).to_owned())
     }
 
-    /// Returns true for Linux on demand, with shared tenancy, no licence, and not reserved.
+    /// Returns whether the product is an ordinary instance: Linux, on demand, with shared tenancy,
+    /// without a licence, and not reserved.
     fn is_plain_instance(&self) -> bool {
         !self.instance_type.is_empty()
             && self.operating_system == "Linux"
@@ -90,7 +92,7 @@ impl ProductAttributes {
     }
 }
 
-/// Returns whether `usagetype` is `usage`, alone or after the code of a region.
+/// Returns whether `usagetype` is `usage`, with or without the code of a region before it.
 fn is_usage(usagetype: &str, usage: &str) -> bool {
     match usagetype.strip_suffix(usage) {
         Some("") => true,
@@ -115,8 +117,8 @@ pub(super) fn offers() -> Vec<&'static str> {
     offers
 }
 
-/// Returns the unit of `key`, and its factor from AWS's `unit`; `None` if the file bills by
-/// something else. AWS writes GB and bills GiB.
+/// Returns the unit of `key`, and the factor that converts AWS's `unit` to it; `None` if the file
+/// bills by another unit. AWS writes GB where it bills GiB.
 pub(super) fn unit(key: &str, unit: &str) -> Option<(Unit, f64)> {
     let &PriceKey { unit: own, .. } = find_key(key)?;
     let lower = unit.to_ascii_lowercase();

@@ -1,6 +1,6 @@
 //! Parses an offer file as a stream and passes each product and term to [`Offer`], one at a time.
 //!
-//! The document is never in memory as a whole, and unneeded parts are skipped.
+//! The whole document is never in memory, and parts that are not needed are skipped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) fn read(reader: impl BufRead, offer: &mut Offer<'_>) -> serde_json::R
     json.end()
 }
 
-/// Parser of the outermost object.
+/// Parser of the outermost object of the file.
 struct Document<'a, 'r>(&'a mut Offer<'r>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -92,14 +92,14 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     }
 }
 
-/// Parser of an object that passes on its entries one by one.
-struct Each<T, F>(F, PhantomData<T>);
+/// Parser of an object that passes each entry to a function as soon as the entry is parsed.
+struct EntryVisitor<T, F>(F, PhantomData<T>);
 
-fn each<T, F: FnMut(String, T)>(take: F) -> Each<T, F> {
-    Each(take, PhantomData)
+fn each<T, F: FnMut(String, T)>(take: F) -> EntryVisitor<T, F> {
+    EntryVisitor(take, PhantomData)
 }
 
-impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for Each<T, F> {
+impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for EntryVisitor<T, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -107,7 +107,7 @@ impl<'de, T: DeserializeOwned, F: FnMut(String, T)> DeserializeSeed<'de> for Eac
     }
 }
 
-impl<'de, T: DeserializeOwned, F: FnMut(String, T)> Visitor<'de> for Each<T, F> {
+impl<'de, T: DeserializeOwned, F: FnMut(String, T)> Visitor<'de> for EntryVisitor<T, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

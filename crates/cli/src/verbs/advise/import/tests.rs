@@ -2,8 +2,8 @@ use std::fmt::Write as _;
 
 use super::*;
 
-/// Makes an offer of EC2 with `instances` kept products in each of two regions, among other
-/// products.
+/// Makes an offer file of EC2 with `instances` supported products in each of two regions, among
+/// products that are not supported.
 fn ec2(instances: usize) -> String {
     let mut products = String::new();
     let mut terms = String::new();
@@ -120,7 +120,7 @@ fn a_truncated_file_is_one_clear_line_wherever_it_ends() {
         let line = whole[..end].matches('\n').count() + 1;
         let text = error.to_string();
         assert!(matches!(error, ImportError::Truncated { .. }), "{end}: {text}");
-        // At a line end the reader is already in the next line.
+        // After a line end, the reader already counts the next line.
         assert!(
             (0..2).any(|back| text.starts_with(&format!("made.json:{}: the file ends early", line - back))),
             "{end}: {text}, line {line}"
@@ -147,7 +147,7 @@ fn foreign_files_are_refused_by_what_they_are() {
 }
 
 #[test]
-fn what_was_imported_is_written_as_a_catalogue_and_read_again() {
+fn imported_prices_are_written_as_a_catalogue_and_read_again() {
     let imported = read(&ec2(2), None).unwrap();
     let text = imported.catalogue.to_toml();
     let again = PriceCatalogue::parse("prices.toml", &text).unwrap();
