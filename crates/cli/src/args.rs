@@ -181,7 +181,7 @@ fn given_for_gateways(matches: &ArgMatches) -> Option<String> {
 
 /// Options that destroy data or admit others. A variable that is set for all runs must not enable
 /// them.
-const WITHOUT_VARIABLE: [&str; 8] =
+const OPTIONS_WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
 /// Returns the whole grammar. This function gives each option its environment variable, except

@@ -125,7 +125,7 @@ impl Version {
     /// Returns how reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {
-        match (&self.etag, self.size) {
+        match (self.tag(), self.size) {
             _ if self.fixed_id().is_some() || self.file.is_some() => Strength::Strong,
             (Some(etag), _) if !etag::is_weak(etag) => Strength::Strong,
             (Some(_), Some(_)) => Strength::Weak,

@@ -246,7 +246,8 @@ impl WrittenObject {
     /// Writes an object to read, into a location that has none.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
-        let bytes: Vec<u8> = (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         // Whatever a failed or interrupted write has left is deleted as well.
         let written = Self { store: store.clone(), location: name, size: SAMPLE_BYTES as u64 };
         store.put(&written.location, Payload::Bytes(&bytes), &PutOptions::default())?;

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, NULL_VERSION, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, NULL_VERSION, Version, etag};
 
 use crate::body::Body;
 use crate::content_range::{AnsweredRange, ContentRange};
@@ -42,9 +42,9 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
         kind: EntryKind::File,
         version: Version {
             size,
-            etag: owned("etag"),
+            etag: head.etag(),
             // S3 sends this id for objects written before versioning was enabled.
-            version_id: owned("x-amz-version-id").filter(|id| id != NULL_VERSION),
+            version_id: version_id(head).filter(|id| id != NULL_VERSION),
             last_modified: owned("last-modified"),
             file: None,
         },

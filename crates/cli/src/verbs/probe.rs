@@ -132,7 +132,7 @@ fn say_next(path: &Path, describes_this_machine: bool) {
 /// is absent where the service is not known and no budget is given. A service that does bill, by
 /// prices that are not known here, is not measured: its cost would have no limit.
 fn spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Option<Spending>)> {
-    let limit = args.budget.unwrap_or(USD);
+    let limit = args.budget.unwrap_or(DEFAULT_BUDGET_USD);
     match billing {
         Billing::Free => Ok((None, Some(Spending { limit, ..Spending::default() }))),
         Billing::Priced(PricedService { name, region, prices }) => {
@@ -222,7 +222,7 @@ fn show(report: &ProbeReport, globals: &Globals) -> Result<()> {
         }
         return console::print(value);
     }
-    let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {}\n", one_line(&text)));
+    let lines = report.lines().map(|(name, text)| format!("{name:NAME_COLUMNS$}  {}\n", one_line(&text)));
     console::print_bytes(lines.concat().as_bytes())
 }
 

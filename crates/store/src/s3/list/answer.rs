@@ -120,6 +120,7 @@ impl ObjectPage {
                 let Some(object) = self.contents.last_mut() else { return Some(()) };
                 match name {
                     b"Key" => object.key = std::mem::take(text),
+                    b"Size" if text.trim().is_empty() => {}
                     b"Size" => object.size = Some(text.trim().parse().ok()?),
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
                     b"ETag" => object.etag = etag::quoted(text),
