@@ -141,7 +141,7 @@ impl Inodes {
     /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
     /// inode number that a listing has given to the child, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
-        self.enter_found(directory, child, number, None)
+        self.inner.lock().enter(directory, child, number)
     }
 
     /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
@@ -154,40 +154,12 @@ impl Inodes {
         number: Option<Ino>,
         asked: Instant,
     ) -> InodeAttributes {
-        self.enter_found(directory, child, number, Some(asked))
-    }
-
-    fn enter_found(
-        &self,
-        directory: &[u8],
-        child: &Child,
-        number: Option<Ino>,
-        asked: Option<Instant>,
-    ) -> InodeAttributes {
-        let identity = identity(directory, child);
         let mut inner = self.inner.lock();
-        if let Some(ino) = inner.find(directory, child, identity) {
-            if inner.stale.get(&ino).is_some_and(|since| asked.is_some_and(|asked| asked > *since)) {
-                inner.stale.remove(&ino);
-            }
-            if let Some(record) = inner.records.get_mut(&ino) {
-                // The time of a directory changes with its names. A file with another time is
-                // another inode.
-                record.update_time(child);
-                record.set_lookups(record.lookups() + 1);
-                return attributes(ino, record);
-            }
+        let entered = inner.enter(directory, child, number);
+        if inner.stale.get(&entered.ino).is_some_and(|since| asked > *since) {
+            inner.stale.remove(&entered.ino);
         }
-        let ino = number.filter(|ino| !inner.records.contains_key(ino)).unwrap_or_else(|| inner.number());
-        let path = inner.paths.enter(directory);
-        let record = InodeRecord::new(path, child, identity);
-        if let VersionIdentity::Other(version) = &child.pin {
-            inner.versions.insert(ino, version.clone());
-        }
-        let attributes = attributes(ino, &record);
-        inner.numbers.insert(identity, ino);
-        inner.records.insert(ino, record);
-        attributes
+        entered
     }
 
     /// Returns an inode number to show for a child in a listing: the number of its inode if there
@@ -306,6 +278,31 @@ impl Inodes {
 }
 
 impl Inner {
+    fn enter(&mut self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
+        let identity = identity(directory, child);
+        if let Some(ino) = self.find(directory, child, identity)
+            && let Some(record) = self.records.get_mut(&ino)
+        {
+            // The time of a directory changes with its names. A file with another time is another
+            // inode.
+            if child.kind == EntryKind::Directory {
+                record.update_time(child);
+            }
+            record.set_lookups(record.lookups() + 1);
+            return attributes(ino, record);
+        }
+        let ino = number.filter(|ino| !self.records.contains_key(ino)).unwrap_or_else(|| self.number());
+        let path = self.paths.enter(directory);
+        let record = InodeRecord::new(path, child, identity);
+        if let VersionIdentity::Other(version) = &child.pin {
+            self.versions.insert(ino, version.clone());
+        }
+        let attributes = attributes(ino, &record);
+        self.numbers.insert(identity, ino);
+        self.records.insert(ino, record);
+        attributes
+    }
+
     fn number(&mut self) -> Ino {
         self.next += 1;
         self.next - 1
