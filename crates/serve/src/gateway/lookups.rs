@@ -2,10 +2,10 @@
 //!
 //! Clients that ask for an object during its look-up share the result, also a failure. A result is
 //! valid for the time `fresh` from the start of the look-up, and for the time `stale` longer while
-//! the origin does not answer for this object. One object tells nothing about others: a store may
-//! limit the rate of one prefix, and a redirect may lead to a host that is down. The store itself
-//! notices a host that has stopped answering. The number of objects is bounded; the least recently
-//! used ones are forgotten.
+//! the origin does not answer for this object. The failure of one object says nothing about others:
+//! a store may limit the rate of one prefix, and a redirect may lead to a host that is down. The
+//! store itself notices a host that has stopped answering. The number of objects is bounded; the
+//! least recently used ones are forgotten.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,7 +18,7 @@ use firstbyte_store::{Stat, Store};
 use rustix_futex_sync::Mutex;
 
 use super::error::Unserved;
-use super::object::RemoteObject;
+use super::object::{LookUpId, RemoteObject};
 use super::shared::{CallAnswer, SharedCall};
 use super::{Gateway, MAX_LOOKUP_WAIT};
 use crate::http::condition::tags_contain;
@@ -37,9 +37,6 @@ pub(super) struct Lookups {
     objects: Mutex<HashMap<LookUpId, Arc<KnownObject>>>,
     clock: AtomicU64,
 }
-
-/// Key of a look-up: the object, and the version id if the request names one.
-pub(super) type LookUpId = (Location, Option<String>);
 
 /// The answers of the origin about one name.
 #[derive(Default)]
@@ -117,9 +114,10 @@ impl Lookups {
         }
     }
 
-    /// Whether an earlier look-up answers a request. A look-up without the tag that the client expects
-    /// does not, because the client may know of a newer version. A version named by its id is no
-    /// exception: its content never changes, but it can be deleted, and so can the right to read it.
+    /// Whether an earlier look-up answers a request. A look-up without the tag that the client
+    /// expects does not, because the client may know of a newer version. A version named by its id
+    /// is no exception: its content never changes, but it can be deleted, and so can the right to
+    /// read it.
     fn is_fresh(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
             let etag = look_up.stat.version.etag.as_deref().map(etag_value);

@@ -7,10 +7,12 @@ use std::time::{Duration, SystemTime};
 use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 
-use super::lookups::LookUpId;
 use crate::object::checksum::ChecksumValues;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
+
+/// Key of a look-up: the object, and the version id if the request names one.
+pub(super) type LookUpId = (Location, Option<String>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteObject {

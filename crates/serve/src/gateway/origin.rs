@@ -1,8 +1,8 @@
 //! Maps buckets and keys of a gateway to locations at its origin. Does no I/O.
 //!
 //! A key goes to the origin unchanged. Stores differ on `.`, `..` and `..;` in a key: some resolve
-//! them like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
-//! are refused for all stores.
+//! them like paths, so that a key below an allowed prefix could name an object outside of it. Such
+//! keys are refused for all stores.
 
 use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service, may_lead_out};
 

@@ -17,7 +17,8 @@ use crate::http::response::ResponseBody;
 /// Pieces queued between the receiving thread and the client.
 const MAX_QUEUED_PIECES: usize = 1;
 
-/// Returns the whole object as a stream, in the version of its look-up if it has one. A thread receives it as fast as the client takes it.
+/// Returns the whole object as a stream, in the version of its look-up if it has one. A thread
+/// receives it as fast as the client takes it.
 pub(super) async fn body(
     store: &Store,
     object: &RemoteObject,

@@ -8,8 +8,8 @@
 //! 3. it has one of the headers that S3 clients send ([`is_s3_header`]);
 //! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or
 //!    `location`;
-//! 5. it posts an HTML form (`multipart/form-data`); 6. its host name holds a bucket
-//! (`--host-style`).
+//! 5. it posts an HTML form (`multipart/form-data`);
+//! 6. its host name holds a bucket (`--host-style`).
 //!
 //! With one named bucket (`--bucket NAME`), a plain path may begin with NAME, as in S3: an S3
 //! client without signatures sends such a path and must get the same object.

@@ -137,8 +137,8 @@ fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     headers
 }
 
-/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object, which
-/// is also the answer for an object without ranges.
+/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object,
+/// which is also the answer for an object without ranges.
 fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     let Some(size) = found.described.ranged_size() else { return Ok(None) };
     match part {

@@ -128,7 +128,8 @@ impl ShareArgs {
 }
 
 /// Returns whether a URL names the gateway that listens at `address`: by the same port, and by its
-/// address or this machine's name. A gateway that listens at all addresses has each of this machine.
+/// address or this machine's name. A gateway that listens at all addresses has each of this
+/// machine.
 fn is_own(url: &str, address: SocketAddr) -> bool {
     let Some((_, authority)) = url.split_once("://") else { return false };
     let Some((host, port)) = authority.rsplit_once(':') else { return false };
