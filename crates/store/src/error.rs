@@ -423,6 +423,13 @@ pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
 }
 
 impl Error {
+    /// Returns the error for a name of a source that leads to the destination of the same run.
+    #[must_use]
+    pub fn leads_to_destination(location: String) -> Self {
+        let why = "leads to the destination of this run, which would be copied into itself or deleted";
+        Self::Io { location, source: std::io::Error::other(why) }
+    }
+
     /// Returns the error for a location whose store is not part of this build.
     pub(crate) fn left_out(location: &Location) -> Self {
         let feature = match location {

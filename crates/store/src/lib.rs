@@ -83,7 +83,7 @@ pub use error::{
     AddressSource, CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced,
     difference, differing_texts, io_advice,
 };
-pub use firstbyte_listing::EntryOrder;
+pub use firstbyte_listing::{EntryOrder, NameTest, WalkBounds};
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;

@@ -23,6 +23,7 @@ mod deferred;
 mod download;
 mod engine;
 mod error;
+mod extras;
 mod job;
 mod journal;
 mod leftovers;

@@ -1,6 +1,6 @@
 //! Creates engines, locations and trees for tests with a store that has quirks.
 
-use firstbyte_location::Location;
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::QuirkStore;
 use firstbyte_transfer::{Effect, Engine, Levels, Shard, TransferSettings, Tree, TreeNames};
@@ -32,5 +32,19 @@ pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
         select: &|_| true,
         shard: Shard::default(),
         effect: Effect::Apply,
+    }
+}
+
+/// Creates the entry of a file without a name, for a listing of given names.
+pub(crate) fn file() -> Entry {
+    Entry {
+        name: Vec::new(),
+        kind: EntryKind::File,
+        size: None,
+        modified: None,
+        changed: None,
+        etag: None,
+        storage_class: None,
+        version: None,
     }
 }
