@@ -94,7 +94,8 @@ pub use limits::{
 };
 pub use local::{
     Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
-    ReplaceKind, Sharing, empty, local_path, location_below, open_regular, refused_calls,
+    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, empty, local_path, location_below, open_regular,
+    refused_calls, set_modified,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{

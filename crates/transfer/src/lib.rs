@@ -48,6 +48,7 @@ mod spool;
 mod stop;
 mod stream;
 mod sync;
+mod times;
 mod tree;
 mod upload;
 mod verify;

@@ -22,7 +22,7 @@ use firstbyte_store::{
     WalkBounds,
 };
 
-use crate::compare::{Comparisons, Sameness, SourceComparison, TimeUnit, TimeVerdict, is_newer};
+use crate::compare::{Comparisons, Sameness, SourceComparison, TimeVerdict, is_newer};
 use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
 use crate::extras::ExtraNames;
@@ -34,6 +34,7 @@ use crate::report::{Observer, Summary};
 use crate::settings::Compare;
 use crate::side::Side;
 use crate::spelling::CheckedParts;
+use crate::times::{SourceTime, stored_times};
 use crate::tree::{self, TreeCopy};
 
 /// Returns the jobs that bring the destination up to date. The caller deletes the extras when the
@@ -304,8 +305,9 @@ impl Join<'_> {
         let with = match self.compare {
             Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
             Compare::Newer if destination.kind == EntryKind::File => {
-                let unit = || TimeUnit::of_tree(tree, &self.copy.root.as_ref()?.beneath);
-                let newer = is_newer(destination.modified, source.modified, unit);
+                let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
+                let stored = || stored_times(tree, beneath?, &destination.name);
+                let newer = is_newer(destination.modified, SourceTime::of(&tree.source, &source), stored);
                 return self.settle(source, Ok(Sameness::of(newer)));
             }
             _ if destination.kind != EntryKind::File || source.size != destination.size => {

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, PRESERVED_BITS};
 use super::destination::{PartialDestination, ReplaceKind};
+use super::file_times::set_and_check;
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
 use super::spelling::{is_refused_name, refused_name};
@@ -213,7 +214,7 @@ impl LocalFile {
     ) -> Result<()> {
         let at_destination = |error: io::Error| io_error(&self.place.path, error);
         if let Some(modified) = metadata.modified {
-            let set = || self.file().set_modified(modified).map_err(|error| errno(&error));
+            let set = || set_and_check(self.file(), modified);
             attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
         self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
