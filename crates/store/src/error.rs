@@ -12,6 +12,7 @@ use std::io;
 use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Location, Service, Version, is_full};
+use rustix::io::Errno;
 
 use crate::codes::{self, Meaning};
 
@@ -407,6 +408,20 @@ impl Error {
                 Some(location)
             }
             _ => None,
+        }
+    }
+
+    /// Returns true if a complete file cannot get its name: the name is invalid, or the file of
+    /// that name is immutable, a mount point, or on a read-only file system.
+    #[must_use]
+    pub fn is_fixed_name(&self) -> bool {
+        match self {
+            Self::InvalidName { .. } => true,
+            Self::Io { source, .. } => {
+                let fixed = [Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];
+                Errno::from_io_error(source).is_some_and(|error| fixed.contains(&error))
+            }
+            _ => false,
         }
     }
 

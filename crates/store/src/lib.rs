@@ -93,9 +93,9 @@ pub use limits::{
     BUFFER, KEEP_IDLE, MEMORY, PAGE, POLL_INTERVAL, SHORT_WAIT, STACK, THREAD_MEMORY, most_requests,
 };
 pub use local::{
-    Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
+    Beneath, CopyState, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
     ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, empty, local_path, location_below, open_regular,
-    refused_calls, set_modified,
+    refused_calls, set_modified, unfinished_name,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{

@@ -30,12 +30,13 @@ mod tests;
 use std::io;
 use std::path::Path;
 
+pub use attributes::CopyState;
 pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, FoundEntry};
 pub use destination::ReplaceKind;
 pub use file_times::{StoredTimes, USUAL_SECONDS, set_modified};
 pub(crate) use name::partial_name;
-pub use name::{local_path, location_below};
+pub use name::{local_path, location_below, unfinished_name};
 pub use optional::refused_calls;
 pub use partial::{Durability, LocalFile, PartialPermissions, empty};
 pub use private::{FileAccess, PrivateDirectory, Sharing};

@@ -100,13 +100,19 @@ impl Tree {
     /// Returns the path of the underlying file, in that file's own spelling.
     fn real(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
+        let length = name.len();
+        if self.weakness == Weakness::ShortNames && (length > 143 || name.to_str().is_none()) {
+            let error =
+                if length > 143 { io::ErrorKind::InvalidFilename } else { io::ErrorKind::InvalidInput };
+            return Err(error.into());
+        }
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
         let same = |found: &OsString| folded(found) == folded(name);
         let spelled = match self.weakness {
             Weakness::FoldsCase => {
                 fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.file_name())).find(same)
             }
-            Weakness::StatesNoLength => None,
+            _ => None,
         };
         Ok(directory.join(spelled.as_deref().unwrap_or(name)))
     }

@@ -295,7 +295,7 @@ fn last_component(name: &[u8]) -> &[u8] {
 }
 
 fn is_partial(last: &[u8]) -> bool {
-    is_partial_name(last) || last.starts_with(b".") && last.ends_with(JOURNAL_SUFFIX)
+    is_partial_name(last) || last.starts_with(b".") && last.ends_with(JOURNAL_SUFFIX.as_bytes())
 }
 
 fn is_marker(last: &[u8]) -> bool {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 use firstbyte_store::{NameTest, WalkBounds};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
 use crate::error::{Error, Result};
 use crate::job::Extras;
@@ -114,17 +115,38 @@ pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     process_mounts().is_ok_and(|mounts| show_every_overlap(&mounts, &from, &to))
 }
 
-/// Returns the mount points below a directory.
+/// Returns the mount points below a directory. If the table cannot be read, the directories below
+/// are asked.
 ///
 /// # Errors
-/// The table of mounts cannot be read, so no place below the directory is known to be its own.
+/// A directory cannot be read, or the kernel does not report mount points.
 pub(crate) fn points_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let Ok(directory) = directory.canonicalize() else { return Ok(Vec::new()) };
-    let points = process_mounts()
-        .map_err(|error| io::Error::new(error.kind(), format!("{TABLE}: {error}")))?
-        .into_iter()
-        .map(|mount| mount.point);
+    let Ok(mounts) = process_mounts() else { return mount_points_in(directory) };
+    let points = mounts.into_iter().map(|mount| mount.point);
     Ok(points.filter(|point| point.starts_with(&directory) && *point != directory).collect())
+}
+
+fn mount_points_in(directory: PathBuf) -> io::Result<Vec<PathBuf>> {
+    let (mut points, mut left) = (Vec::new(), vec![directory]);
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            let path = entry.path();
+            let found = rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+            if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{TABLE} cannot be read")));
+            }
+            if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+                points.push(path.clone());
+            }
+            left.push(path);
+        }
+    }
+    Ok(points)
 }
 
 /// Fails if mounts make two directories the same, or one of them part of the other. Succeeds if

@@ -2,10 +2,10 @@
 //! different units and ranges, so the two times of a copy may differ.
 //!
 //! The times that a local destination can store are found once for each file system, by a file
-//! that is created and removed, and only if they can decide. They are exact: a copy within the unit
-//! of its source is the same, and no other one is. Where they cannot be found (a dry run, a host with
-//! SSH, an object's metadata), the unit is guessed from the copy's time. [`compare`](crate::compare)
-//! calls this.
+//! that is created and removed, and only if they can decide. They are exact: a copy within the
+//! unit of its source is the same, and no other one is. Where they cannot be found (a dry run, a
+//! host with SSH, an object's metadata), the unit is guessed from the copy's time.
+//! [`compare`](crate::compare) calls this.
 
 use std::time::SystemTime;
 
