@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use firstbyte_location::{Entry, Location, Version, is_partial_name};
-use firstbyte_store::{Error as StoreError, Listing, ReplaceKind};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds};
 
 use crate::error::{Error, Failure, Result};
 use crate::journal::JOURNAL_SUFFIX;
@@ -223,6 +223,9 @@ pub struct Tree<'a> {
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// What the filter means for listings of local directories: names that it excludes are not
+    /// looked at.
+    pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,
     /// Whether the run changes anything.

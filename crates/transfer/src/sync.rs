@@ -19,7 +19,6 @@ use std::cmp::Ordering;
 use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{
     Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, ReplaceKind, Store,
-    WalkBounds,
 };
 
 use crate::compare::{Comparisons, Sameness, SourceComparison, TimeVerdict, is_newer};
@@ -54,7 +53,7 @@ pub(crate) fn jobs<'a>(
     let options = tree::list_options(tree, EntryOrder::Bytes, extras, settings);
     let destination_options = ListOptions {
         links: Links::Report,
-        bounds: WalkBounds::default(),
+        bounds: tree.bounds.clone(),
         directories: Directories::Listed,
         partials: Partials::Hidden,
         ..options.clone()
@@ -189,7 +188,13 @@ impl Iterator for Join<'_> {
             for (side, place) in
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
-                if let Some(error) = side.error() {
+                while let Some(error) = side.error() {
+                    // If nothing is deleted, a name that only the destination has does not matter.
+                    // A copy below a directory that cannot be listed reports its own error.
+                    let is_destination = place == &tree.destination;
+                    if is_destination && self.extras == Extras::Keep && error.unlisted_name(place).is_some() {
+                        continue;
+                    }
                     self.disordered = matches!(error, StoreError::Disordered { .. });
                     return Some(Err(Failure { location: place.to_string(), error: error.into() }));
                 }

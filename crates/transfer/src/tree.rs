@@ -282,6 +282,8 @@ pub(crate) fn list_options(
         (Some(from), Some(to)) => mounts::source_bounds(from, to, extras),
         _ => WalkBounds::default(),
     };
+    let (wanted, entered) = (tree.bounds.wanted.clone(), tree.bounds.entered.clone());
+    let bounds = WalkBounds { wanted, entered, ..bounds };
     ListOptions {
         bounds,
         recursive: tree.levels == Levels::All,

@@ -25,6 +25,7 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     }

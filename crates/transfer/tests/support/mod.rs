@@ -30,6 +30,7 @@ pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     }
