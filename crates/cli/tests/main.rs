@@ -82,4 +82,5 @@ mod trees;
 mod two_services;
 mod upload;
 mod versions;
+mod weak_file_systems;
 mod wide_directory;

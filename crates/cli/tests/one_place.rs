@@ -201,8 +201,59 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     assert_eq!(world.read("data/other"), b"other");
 }
 
-/// A directory that is also mounted at a second path. Writes and deletions at either path affect
-/// the same files.
+#[test]
+fn a_sync_that_deletes_is_refused_without_a_table_of_mounts_or_where_the_table_lacks_the_root() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    for name in ["usr", "proc", "x/dst/sub", "x/src"] {
+        fs::create_dir_all(world.path("root").join(name)).unwrap();
+    }
+    for name in ["bin", "lib", "lib64"] {
+        symlink(format!("usr/{name}"), world.path("root").join(name)).unwrap();
+    }
+    world.write("root/x/dst/sub/f", b"precious");
+    world.write("root/x/dst/g", b"other");
+    let program = world.command::<&str>(&[]).get_program().to_owned();
+    fs::copy(program, world.path("root/firstbyte")).unwrap();
+    let bind = "cd root && mount --bind x/dst/sub x/src && mount --bind /usr usr && ";
+    for run in [
+        "mount -t proc proc proc && exec chroot . /firstbyte sync --delete /x/src /x/dst",
+        "mount -t tmpfs none /proc && exec ./firstbyte sync --delete x/src x/dst",
+    ] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &format!("{bind}{run}")]).current_dir(world.path(""));
+        let ran = command.output().unwrap();
+        let report = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{report}");
+        assert!(report.contains("nothing was deleted"), "{report}");
+        assert_eq!(world.read("root/x/dst/sub/f"), b"precious");
+        assert_eq!(world.read("root/x/dst/g"), b"other");
+    }
+}
+
+#[test]
+fn a_destination_that_is_mounted_in_its_source_is_not_copied_into_itself() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    world.write("src/f", b"1");
+    for name in ["src/b", "dst"] {
+        fs::create_dir_all(world.path(name)).unwrap();
+    }
+    rustix::mount::mount_bind(world.path("dst"), world.path("src/b")).unwrap();
+    let ran = [&["cp", "-r", "src/", "dst"][..], &["sync", "src", "dst"], &["cp", "-r", "src/", "dst"]]
+        .map(|words| world.run(words));
+    rustix::mount::unmount(world.path("src/b"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    for ran in ran {
+        ran.fails(3, &["leads to the destination"]);
+    }
+    assert_eq!(names_below(&world.path("dst")), ["f"]);
+}
+
+/// A directory mounted at a second path: writes and deletions there affect the directory itself.
 struct Overlay(PathBuf);
 
 impl Overlay {

@@ -2,6 +2,9 @@
 
 use crate::support;
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use firstbyte_testkit::bytes;
 use support::servers::S3;
 use support::{World, names_below};
@@ -120,5 +123,40 @@ fn an_excluded_directory_name_does_not_keep_a_file_from_replacing_a_directory() 
         assert_eq!(ran.code, Some(code), "{ran:?}");
         assert_eq!(world.path("dst/name").is_dir(), kept);
         std::fs::remove_dir_all(world.path("dst")).unwrap();
+    }
+}
+
+#[test]
+fn what_is_excluded_is_not_looked_at_and_a_destination_that_only_shows_errors_is_synced() {
+    let world = World::new();
+    for name in ["src/a", "src/priv/b", "dst/priv/c", "dst/old", "disk/lost/d"] {
+        world.write(name, name.as_bytes());
+    }
+    symlink("nowhere", world.path("src/bad")).unwrap();
+    for name in ["src/priv", "dst/priv", "disk/lost"] {
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    for name in ["", "dst", "disk"] {
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let run = |words: &[&str]| {
+        let ran = world.unprivileged(words).output().unwrap();
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    for words in [
+        &["cp", "-r", "src/", "o", "--exclude", "priv/", "--exclude", "bad"][..],
+        &["cp", "-r", "src/a*", "w/"],
+        &["sync", "src", "disk", "--exclude", "priv/", "--exclude", "bad"],
+        &["sync", "--delete", "src", "dst", "--exclude", "priv/", "--exclude", "bad"],
+        &["check", "src", "dst", "--exclude", "priv/", "--exclude", "bad"],
+    ] {
+        let (code, errors) = run(words);
+        assert_eq!(code, Some(0), "{words:?}: {errors}");
+    }
+    assert!(!world.path("dst/old").exists());
+    let (code, errors) = run(&["sync", "--delete", "src", "dst"]);
+    assert!(code == Some(3) && errors.contains("bad") && errors.contains("priv"), "{errors}");
+    for name in ["src/priv", "dst/priv", "disk/lost"] {
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }

@@ -101,6 +101,7 @@ impl Client {
             beginning: String::new(),
             levels: Levels::All,
             select: &|name| copy.filter.takes(name),
+            bounds: copy.filter.bounds(),
             shard: Shard::default(),
             effect: Effect::Apply,
         };

@@ -1,6 +1,8 @@
 //! Selects names of a tree with `--include` and `--exclude`. The command line and Python build a
 //! filter; copies test each name with it.
 
+use firstbyte_store::{NameTest, WalkBounds};
+
 use crate::name_list::NameEnd;
 use crate::pattern::Pattern;
 
@@ -75,6 +77,36 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Returns false if no name below the directory `name`, relative to the source, is included.
+    #[must_use]
+    pub fn enters(&self, name: &[u8]) -> bool {
+        let name = String::from_utf8_lossy(name);
+        let decides = |rule: &&Rule| match (rule.verdict, rule.whole_name) {
+            (RuleEffect::Include, true) => rule.pattern.may_match_below(&name),
+            (RuleEffect::Include, false) => true,
+            (RuleEffect::Exclude, true) => rule.pattern.matches_all_below(&name),
+            (RuleEffect::Exclude, false) => rule.pattern.matches_all_names(),
+        };
+        let decisive = self.rules.iter().rev().find(decides);
+        decisive.is_none_or(|rule| rule.verdict == RuleEffect::Include)
+    }
+
+    /// Returns what the filter means for listings of local directories.
+    #[must_use]
+    pub fn bounds(&self) -> WalkBounds {
+        if self.is_empty() {
+            return WalkBounds::default();
+        }
+        let (wanted, entered) = (self.clone(), self.clone());
+        WalkBounds {
+            wanted: Some(NameTest::new(move |name| wanted.takes(name))),
+            entered: Some(NameTest::new(move |name| entered.enters(name))),
+            ..WalkBounds::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +121,26 @@ mod tests {
         assert!(filter.takes(b"new/a.gz"));
         assert!(!filter.takes(b"new/a.txt"));
         assert!(!filter.takes(b"old/deep/a.gz") && !filter.takes(b"older/a.gz"));
+    }
+
+    #[test]
+    fn a_directory_is_not_entered_if_all_names_below_it_are_excluded() {
+        let mut filter = Filter::default();
+        assert!(filter.enters(b"any"));
+        for text in ["priv/", "{old,older}/**", "*.tmp", "bad", "a/*"] {
+            filter.push(RuleEffect::Exclude, text);
+        }
+        for (name, entered) in [("priv", false), ("priv/deep", false), ("old", false), ("older/a", false)]
+            .into_iter()
+            .chain([("a", true), ("bad", true), ("x.tmp", true), ("private", true)])
+        {
+            assert_eq!(filter.enters(name.as_bytes()), entered, "{name}");
+        }
+        filter.push(RuleEffect::Include, "priv/keep/*");
+        assert!(filter.enters(b"priv") && filter.enters(b"priv/keep") && !filter.enters(b"priv/other"));
+        filter.push(RuleEffect::Exclude, "*");
+        assert!(!filter.enters(b"a") && !filter.enters(b"priv"));
+        filter.push(RuleEffect::Include, "*.gz");
+        assert!(filter.enters(b"a"));
     }
 }

@@ -85,6 +85,20 @@ impl Pattern {
         self.tokens.iter().zip(reached).any(|(token, reached)| reached && consumes(token))
     }
 
+    /// Returns true if the pattern matches every name below the directory `name`.
+    #[must_use]
+    pub fn matches_all_below(&self, name: &str) -> bool {
+        let reached = self.reachable_positions(&format!("{name}/"));
+        let last = self.tokens.len().saturating_sub(1);
+        self.tokens.last() == Some(&Token::StarStar) && reached[last]
+    }
+
+    /// Returns true if the pattern matches every name without a `/`.
+    #[must_use]
+    pub fn matches_all_names(&self) -> bool {
+        matches!(self.tokens[..], [Token::Star | Token::StarStar])
+    }
+
     /// Returns the number of levels of directories that may contain a match. `None` if it is
     /// unlimited.
     #[must_use]

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 
 use crate::batch::Batch;
+use crate::bounds::WalkBounds;
 use crate::error::{Error, below};
 use crate::options::{Detail, Symlinks};
 use crate::stat::InodeStat;
@@ -22,6 +23,7 @@ pub(crate) struct Details<'a, D> {
     pub(crate) symlinks: Symlinks,
     pub(crate) detail: Detail,
     pub(crate) reach: FileSystemReach,
+    pub(crate) bounds: &'a WalkBounds,
 }
 
 impl<D: AsFd> Details<'_, D> {
@@ -35,10 +37,21 @@ impl<D: AsFd> Details<'_, D> {
             |kind| self.is_needed(kind),
             |path, name, kind, stat| {
                 match self.look(name, kind) {
-                    Ok(found) => Some(FileType::from_raw_mode(stat.insert(found).mode.into())),
+                    Ok(found) => {
+                        let target = FileType::from_raw_mode(found.mode.into());
+                        if self.refuses(path, name, kind, target) {
+                            let path = below(self.root, &[path, name.to_bytes()].concat());
+                            errors.push(Error::Refused { path });
+                            return None;
+                        }
+                        *stat = Some(found);
+                        Some(target)
+                    }
                     Err(Errno::NOENT) => None,
                     Err(error) => {
-                        errors.push(self.error(path, name, error));
+                        if self.bounds.reports(&[path, name.to_bytes()].concat(), kind) {
+                            errors.push(self.error(path, name, error));
+                        }
                         // The entry exists, so it is kept, with the type that the directory states.
                         Some(kind)
                     }
@@ -52,6 +65,21 @@ impl<D: AsFd> Details<'_, D> {
         self.detail.has_stats()
             || (kind == FileType::Unknown && self.detail != Detail::Bare)
             || (kind == FileType::Symlink && self.symlinks == Symlinks::Follow)
+    }
+
+    /// True if the entry is a link whose target the caller refuses.
+    #[inline]
+    fn refuses(&self, path: &[u8], name: &CStr, kind: FileType, target: FileType) -> bool {
+        if self.bounds.refused.is_none() || self.symlinks == Symlinks::Report {
+            return false;
+        }
+        let is_link = match kind {
+            FileType::Symlink => true,
+            FileType::Unknown => rustix::fs::statat(self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink),
+            _ => false,
+        };
+        is_link && self.bounds.refuses_link(&[path, name.to_bytes()].concat(), target)
     }
 
     #[inline]

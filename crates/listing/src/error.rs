@@ -25,6 +25,13 @@ pub enum Error {
         /// The link.
         path: PathBuf,
     },
+    /// The caller refuses this directory, or the target of this link
+    /// ([`WalkBounds`](crate::WalkBounds)).
+    #[error("{}: leads to a place that the caller refuses; not followed", shown(path))]
+    Refused {
+        /// The directory or the link.
+        path: PathBuf,
+    },
     /// The positions of a directory's entries were out of order while several of its parts were
     /// read in parallel.
     #[error(

@@ -16,6 +16,7 @@
 
 mod ahead;
 mod batch;
+mod bounds;
 mod chain;
 mod details;
 mod dirent;
@@ -38,6 +39,7 @@ mod walk;
 
 pub use ahead::AheadDirectory;
 pub use batch::{Batch, BatchDirectory, BatchEntry};
+pub use bounds::{NameTest, WalkBounds};
 pub use error::{Error, Result};
 pub use flush::flush;
 pub use options::{Boundary, Depth, Detail, ListingOptions, Symlinks};
@@ -48,4 +50,4 @@ pub use silly::is_silly_name;
 pub use stat::{InodeStat, Time};
 pub use stream::{BatchStream, stream};
 pub use tuning::{FileSystemKind, FileSystemReach, SettingBasis, Tuning};
-pub use walk::{EntryOrder, Walk, walk};
+pub use walk::{EntryOrder, Walk, walk, walk_within};

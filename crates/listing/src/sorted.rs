@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::batch::{Batch, Take};
+use crate::bounds::WalkBounds;
 use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, look};
 use crate::error::{Error, Result, below};
@@ -52,6 +53,7 @@ pub(crate) struct SortedWalk {
     /// Errors that were not reported yet.
     errors: Vec<Error>,
     batch: Batch,
+    bounds: WalkBounds,
 }
 
 /// A directory whose entries are being returned.
@@ -86,7 +88,7 @@ struct Name {
 }
 
 impl SortedWalk {
-    pub(crate) fn open(path: &Path, options: &ListingOptions) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: &ListingOptions, bounds: WalkBounds) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
         let count = Arc::new(AtomicUsize::new(0));
         let root = DirectoryHandle::root(path, &count).map_err(fail)?;
@@ -106,6 +108,7 @@ impl SortedWalk {
             // A second descriptor of the root, for opening directories below it. The first
             // descriptor is for reading.
             root: root.reopen().map_err(fail)?,
+            bounds,
         };
         sorted.begin(root, Vec::new(), Some(Arc::new(DirectoryChain { identity, above: None })));
         Ok(sorted)
@@ -136,6 +139,9 @@ impl SortedWalk {
         let identity = DirectoryIdentity::of(&open).map_err(fail)?;
         if self.options.boundary == Boundary::Stay && identity.device != self.device {
             return Ok(());
+        }
+        if self.bounds.refuses(identity) {
+            return Err(Error::Refused { path: below(&self.path, path) });
         }
         if symlinks == Symlinks::Follow && above.as_ref().is_some_and(|above| above.contains(identity)) {
             return Err(Error::Loop { path: below(&self.path, path) });
@@ -170,6 +176,7 @@ impl SortedWalk {
                 symlinks: self.options.symlinks,
                 detail: Detail::Names,
                 reach: self.reach,
+                bounds: &self.bounds,
             };
             details.add(&mut self.batch, 0);
             look(&self.batch, 0, self.looks, open);
@@ -229,7 +236,7 @@ impl SortedWalk {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
         if !self.options.detail.has_stats() {
-            return Some(describe(&self.path, self.options.symlinks, full, kind, None));
+            return describe(&self.path, self.options.symlinks, &self.bounds, full, kind, None);
         }
         let follow = self.options.symlinks == Symlinks::Follow && kind != EntryKind::Symlink;
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -249,8 +256,9 @@ impl SortedWalk {
         };
         match stat {
             Ok(stat) if stat.kind() != kind => None,
-            Ok(stat) => Some(describe(&self.path, self.options.symlinks, full, kind, Some(&stat))),
+            Ok(stat) => describe(&self.path, self.options.symlinks, &self.bounds, full, kind, Some(&stat)),
             Err(Errno::NOENT) => None,
+            Err(_) if kind == EntryKind::File && !self.bounds.wants(&full) => None,
             Err(error) => Some(Err(Error::at(&self.path, &full, error))),
         }
     }
@@ -281,6 +289,7 @@ impl Iterator for SortedWalk {
             if kind == EntryKind::Directory
                 && self.options.depth.enters(depth - 1)
                 && matches!(shown, Some(Ok(_)))
+                && self.bounds.enters(&[&level.path, &name[..]].concat())
             {
                 self.due = Some(name);
             }
@@ -356,18 +365,20 @@ fn bytes_of<'a>(bytes: &'a [u8], name: &Name) -> &'a [u8] {
     &bytes[start..start + usize::from(name.len)]
 }
 
-/// Makes the entry `name` below `root`. Fails for a dangling link if links are followed.
+/// Makes the entry `name` below `root`. If links are followed, a dangling link is an error. Returns
+/// `None` for a dangling link whose name is not wanted.
 pub(crate) fn describe(
     root: &Path,
     symlinks: Symlinks,
+    bounds: &WalkBounds,
     name: Vec<u8>,
     kind: EntryKind,
     stat: Option<&InodeStat>,
-) -> Result<Entry> {
+) -> Option<Result<Entry>> {
     if symlinks == Symlinks::Follow && kind == EntryKind::Symlink {
-        return Err(Error::at(root, &name, Errno::NOENT));
+        return bounds.wants(&name).then(|| Err(Error::at(root, &name, Errno::NOENT)));
     }
-    Ok(Entry {
+    Some(Ok(Entry {
         name,
         kind,
         size: stat.filter(|_| kind == EntryKind::File).map(|stat| stat.size),
@@ -376,7 +387,7 @@ pub(crate) fn describe(
         etag: None,
         storage_class: None,
         version: None,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ pub struct BatchStream {
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn stream(root: &Path, options: &ListingOptions) -> Result<BatchStream> {
-    let scan = Scan::open(root, options)?;
+    stream_of(root, Scan::open(root, options)?)
+}
+
+/// Begins the listing `scan` of the directory `root`.
+pub(crate) fn stream_of(root: &Path, scan: Scan) -> Result<BatchStream> {
     let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, MAX_WAITING_BATCHES + 1));
     let (sender, batches) = sync_channel(MAX_WAITING_BATCHES);
     let filler = Arc::clone(&spare);

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::Entry;
 
 use crate::batch::Batch;
+use crate::bounds::WalkBounds;
 use crate::error::Result;
 use crate::options::{ListingOptions, Symlinks};
+use crate::scan::Scan;
 use crate::sorted::{SortedWalk, describe};
-use crate::stream::{BatchStream, stream};
+use crate::stream::{BatchStream, stream_of};
 
 /// Order of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,14 +40,28 @@ enum Kinds {
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn walk(root: &Path, order: EntryOrder, options: &ListingOptions) -> Result<Walk> {
+    walk_within(root, order, options, WalkBounds::default())
+}
+
+/// Lists the entries below the directory `root`, within `bounds`.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_within(
+    root: &Path,
+    order: EntryOrder,
+    options: &ListingOptions,
+    bounds: WalkBounds,
+) -> Result<Walk> {
     Ok(Walk(match order {
         EntryOrder::Any => Kinds::Any(Unsorted {
             root: root.to_owned(),
             symlinks: options.symlinks,
-            stream: stream(root, options)?,
+            stream: stream_of(root, Scan::within(root, options, bounds.clone())?)?,
+            bounds,
             found: Vec::new().into_iter(),
         }),
-        EntryOrder::Bytes => Kinds::Bytes(Box::new(SortedWalk::open(root, options)?)),
+        EntryOrder::Bytes => Kinds::Bytes(Box::new(SortedWalk::open(root, options, bounds)?)),
     }))
 }
 
@@ -65,6 +81,7 @@ impl Iterator for Walk {
 struct Unsorted {
     root: PathBuf,
     symlinks: Symlinks,
+    bounds: WalkBounds,
     stream: BatchStream,
     /// The remaining entries of the last batch.
     found: std::vec::IntoIter<Result<Entry>>,
@@ -74,9 +91,9 @@ impl Unsorted {
     fn entries(&self, batch: &mut Batch) -> Vec<Result<Entry>> {
         let mut found: Vec<_> = batch.take_errors().into_iter().map(Err).collect();
         for directory in batch.directories() {
-            found.extend(directory.entries().map(|entry| {
+            found.extend(directory.entries().filter_map(|entry| {
                 let name = [directory.path(), entry.name()].concat();
-                describe(&self.root, self.symlinks, name, entry.kind(), entry.stat())
+                describe(&self.root, self.symlinks, &self.bounds, name, entry.kind(), entry.stat())
             }));
         }
         found

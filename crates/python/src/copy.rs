@@ -97,7 +97,9 @@ pub(crate) fn sync<'py>(
         let select = |name: &[u8]| filter.takes(name);
         let (names, levels, shard) = (TreeNames::Listed, Levels::All, Shard::default());
         let (beginning, select, effect) = (String::new(), &select, Effect::Apply);
-        let tree = Tree { source: from, names, destination: to, beginning, levels, select, shard, effect };
+        let bounds = filter.bounds();
+        let tree =
+            Tree { source: from, names, destination: to, beginning, levels, select, bounds, shard, effect };
         engine.sync(&tree, extras, &NoObserver)
     };
     let mut summary = interruptible(py, || stop.stop(), work)?.map_err(|error| refused(error.into()))?;

@@ -39,7 +39,9 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Na
     let (path, source) = match error {
         Error::Io { path, source } => (path, source),
         // This is the system's error for a link that cannot be resolved.
-        Error::Loop { path } => (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error())),
+        Error::Loop { path } | Error::Refused { path } => {
+            (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
+        }
         Error::Disordered { .. } => return PyOSError::new_err(error.to_string()),
     };
     let bytes = path.as_os_str().as_bytes();

@@ -197,6 +197,7 @@ fn moved(
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     };
@@ -266,14 +267,14 @@ fn compare(
     match ParsedSource::parse(source.as_os_str(), OperandKind::Tree, Wildcards::Off, engine.store())? {
         ParsedSource::Object(source) => {
             let destination = ParsedSource::Object(source.clone()).target(&Destination::of(to, false)?)?;
-            let check = Check { source, destination, select: &select, content };
+            let check = Check { source, destination, select: &select, bounds: filter.bounds(), content };
             Ok(engine.check_object(&check, observer)?)
         }
         ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(to)?;
             // A missing location is an error, unlike an empty one.
             engine.store().stat(&destination)?;
-            let check = Check { source, destination, select: &select, content };
+            let check = Check { source, destination, select: &select, bounds: filter.bounds(), content };
             Ok(engine.check(&check, observer)?)
         }
     }

@@ -12,6 +12,7 @@ use std::io;
 use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Location, Service, Version, is_full};
+use rustix::io::Errno;
 
 use crate::codes::{self, Meaning};
 
@@ -421,6 +422,20 @@ impl Error {
         }
     }
 
+    /// Returns true if a complete file cannot get its name: the name is invalid, or the file of
+    /// that name is immutable, a mount point, or on a read-only file system.
+    #[must_use]
+    pub fn is_fixed_name(&self) -> bool {
+        match self {
+            Self::InvalidName { .. } => true,
+            Self::Io { source, .. } => {
+                let fixed = [Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];
+                Errno::from_io_error(source).is_some_and(|error| fixed.contains(&error))
+            }
+            _ => false,
+        }
+    }
+
     /// Returns true if a file system is full or a quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
@@ -434,6 +449,13 @@ pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
 }
 
 impl Error {
+    /// Returns the error for a name of a source that leads to the destination of the same run.
+    #[must_use]
+    pub fn leads_to_destination(location: String) -> Self {
+        let why = "leads to the destination of this run, which would be copied into itself or deleted";
+        Self::Io { location, source: std::io::Error::other(why) }
+    }
+
     /// Returns the error for a location whose store is not part of this build.
     pub(crate) fn left_out(location: &Location) -> Self {
         let feature = match location {

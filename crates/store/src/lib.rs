@@ -85,7 +85,7 @@ pub use error::{
     AddressSource, CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced,
     difference, differing_texts, io_advice,
 };
-pub use firstbyte_listing::EntryOrder;
+pub use firstbyte_listing::{EntryOrder, NameTest, WalkBounds};
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
@@ -95,8 +95,9 @@ pub use limits::{
     BUFFER, KEEP_IDLE, MEMORY, PAGE, POLL_INTERVAL, SHORT_WAIT, STACK, THREAD_MEMORY, most_requests,
 };
 pub use local::{
-    Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
-    ReplaceKind, Sharing, empty, local_path, location_below, open_regular, refused_calls,
+    Beneath, CopyState, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
+    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, empty, local_path, location_below, open_regular,
+    refused_calls, set_modified, unfinished_name,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{

@@ -3,8 +3,9 @@
 //!
 //! [`name`] checks file names. [`beneath`] works on names below a directory, which [`resolve`]
 //! opens without following links. [`spelling`] finds names that the file system changes.
-//! [`partial`] writes files atomically to a [`destination`]. [`removal`] deletes. [`mod@stat`]
-//! describes files and their versions. [`backend`] has the operations that a store needs.
+//! [`partial`] writes files atomically to a [`destination`]. [`file_times`] sets times. [`removal`]
+//! deletes. [`mod@stat`] describes files and their versions. [`backend`] has the operations that a
+//! store needs.
 //!
 //! The backend assumes that a rename within a directory is atomic, and that two files with the same
 //! device, inode, size, mtime and ctime have the same content. Reads follow symbolic links, like
@@ -14,6 +15,7 @@ mod attributes;
 mod backend;
 mod beneath;
 mod destination;
+mod file_times;
 mod name;
 mod optional;
 mod partial;
@@ -24,16 +26,17 @@ mod spelling;
 pub(crate) mod stat;
 #[cfg(test)]
 mod tests;
-mod time_unit;
 
 use std::io;
 use std::path::Path;
 
+pub use attributes::CopyState;
 pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, FoundEntry};
 pub use destination::ReplaceKind;
+pub use file_times::{StoredTimes, USUAL_SECONDS, set_modified};
 pub(crate) use name::partial_name;
-pub use name::{local_path, location_below};
+pub use name::{local_path, location_below, unfinished_name};
 pub use optional::refused_calls;
 pub use partial::{Durability, LocalFile, PartialPermissions, empty};
 pub use private::{FileAccess, PrivateDirectory, Sharing};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use firstbyte_listing::EntryOrder;
+use firstbyte_listing::{EntryOrder, WalkBounds};
 use firstbyte_location::{ByteRange, Entry, EntryKind, Version};
 use firstbyte_pacing::Throttle;
 
@@ -121,6 +121,8 @@ pub struct ListOptions {
     pub order: EntryOrder,
     /// How links below a local directory are listed.
     pub links: Links,
+    /// The bounds of the listing of a local directory.
+    pub bounds: WalkBounds,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,
     /// Whether the listing of a prefix in an object store includes the object that marks the

@@ -30,6 +30,11 @@ pub enum Weakness {
     FoldsCase,
     /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,
+    /// A change of the modification time alone is dropped, and reported as a success, as by the
+    /// high-level interface of libfuse 2 (github.com/libfuse/libfuse issue 603).
+    DropsLoneTimes,
+    /// Names have at most 143 bytes, as on eCryptfs, and are UTF-8.
+    ShortNames,
 }
 
 /// A mounted view of a directory. Dropping this value unmounts it.
@@ -95,13 +100,19 @@ impl Tree {
     /// Returns the path of the underlying file, in that file's own spelling.
     fn real(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
+        let length = name.len();
+        if self.weakness == Weakness::ShortNames && (length > 143 || name.to_str().is_none()) {
+            let error =
+                if length > 143 { io::ErrorKind::InvalidFilename } else { io::ErrorKind::InvalidInput };
+            return Err(error.into());
+        }
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
         let same = |found: &OsString| folded(found) == folded(name);
         let spelled = match self.weakness {
             Weakness::FoldsCase => {
                 fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.file_name())).find(same)
             }
-            Weakness::StatesNoLength => None,
+            _ => None,
         };
         Ok(directory.join(spelled.as_deref().unwrap_or(name)))
     }
@@ -189,7 +200,7 @@ impl Filesystem for Tree {
         _: Option<u32>,
         _: Option<u32>,
         size: Option<u64>,
-        _: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
         _: Option<FileHandle>,
@@ -208,7 +219,8 @@ impl Filesystem for Tree {
             if let Some(size) = size {
                 OpenOptions::new().write(true).open(&path)?.set_len(size)?;
             }
-            if let Some(TimeOrNow::SpecificTime(time)) = mtime {
+            let is_dropped = self.weakness == Weakness::DropsLoneTimes && atime.is_none();
+            if let Some(TimeOrNow::SpecificTime(time)) = mtime.filter(|_| !is_dropped) {
                 File::open(&path)?.set_modified(time)?;
             }
             self.metadata(&state, ino)

@@ -9,13 +9,14 @@ use std::fs;
 use std::path::Path;
 
 use firstbyte_location::{EntryKind, Location, directory_of, shown};
-use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions};
+use firstbyte_store::{Beneath, CopyState, Directories, Error as StoreError, Links, ListOptions};
 
 use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
 use crate::job::as_path;
 use crate::job::{Effect, Extent};
 use crate::report::{Observer, Summary};
+use crate::settings::Compare;
 use crate::tree::TreeCopy;
 
 /// Copies the attributes of everything below a tree's source to the tree's destination. With
@@ -43,6 +44,10 @@ pub(crate) fn of_tree(
         summary.fail(failure);
     };
     let from = Beneath::new(source, None);
+    // Other comparisons leave files that differ, and limits leave files that an earlier run copied.
+    let compares = matches!(scope.settings.compare, Compare::SizeMtime | Compare::Checksum | Compare::None);
+    let is_complete = compares && !scope.settings.limits.is_any();
+    let state = if is_complete { CopyState::Complete } else { CopyState::Perhaps };
     for entry in scope.store.list(&tree.source, &options)? {
         let entry = match entry {
             Ok(entry) => entry,
@@ -54,13 +59,13 @@ pub(crate) fn of_tree(
         };
         let name = as_path(&entry.name);
         if entry.kind != EntryKind::Other && tree.contains(&entry.name) {
-            let taken = root.beneath.take_attributes(name, &from, name);
+            let taken = root.beneath.take_attributes(name, &from, name, state);
             taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }
     }
     // The root is included unless the filter excludes it by choosing among its contents.
     if extent == Extent::Whole && (tree.select)(b"") {
-        let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
+        let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""), state);
         whole.unwrap_or_else(|error| failed(source, error.into()));
     }
     Ok(())
@@ -75,14 +80,14 @@ pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summa
     let target = fs::read_link(source).map_err(Error::io(shown(source)))?;
     let ((above, name), (from, own)) = (open_parent(destination)?, open_parent(source)?);
     let made = above.make_link(name, &target)?;
-    above.take_attributes(name, &from, own)?;
+    above.take_attributes(name, &from, own, CopyState::Complete)?;
     Ok(Some(Summary { objects: u64::from(made), skipped: u64::from(!made), ..Summary::default() }))
 }
 
 /// Copies the attributes of one file.
 pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
     let ((above, name), (from, own)) = (open_parent(destination)?, open_parent(source)?);
-    Ok(above.take_attributes(name, &from, own)?)
+    Ok(above.take_attributes(name, &from, own, CopyState::Complete)?)
 }
 
 /// Opens the directory of a path. Returns it together with the last component of the path.

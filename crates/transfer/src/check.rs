@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use firstbyte_location::{Entry, EntryKind, Location, etag};
-use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, Marker};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, Marker, WalkBounds};
 
 use crate::compare::{Comparisons, Sameness, SourceComparison};
 use crate::context::CallScope;
@@ -24,6 +24,8 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// What the filter means for listings of local directories.
+    pub bounds: WalkBounds,
     /// How content is compared.
     pub content: ContentComparison,
 }
@@ -47,8 +49,10 @@ pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Obs
     // If only one side has directories, the empty objects that mark directories on the other side
     // are not compared as files.
     let markers = is_store(&check.source) && is_store(&check.destination);
-    let (one, other) =
-        (entries(scope, &check.source, markers)?, entries(scope, &check.destination, markers)?);
+    let (one, other) = (
+        entries(scope, &check.source, &check.bounds, markers)?,
+        entries(scope, &check.destination, &check.bounds, markers)?,
+    );
     let Some(one) = one else {
         return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
     };
@@ -95,8 +99,14 @@ fn no_entries() -> Entries {
 /// Lists the files below a location that are compared, in byte order. Returns `None` if the
 /// location does not exist. Empty objects that mark prefixes are included only if `markers` is
 /// true.
-fn entries(scope: &CallScope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
+fn entries(
+    scope: &CallScope<'_>,
+    location: &Location,
+    bounds: &WalkBounds,
+    markers: bool,
+) -> Result<Option<Entries>> {
     let options = ListOptions {
+        bounds: bounds.clone(),
         recursive: true,
         order: EntryOrder::Bytes,
         marker: Marker::Listed,

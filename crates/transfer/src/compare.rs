@@ -2,9 +2,9 @@
 //!
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
 //! was written after the source was last modified. A copied file, local or over SFTP, gets the time
-//! of its source, so only equal times count. They must be equal to the nanosecond, or in the
-//! coarser of the two resolutions, or in the resolution of the destination's file system. A store
-//! sets a date of its own. The date proves that nothing has changed in these cases:
+//! of its source, so only equal times count. They must be equal as far as the file systems can
+//! store them ([`times`](crate::times)). A store sets a date of its own. The date proves that
+//! nothing has changed in these cases:
 //!
 //! - Upload: the object is at least [`MARGIN`] younger than the file's modification time and inode
 //!   change time. The inode change time reveals a file that was replaced by one with an older
@@ -33,16 +33,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use firstbyte_fetch::{Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
-use firstbyte_location::{Entry, EntryKind, Location, directory_of};
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_pacing::{RequestTracker, START};
 use firstbyte_store::{
-    Algorithm, BUFFER, Beneath, Body, Checksum, FoundEntry, Get, Hasher, Outages, STACK, Stat, StatedLength,
-    Store,
+    Algorithm, BUFFER, Beneath, Body, Checksum, Error as StoreError, FoundEntry, Get, Hasher, Outages, STACK,
+    Stat, StatedLength, Store, StoredTimes,
 };
 
 use crate::error::{Error, Result};
-use crate::job::{Effect, TransferRoute, Tree, as_path};
+use crate::job::{TransferRoute, Tree, as_path};
 use crate::settings::Concurrency;
+use crate::times::{SourceTime, is_same, stored_times, whole_seconds};
 
 /// Smallest difference of two times that proves their order. Dates have whole seconds, and clocks
 /// differ a little.
@@ -64,8 +65,8 @@ pub(crate) enum TimeVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     of: MetadataHolder,
-    /// The resolution of the copy's time, if it is known.
-    unit: Option<TimeUnit>,
+    /// The times that the copy's file system can store, if they are known.
+    stored: Option<StoredTimes>,
     /// The result if the metadata contain no modification time.
     otherwise: Sameness,
 }
@@ -88,14 +89,14 @@ impl TimeVerdict {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: MetadataHolder, unit: Option<TimeUnit>, otherwise: bool) -> Self {
-        Self::Ask(Ask { of, unit, otherwise: Sameness::of(otherwise) })
+    fn ask(of: MetadataHolder, stored: Option<StoredTimes>, otherwise: bool) -> Self {
+        Self::Ask(Ask { of, stored, otherwise: Sameness::of(otherwise) })
     }
 
     /// Returns `Unchanged` if the destination's file is at least as new as the listed source.
     pub(crate) fn unless_newer(tree: &Tree<'_>, source: &Entry, found: &FoundEntry, root: &Beneath) -> Self {
-        let unit = || TimeUnit::of_tree(tree, root);
-        let is_newer = is_newer(Some(found.modified), source.modified, unit);
+        let stored = || stored_times(tree, root, &source.name);
+        let is_newer = is_newer(Some(found.modified), SourceTime::of(&tree.source, source), stored);
         Self::unchanged_if(found.kind == EntryKind::File && is_newer)
     }
 
@@ -113,7 +114,9 @@ impl TimeVerdict {
         match (beneath, &tree.source, &tree.destination) {
             _ if source.size.is_none() => Self::Changed,
             (Some(beneath), Location::Local(_) | Location::Sftp(_), _) => {
-                Self::unchanged_if(is_same(modified, there, || TimeUnit::of_tree(tree, beneath)))
+                let stored = || stored_times(tree, beneath, &destination.name);
+                let time = SourceTime::of(&tree.source, source);
+                Self::unchanged_if(time.is_some_and(|time| is_same(time, there, stored)))
             }
             // The listing does not contain the inode change time, so the file is looked up.
             (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
@@ -123,7 +126,7 @@ impl TimeVerdict {
             // An earlier copy has set the file's time to the listed time of the source or to the
             // one in the object's metadata. If the file still has one of them, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
-                _ if is_same(modified, there, || None) => Self::Unchanged,
+                _ if is_same(SourceTime::rounded(modified), there, || None) => Self::Unchanged,
                 Location::Object(_) => Self::ask(MetadataHolder::Source(there), None, false),
                 _ => Self::Changed,
             },
@@ -171,29 +174,26 @@ impl TimeVerdict {
         found: &FoundEntry,
         root: &Beneath,
     ) -> Self {
-        let Some(modified) = source.modified else { return Self::Changed };
+        let Some(time) = SourceTime::of(&tree.source, source) else { return Self::Changed };
+        let modified = time.modified;
         if found.kind != EntryKind::File || source.size != Some(found.size) {
             return Self::Changed;
         }
-        let unit = || TimeUnit::of_tree(tree, root);
+        let stored = || stored_times(tree, root, &source.name);
         let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
-        let is_older = there < here && whole_seconds(found.changed) >= here;
+        let unchanged = there == here
+            || (there < here && whole_seconds(found.changed) >= here)
+            || is_same(time, found.modified, stored);
         match &tree.source {
-            // The date of a web server is that of the file, which may replace a newer one. If it is
-            // not the one that the copy got, only the metadata of a gateway or of `serve` can show
-            // that the content is the same.
-            Location::Http(_) if is_older && !is_same(modified, found.modified, unit) => {
-                Self::ask(MetadataHolder::Source(found.modified), unit(), false)
-            }
-            Location::Local(_) | Location::Sftp(_) | Location::Http(_) => {
-                Self::unchanged_if(is_same(modified, found.modified, unit))
+            Location::Local(_) | Location::Sftp(_) => {
+                Self::unchanged_if(is_same(time, found.modified, stored))
             }
             Location::Object(_) => {
                 let unchanged = there == here || is_older || is_same(modified, found.modified, unit);
                 let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(MetadataHolder::Source(found.modified), unit(), unchanged),
+                    false => Self::ask(MetadataHolder::Source(found.modified), stored(), unchanged),
                 }
             }
         }
@@ -247,94 +247,25 @@ fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
 /// no time.
 pub(crate) fn is_newer(
     destination: Option<SystemTime>,
-    source: Option<SystemTime>,
-    unit: impl FnOnce() -> Option<TimeUnit>,
+    source: Option<SourceTime>,
+    stored: impl FnOnce() -> Option<StoredTimes>,
 ) -> bool {
-    destination.zip(source).is_some_and(|(there, here)| there >= here || is_same(here, there, unit))
+    let newer = |(there, here): (_, SourceTime)| there >= here.modified || is_same(here, there, stored);
+    destination.zip(source).is_some_and(newer)
 }
 
 /// Returns whether an object or file is a complete copy of another, by length and time. The times
 /// must be equal, because each copy gets its source's time. A store's date has whole seconds, and
 /// the source may have changed again within the same second, so the copy of an object must also be
 /// younger.
-pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
+pub(crate) fn is_copied(from: &Stat, there: &Stat, stored: impl FnOnce() -> Option<StoredTimes>) -> bool {
     let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
-    let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
-    if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied, unit) {
+    let (Some(time), Some(copied)) = (SourceTime::of_stat(from), there.modified) else { return false };
+    if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(time, copied, stored) {
         return false;
     }
     let is_exact = from.version.file.is_some() || from.metadata.modified.is_some();
-    is_exact || there.written().is_some_and(|written| is_after(written, modified))
-}
-
-/// Returns whether a copy has the modification time of its source. A file system may store the time
-/// in a coarser unit, rounded down or to the nearest (Samba's `round_timespec`). Units of up to a
-/// second can be seen from the copy's time. A longer unit (FAT) is determined by `unit`, which is
-/// called only if it can decide. If the source's time is coarser, a protocol or header has
-/// truncated it.
-fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
-    let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
-    if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
-        return apart == 0;
-    }
-    let truncated = TimeUnit::of(source);
-    if truncated > TimeUnit::of(copy) {
-        return truncated.count(source) == truncated.count(copy);
-    }
-    let (shown, after) = (TimeUnit::of(copy).0, nanoseconds(source) - nanoseconds(copy));
-    // The copy's time was rounded down or to the nearest unit.
-    (-shown / 2..shown).contains(&after) || unit().is_some_and(|unit| apart < unit.0.unsigned_abs())
-}
-
-/// The unit in which a file system or store keeps modification times, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TimeUnit(i128);
-
-impl TimeUnit {
-    const SECOND: Self = Self(1_000_000_000);
-    /// The unit of FAT, two seconds.
-    const LONGEST: Self = Self(2_000_000_000);
-
-    /// Returns the unit of a tree's destination. A dry run does not determine the unit, because
-    /// that takes writing a file.
-    pub(crate) fn of_tree(tree: &Tree<'_>, root: &Beneath) -> Option<Self> {
-        if tree.effect == Effect::DryRun { None } else { Self::beneath(root) }
-    }
-
-    /// Returns the unit of the directory of a file. `None` if the file is not local.
-    pub(crate) fn at(location: &Location) -> Option<Self> {
-        Self::beneath(&Beneath::new(directory_of(location.as_local()?), None))
-    }
-
-    fn beneath(root: &Beneath) -> Option<Self> {
-        Some(Self(root.time_unit()?.as_nanos().cast_signed()))
-    }
-
-    /// Returns the largest usual unit of which a time is a multiple: seconds, 10 ms (exFAT),
-    /// milliseconds, microseconds, 100 ns (NTFS), or nanoseconds.
-    fn of(time: SystemTime) -> Self {
-        let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
-        let nanoseconds = nanoseconds(time);
-        Self(units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1))
-    }
-
-    /// Returns the number of whole units from 1970 to a time, rounded down.
-    fn count(self, time: SystemTime) -> i128 {
-        nanoseconds(time).div_euclid(self.0)
-    }
-}
-
-/// Returns the nanoseconds since 1970.
-fn nanoseconds(time: SystemTime) -> i128 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => since.as_nanos().cast_signed(),
-        Err(before) => -before.duration().as_nanos().cast_signed(),
-    }
-}
-
-/// Returns the whole seconds since 1970, rounded down.
-fn whole_seconds(time: SystemTime) -> i128 {
-    TimeUnit::SECOND.count(time)
+    is_exact || there.written().is_some_and(|written| is_after(written, time.modified))
 }
 
 /// How a source is compared with its destination.
@@ -385,7 +316,7 @@ impl Ask {
             }
         };
         Ok(match source_time.zip(copy_time) {
-            Some((source, copy)) => Sameness::of(is_same(source, copy, || self.unit)),
+            Some((source, copy)) => Sameness::of(is_same(SourceTime::rounded(source), copy, || self.stored)),
             None => self.otherwise,
         })
     }
@@ -500,6 +431,35 @@ fn is_same_content(store: &Store, left: &Location, right: &Location, cancelled: 
     Ok(read(held, left)? == read(other, right)?)
 }
 
+/// Returns whether two files have the same bytes. Ends at the first difference.
+pub(crate) fn has_same_bytes(store: &Store, left: &Location, right: &Location) -> Result<bool> {
+    let open = |location| store.get(location, &Get::default());
+    let (mut left, mut right) = (open(left)?, open(right)?);
+    let mut buffers = [vec![0; BUFFER / 2], vec![0; BUFFER / 2]];
+    loop {
+        let [one, other] = &mut buffers;
+        let (read, found) = (fill(&mut left, one)?, fill(&mut right, other)?);
+        if one[..read] != other[..found] {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// Reads until the buffer is full or the body ends. Returns the number of bytes.
+fn fill(body: &mut Body, buffer: &mut [u8]) -> std::result::Result<usize, StoreError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match body.read(&mut buffer[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
 fn compare_stored_checksums(store: &Store, left: &Location, right: &Location) -> Result<Sameness> {
     Ok(match (stored_checksum(store, left)?, stored_checksum(store, right)?) {
         (Some(left), Some(right)) if left.algorithm == right.algorithm => Sameness::of(left == right),
@@ -569,42 +529,4 @@ fn hash(mut body: Body, algorithm: Algorithm, cancelled: &AtomicBool) -> Result<
         }
     }
     Err(Error::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64, nanoseconds: u32) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
-    }
-
-    /// Returns whether a copy with the time `copy` is the same as a file with the time 13.617283945
-    /// s.
-    fn same(copy: SystemTime, unit: Option<u64>) -> bool {
-        is_same(at(13, 617_283_945), copy, || unit.map(|unit| TimeUnit(unit.into())))
-    }
-
-    #[test]
-    fn a_copy_has_its_sources_time_in_the_unit_of_its_file_system() {
-        let fat = Some(2_000_000_000);
-        assert!(
-            same(at(12, 0), fat) && same(at(14, 0), fat) && !same(at(10, 0), fat) && !same(at(16, 0), fat)
-        );
-        for unit in [None, Some(1)] {
-            assert!(same(at(13, 617_283_945), unit) && !same(at(13, 617_283_944), unit));
-            assert!(same(at(13, 617_283_900), unit) && !same(at(13, 617_283_800), unit));
-            assert!(same(at(13, 0), unit) && same(at(14, 0), unit) && !same(at(12, 0), unit));
-        }
-        // A protocol has truncated the source's time to whole seconds.
-        let truncated = |copy| is_same(at(5, 0), copy, || None);
-        assert!(truncated(at(5, 999)) && !truncated(at(4, 999)));
-    }
-
-    #[test]
-    fn no_unit_is_looked_for_if_it_decides_nothing() {
-        for copy in [at(13, 617_283_945), at(13, 0), at(14, 0), at(11, 0), at(1_000, 0)] {
-            is_same(at(13, 617_283_945), copy, || panic!("{copy:?}"));
-        }
-    }
 }

@@ -3,10 +3,12 @@
 //! name without sharing the directories above it. Unless the table of mounts suffices, both trees
 //! are listed for the proof, once per run. [`apart`](crate::apart) calls this.
 
+use std::io;
+
 use firstbyte_location::Location;
 use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Store};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job;
 use crate::marker::MarkerFile;
 use crate::mounts;
@@ -22,7 +24,14 @@ pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Locati
     if !job::has_directories(destination) {
         return Ok(());
     }
-    let (sources, destinations) = (roots(source), roots(destination));
+    let roots = |location: &Location| {
+        roots(location).map_err(|error| Error::Unproven {
+            place: destination.to_string(),
+            other: source.to_string(),
+            why: error.to_string(),
+        })
+    };
+    let (sources, destinations) = (roots(source)?, roots(destination)?);
     for from in &sources {
         for to in &destinations {
             if job::has_directories(from) {
@@ -35,9 +44,9 @@ pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Locati
 }
 
 /// Returns a directory and the mount points below it.
-fn roots(location: &Location) -> Vec<Location> {
-    let below = location.as_local().map(mounts::points_below).unwrap_or_default();
-    [location.clone()].into_iter().chain(below.into_iter().map(Location::Local)).collect()
+fn roots(location: &Location) -> io::Result<Vec<Location>> {
+    let below = location.as_local().map_or(Ok(Vec::new()), mounts::points_below)?;
+    Ok([location.clone()].into_iter().chain(below.into_iter().map(Location::Local)).collect())
 }
 
 /// Fails if a directory below `destination` is the `source` itself. Only a directory that contains

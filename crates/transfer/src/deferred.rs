@@ -21,11 +21,6 @@ pub(crate) struct DeferredRecords {
 }
 
 impl DeferredRecords {
-    /// Returns the number of records.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
     pub(crate) fn add(&mut self, record: &[u8]) -> Result<()> {
         self.waiting.extend((record.len() as u32).to_le_bytes());
         self.waiting.extend_from_slice(record);
@@ -92,7 +87,7 @@ mod tests {
         for count in [0_u32, 3, 200_000] {
             let mut deferred = DeferredRecords::default();
             (0..count).for_each(|number| deferred.add(number.to_string().as_bytes()).unwrap());
-            assert_eq!((deferred.count(), deferred.file.is_some()), (count.into(), count > 3));
+            assert_eq!((deferred.count, deferred.file.is_some()), (count.into(), count > 3));
             let records: Vec<_> = deferred.into_records().unwrap().map(Result::unwrap).collect();
             assert!(records.into_iter().eq((0..count).map(|number| number.to_string().into_bytes())));
         }

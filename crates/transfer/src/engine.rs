@@ -218,7 +218,11 @@ impl Engine {
         self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
-            run_tree(scope, &copy, None, &mut jobs, observer)
+            let run = run_jobs(scope, &copy, None, &mut jobs, observer).map(|mut summary| {
+                jobs.delete_extras(&mut summary);
+                summary
+            });
+            settle(scope, &copy, run, observer)
         })
     }
 
@@ -430,10 +434,29 @@ fn run_tree(
     jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
+    settle(scope, copy, run_jobs(scope, copy, sources, jobs, observer), observer)
+}
+
+fn run_jobs(
+    scope: &CallScope<'_>,
+    copy: &TreeCopy<'_>,
+    sources: Option<&MovedSources<'_>>,
+    jobs: &mut CopyJobs<'_>,
+    observer: &dyn Observer,
+) -> Result<Summary> {
     let route = TransferRoute::of(&copy.tree.source, &copy.tree.destination);
     let unchanged = Unchanged::Copied;
     let run_kind = RunKind { batch: ObjectCount::Tree, route, root: copy.root.as_ref(), sources, unchanged };
-    let run = Scheduler::new(scope, observer, run_kind).run(jobs);
+    Scheduler::new(scope, observer, run_kind).run(jobs)
+}
+
+/// Completes the run of a tree: sets the permissions of its directories, and adds its counts.
+fn settle(
+    scope: &CallScope<'_>,
+    copy: &TreeCopy<'_>,
+    run: Result<Summary>,
+    observer: &dyn Observer,
+) -> Result<Summary> {
     let settled = copy.root.as_ref().map(|root| &root.beneath).map_or(Ok(()), Beneath::settle);
     let mut summary = run?;
     settled?;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use firstbyte_location::{Entry, Location, Version, is_partial_name};
-use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, http_date};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds};
 
 use crate::error::{Error, Failure, Result};
 use crate::journal::JOURNAL_SUFFIX;
@@ -236,6 +236,9 @@ pub struct Tree<'a> {
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// What the filter means for listings of local directories: names that it excludes are not
+    /// looked at.
+    pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,
     /// Whether the run changes anything.
@@ -308,7 +311,7 @@ fn last_component(name: &[u8]) -> &[u8] {
 }
 
 fn is_partial(last: &[u8]) -> bool {
-    is_partial_name(last) || last.starts_with(b".") && last.ends_with(JOURNAL_SUFFIX)
+    is_partial_name(last) || last.starts_with(b".") && last.ends_with(JOURNAL_SUFFIX.as_bytes())
 }
 
 fn is_marker(last: &[u8]) -> bool {

@@ -12,16 +12,15 @@
 //! After a reboot, only chunks with a recorded CRC are used, and only if the bytes on the disk have
 //! that CRC.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{FileIdentity, Version};
 use firstbyte_store::{Algorithm, Checksum, Hasher};
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// The format of the journal, incremented when the meaning of any byte changes. A download with a
@@ -31,9 +30,7 @@ const FORMAT: u32 = 2;
 const RECORD_SIZE: usize = 17;
 
 /// The end of a journal's file name.
-pub(crate) const JOURNAL_SUFFIX: &[u8] = b".firstbyte-journal";
-/// Maximum length of a file name on Linux, bytes (`NAME_MAX`).
-const LONGEST_NAME: usize = 255;
+pub(crate) const JOURNAL_SUFFIX: &str = ".firstbyte-journal";
 
 /// A source, and the service that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,19 +157,10 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Returns the path of the journal for `destination`. If the file name would be too long, a CRC
-    /// replaces its end.
+    /// Returns the path of the journal for `destination`.
     pub(crate) fn path_for(destination: &Path) -> PathBuf {
-        let name = destination.file_name().unwrap_or_default().as_bytes();
-        let mut journal = b".".to_vec();
-        if name.len() + JOURNAL_SUFFIX.len() < LONGEST_NAME {
-            journal.extend_from_slice(name);
-        } else {
-            journal.extend_from_slice(&name[..LONGEST_NAME / 2]);
-            journal.extend_from_slice(Hasher::of(Algorithm::Crc64Nvme, name).to_hex().as_bytes());
-        }
-        journal.extend_from_slice(JOURNAL_SUFFIX);
-        destination.with_file_name(OsStr::from_bytes(&journal))
+        let name = destination.file_name().unwrap_or_default();
+        destination.with_file_name(firstbyte_store::unfinished_name(name, JOURNAL_SUFFIX))
     }
 
     /// Creates the journal at `path`. If there is an old journal, it is emptied.
@@ -216,15 +204,24 @@ impl Journal {
         (&self.file).write_all(&record.to_bytes())
     }
 
-    /// Removes the journal, because the object is complete or starts over.
+    /// Removes the journal, because the object is complete or starts over. If the partial file got
+    /// its final name before, another copy may have created a journal of its own, which stays.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        Self::remove_at(self.directory.as_fd(), &self.path)
+        let name = self.path.file_name().unwrap_or_default();
+        let ours = rustix::fs::fstat(&self.file)?;
+        match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) if (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino) => Ok(()),
+            _ => Self::remove_at(self.directory.as_fd(), &self.path),
+        }
     }
 
-    /// Removes a journal that cannot be parsed.
+    /// Removes a journal that cannot be parsed. Succeeds if it is missing, because the copy to
+    /// which it belonged may just have ended.
     pub(crate) fn remove_at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-        let name = path.file_name().unwrap_or_default();
-        Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
+        match rustix::fs::unlinkat(directory, path.file_name().unwrap_or_default(), AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -263,6 +260,31 @@ mod tests {
         let version =
             Version { size: Some(99), etag: Some("\"a\nb\"".into()), file: Some(file), ..Version::default() };
         JournalHeader::new(ORIGIN, &version, 99, 8)
+    }
+
+    #[test]
+    fn a_journal_of_another_copy_stays_and_a_missing_one_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("j");
+        let place = File::open(directory.path()).unwrap();
+        let first = Journal::create(place.as_fd(), path.clone(), &header()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Journal::create(place.as_fd(), path.clone(), &header()).unwrap();
+        first.remove().unwrap();
+        assert!(path.exists());
+        second.remove().unwrap();
+        assert!(!path.exists());
+        second.remove().unwrap();
+    }
+
+    #[test]
+    fn the_name_of_a_journal_is_short_and_cut_between_characters() {
+        for name in ["é".repeat(120), "x".repeat(125), "字".repeat(79)] {
+            let journal = Journal::path_for(Path::new(&name));
+            let text = journal.to_str().expect("cut between characters");
+            assert!(text.len() <= 143 && text.ends_with(JOURNAL_SUFFIX), "{text}");
+            assert_ne!(journal, Journal::path_for(Path::new(&format!("{name}z"))));
+        }
     }
 
     #[test]

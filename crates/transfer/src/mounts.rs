@@ -3,16 +3,23 @@
 //! it deletes. Markers ([`apart`](crate::apart)) do not show such overlaps, because the directories
 //! above a mount point are not mounted with it.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
+use firstbyte_store::{NameTest, WalkBounds};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
 use crate::error::{Error, Result};
+use crate::job::Extras;
 
-/// A mounted part of a file system, as described by a line of `/proc/self/mountinfo`
-/// (proc_pid_mountinfo(5)).
+/// The table of mounts (proc_pid_mountinfo(5)).
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// A mounted part of a file system, as described by a line of the table.
 struct Mount {
     /// The device as `major:minor`.
     device: String,
@@ -44,9 +51,23 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the parts of file systems that a directory shows, each as a device and a path in its
-/// file system: the part with the directory itself, and the parts mounted below it.
-fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)> {
+/// The parts of file systems that a directory shows, each as a device and a path in its file
+/// system.
+struct ShownParts<'m> {
+    /// The part with the directory itself. `None` if the table has no line for it: in a chroot, the
+    /// table lacks the file system of the root.
+    own: Option<(&'m str, PathBuf)>,
+    /// The parts mounted below the directory.
+    below: Vec<(&'m str, PathBuf)>,
+}
+
+impl<'m> ShownParts<'m> {
+    fn all(&self) -> impl Iterator<Item = &(&'m str, PathBuf)> {
+        self.own.iter().chain(&self.below)
+    }
+}
+
+fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> ShownParts<'m> {
     // If two mounts have the same mount point, the later one hides the earlier.
     let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
     let own = around.max_by_key(|mount| mount.point.as_os_str().len()).map(|mount| {
@@ -54,50 +75,85 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)
         (mount.device.as_str(), mount.root.join(rest))
     });
     let below = mounts.iter().filter(|mount| mount.point.starts_with(directory) && mount.point != directory);
-    own.into_iter().chain(below.map(|mount| (mount.device.as_str(), mount.root.clone()))).collect()
+    ShownParts { own, below: below.map(|mount| (mount.device.as_str(), mount.root.clone())).collect() }
 }
 
 /// Returns whether two directories overlap according to `mounts`.
 fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
-    let others = shown_by(mounts, other);
-    shown_by(mounts, one).iter().any(|(device, path)| {
-        let overlaps = |at: &PathBuf| at.starts_with(path) || path.starts_with(at);
-        others.iter().any(|(same, at)| same == device && overlaps(at))
-    })
+    let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
+    one.starts_with(other)
+        || other.starts_with(one)
+        || ones.all().any(|(device, path)| {
+            let overlaps = |at: &PathBuf| at.starts_with(path) || path.starts_with(at);
+            others.all().any(|(same, at)| same == device && overlaps(at))
+        })
 }
 
-/// Reads the mounts that this process sees.
-fn process_mounts() -> Vec<Mount> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
+/// Returns whether `mounts` show every overlap of two directories. They do if they have a line for
+/// both directories, and both are on one file system, or on two file systems with block devices.
+/// FUSE, NFS and overlays may show files of other file systems.
+fn show_every_overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+    let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
+    let has_block_device = |device: &str| !device.starts_with("0:");
+    ones.own.is_some()
+        && others.own.is_some()
+        && ones.all().all(|(device, _)| {
+            let mut others = others.all().map(|(other, _)| other);
+            others.all(|other| device == other || (has_block_device(device) && has_block_device(other)))
+        })
 }
 
-/// Returns whether the table of mounts shows every overlap of the two directories. It does if both
-/// are on one file system, or on two file systems with block devices. FUSE, NFS and overlays may
-/// show files of other file systems.
+/// Reads the mounts that this process sees. The table lacks mounts outside of the process's root.
+fn process_mounts() -> io::Result<Vec<Mount>> {
+    let table = std::fs::read(TABLE)?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
+}
+
+/// Returns whether the table of mounts shows every overlap of the two directories.
 pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
-    let mounts = process_mounts();
-    let others = shown_by(&mounts, &to);
-    let has_block_device = |device: &str| !device.starts_with("0:");
-    shown_by(&mounts, &from).iter().all(|(device, _)| {
-        let mut others = others.iter().map(|(other, _)| other);
-        others.all(|other| device == other || (has_block_device(device) && has_block_device(other)))
-    })
+    process_mounts().is_ok_and(|mounts| show_every_overlap(&mounts, &from, &to))
 }
 
-/// Returns the mount points below a directory.
-pub(crate) fn points_below(directory: &Path) -> Vec<PathBuf> {
-    let Ok(directory) = directory.canonicalize() else { return Vec::new() };
-    let points = process_mounts().into_iter().map(|mount| mount.point);
-    points.filter(|point| point.starts_with(&directory) && *point != directory).collect()
+/// Returns the mount points below a directory. If the table cannot be read, the directories below
+/// are asked.
+///
+/// # Errors
+/// A directory cannot be read, or the kernel does not report mount points.
+pub(crate) fn points_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let Ok(directory) = directory.canonicalize() else { return Ok(Vec::new()) };
+    let Ok(mounts) = process_mounts() else { return mount_points_in(directory) };
+    let points = mounts.into_iter().map(|mount| mount.point);
+    Ok(points.filter(|point| point.starts_with(&directory) && *point != directory).collect())
+}
+
+fn mount_points_in(directory: PathBuf) -> io::Result<Vec<PathBuf>> {
+    let (mut points, mut left) = (Vec::new(), vec![directory]);
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            let path = entry.path();
+            let found = rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+            if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{TABLE} cannot be read")));
+            }
+            if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+                points.push(path.clone());
+            }
+            left.push(path);
+        }
+    }
+    Ok(points)
 }
 
 /// Fails if mounts make two directories the same, or one of them part of the other. Succeeds if
 /// this cannot be determined.
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
-    let mounts = process_mounts();
+    let mounts = process_mounts().unwrap_or_default();
     if from != to && overlap(&mounts, &from, &to) {
         return Err(Error::OnePlace {
             place: shown(destination).to_string(),
@@ -105,6 +161,49 @@ pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Returns the bounds of a local source that keep a run away from its own destination, of which a
+/// link or a bind mount may be another name. A copy would otherwise find its own copies, and grow
+/// with each run. A sync that deletes would delete what it copies.
+pub(crate) fn source_bounds(source: &Path, destination: &Path, extras: Extras) -> WalkBounds {
+    let outside = destination.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let places = source.canonicalize().ok().zip(resolved(destination));
+    let refused = places.map(|(from, to)| {
+        let mounts = process_mounts().unwrap_or_default();
+        NameTest::new(move |name| {
+            let name = Path::new(OsStr::from_bytes(name));
+            // The listing reports a link that cannot be resolved.
+            let target = from.join(name).canonicalize();
+            target.is_ok_and(|target| is_harmful(&mounts, &target, &to, &to.join(name), extras))
+        })
+    });
+    WalkBounds { refused, outside, ..WalkBounds::default() }
+}
+
+/// Returns whether a link of the source harms a run: if its target contains the copy of the link,
+/// the run would copy its own copies. If the target and the destination overlap, a run that deletes
+/// could delete the target. A link to its own copy is harmless, because both listings show the same
+/// names there.
+fn is_harmful(mounts: &[Mount], target: &Path, destination: &Path, copy: &Path, extras: Extras) -> bool {
+    let contains_copy = || {
+        let (shown, copies) = (shown_by(mounts, target), shown_by(mounts, copy));
+        let own = copies.own.as_ref();
+        copy.starts_with(target)
+            || own.is_some_and(|(device, at)| {
+                shown.all().any(|(same, path)| same == device && at.starts_with(path))
+            })
+    };
+    target != copy && (contains_copy() || (extras != Extras::Keep && overlap(mounts, target, destination)))
+}
+
+/// Returns the path without links. Components that do not exist are kept.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|part| {
+        let rest = path.strip_prefix(part).ok()?;
+        Some(part.canonicalize().ok()?.join(rest))
+    })
 }
 
 #[cfg(test)]
@@ -129,6 +228,14 @@ mod tests {
             ("/home/me", "/far"),
         ] {
             assert!(overlaps(one, other) && overlaps(other, one), "{one} {other}");
+        }
+        // A chroot's table lacks the line of its root, whose file system `/mnt/x` may show too.
+        let shown = |mounts: &[Mount], one: &str, other: &str| {
+            show_every_overlap(mounts, Path::new(one), Path::new(other))
+        };
+        assert!(shown(&mounts, "/mnt/x", "/data") && shown(&mounts, "/mnt/x", "/far"));
+        for (one, other) in [("/mnt/x", "/data"), ("/data", "/mnt/x"), ("/data", "/var")] {
+            assert!(!shown(&mounts[1..], one, other), "{one} {other}");
         }
         for (one, other) in [
             ("/mnt/x", "/data/other"),

@@ -10,7 +10,7 @@ use firstbyte_store::{EntryOrder, Links, ListOptions, Listing};
 
 use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
-use crate::job::JobResult;
+use crate::job::{Extras, JobResult};
 use crate::report::Observer;
 use crate::sources::LINK_REFUSED;
 use crate::tree::{self, TreeCopy, with_sort_name};
@@ -32,7 +32,7 @@ impl<'a> MoveJobs<'a> {
         directories: &'a AtomicBool,
         observer: &'a dyn Observer,
     ) -> Result<Self> {
-        let options = tree::list_options(copy.tree, EntryOrder::Any, scope.settings);
+        let options = tree::list_options(copy.tree, EntryOrder::Any, Extras::Keep, scope.settings);
         let options = ListOptions { links: Links::Report, ..options };
         let listing = tree::source(&scope.store, copy.tree, &options)?;
         Ok(Self { copy, observer, listing, directories })

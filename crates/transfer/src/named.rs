@@ -6,9 +6,10 @@
 use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Error as StoreError, Metadata, Store};
 
-use crate::compare::{self, TimeUnit};
-use crate::error::Result;
+use crate::compare;
+use crate::error::{Error, Result};
 use crate::settings::{Compare, TransferSettings};
+use crate::times::{SourceTime, stored_times_at};
 
 /// Returns whether the settings want an object to be copied. The settings may limit sources, or
 /// compare them with the destination.
@@ -35,13 +36,19 @@ pub(crate) fn is_wanted(
         Err(error) => Err(error.into()),
         Ok(there) => Ok(match compare {
             Compare::Size => from.size() != there.size(),
-            Compare::Newer => !compare::is_newer(there.modified, from.modified, || TimeUnit::at(destination)),
+            Compare::Newer => {
+                let stored = || stored_times_at(destination);
+                !compare::is_newer(there.modified, SourceTime::of_stat(&from), stored)
+            }
             _ => false,
         }),
     }
 }
 
-/// Returns whether the destination is a complete copy of the source as it is now, by size and time.
+/// Returns whether the destination is a complete copy of the source as it is now, by size and time,
+/// and between local files by their bytes too: a file that was never copied may have the length and
+/// time of the source by chance, or because all files of a package have one time.
+///
 /// A local file is looked up first, because this needs no request and often makes the other request
 /// unnecessary.
 ///
@@ -73,5 +80,15 @@ pub(crate) fn is_unchanged(
     let Some(first) = look(first)? else { return Ok(false) };
     let Some(second) = look(second)? else { return Ok(false) };
     let (from, there) = if is_upload { (first, second) } else { (second, first) };
-    Ok(compare::is_copied(&from, &there, || TimeUnit::at(destination)))
+    if !compare::is_copied(&from, &there, || stored_times_at(destination)) {
+        return Ok(false);
+    }
+    if source.as_local().is_none() || destination.as_local().is_none() {
+        return Ok(true);
+    }
+    match compare::has_same_bytes(store, source, destination) {
+        Err(Error::Store(error @ StoreError::Cancelled)) => Err(error.into()),
+        // The copy that follows reports the error.
+        same => Ok(same.unwrap_or(false)),
+    }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, Strength, Version, directory_of};
-use firstbyte_store::{Beneath, Error as StoreError, Store};
+use firstbyte_store::{Beneath, CopyState, Error as StoreError, Store};
 
 use crate::apart::{Apart, Separation};
 use crate::error::{Error, Result};
@@ -116,10 +116,10 @@ impl<'a> MovedSources<'a> {
             return Ok(());
         };
         self.with_parent(from, |source, name| match root.and_then(|root| root.name(to)) {
-            Some((target, new)) => Ok(target.take_attributes(new, source, name)?),
+            Some((target, new)) => Ok(target.take_attributes(new, source, name, CopyState::Complete)?),
             None => {
                 let (target, new) = open_parent(to, &job.destination)?;
-                Ok(target.take_attributes(&new, source, name)?)
+                Ok(target.take_attributes(&new, source, name, CopyState::Complete)?)
             }
         })
     }

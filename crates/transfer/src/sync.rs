@@ -2,9 +2,8 @@
 //! does not depend on the length of the listings. An object that both sides list as the same needs
 //! no request.
 //!
-//! If the source is a file system, names that only the destination has are deleted at once. A store
-//! may list its names out of order, so a name that seemed to be missing may come later; deletions
-//! wait for the end of the store's listing. If a listing was out of order, the run starts again and
+//! Names that only the destination has are deleted after the copies of the run ([`extras`]). If a
+//! listing was out of order, the run starts again and
 //! sorts the store's names itself ([`Engine::sync`](crate::Engine::sync)).
 //!
 //! The destination is listed without following links, and files are deleted beneath a local
@@ -12,32 +11,33 @@
 //! directory, the decision waits until both listings have passed the directory. If everything in
 //! the directory has to be deleted, the directory is removed when the file is complete
 //! ([`Replacement`]).
+//!
+//! [`extras`]: crate::extras
 
 use std::cmp::Ordering;
 
 use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{
     Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, ReplaceKind, Store,
-    Unfinished,
 };
 
-use crate::apart::{Apart, Separation};
-use crate::compare::{Comparisons, Sameness, SourceComparison, TimeUnit, TimeVerdict, is_newer};
-use crate::context::{CallScope, add};
-use crate::deferred::{DeferredRecordReader, DeferredRecords};
+use crate::compare::{Comparisons, Sameness, SourceComparison, TimeVerdict, is_newer};
+use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
+use crate::extras::ExtraNames;
 use crate::job::{Effect, EmptySource, Extras, Tree};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::mounts;
-use crate::report::{Action, Observer};
+use crate::report::{Observer, Summary};
 use crate::settings::Compare;
 use crate::side::Side;
 use crate::spelling::CheckedParts;
+use crate::times::{SourceTime, stored_times};
 use crate::tree::{self, TreeCopy};
 
-/// Returns the jobs that bring the destination up to date. While the jobs are taken, extras that
-/// may be deleted are deleted.
+/// Returns the jobs that bring the destination up to date. The caller deletes the extras when the
+/// jobs are done ([`Join::delete_extras`]).
 pub(crate) fn jobs<'a>(
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
@@ -50,9 +50,10 @@ pub(crate) fn jobs<'a>(
     {
         mounts::prove_apart(from, to)?;
     }
-    let options = tree::list_options(tree, EntryOrder::Bytes, settings);
+    let options = tree::list_options(tree, EntryOrder::Bytes, extras, settings);
     let destination_options = ListOptions {
         links: Links::Report,
+        bounds: tree.bounds.clone(),
         directories: Directories::Listed,
         partials: Partials::Hidden,
         ..options.clone()
@@ -69,7 +70,7 @@ pub(crate) fn jobs<'a>(
         copy,
         extras,
         has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
-        apart: Apart::new(store),
+        extra_names: ExtraNames::new(scope, copy, observer),
         compare: settings.compare,
         comparisons: Comparisons::new(store, settings.concurrency, route),
         observer,
@@ -80,11 +81,7 @@ pub(crate) fn jobs<'a>(
         kept: 0,
         replacements: Vec::new(),
         directories: Vec::new(),
-        deferred: (extras != Extras::Keep && matches!(tree.source, Location::Object(_)))
-            .then(DeferredRecords::default),
         obstacles: Vec::new(),
-        decided: None,
-        deletions: Vec::new(),
         failures: Vec::new(),
         disordered: false,
     })
@@ -150,7 +147,8 @@ pub(crate) struct Join<'a> {
     extras: Extras,
     /// Whether a local destination contained any name at the start.
     has_names: bool,
-    apart: Apart,
+    /// Names that are deleted after the copies unless the source still lists them.
+    extra_names: ExtraNames<'a>,
     compare: Compare,
     comparisons: Comparisons,
     observer: &'a dyn Observer,
@@ -165,16 +163,11 @@ pub(crate) struct Join<'a> {
     /// Replacements that have not been decided yet. There are few, because both listings are still
     /// in or before their directories.
     replacements: Vec<Replacement>,
-    /// Directories that only the destination has, the outermost first. Each is removed when the
-    /// listing leaves it.
+    /// Directories that only the destination has, the outermost first. The deletion of each is
+    /// deferred when the listing leaves it.
     directories: Vec<Vec<u8>>,
-    /// Names that will be deleted unless the source still lists them.
-    deferred: Option<DeferredRecords>,
     /// Files that will be deleted, and that may be in the place of a directory of the source.
     obstacles: Vec<Vec<u8>>,
-    /// Names that are now being deleted, after the source was listed completely.
-    decided: Option<DeferredRecordReader>,
-    deletions: Vec<Location>,
     failures: Vec<Failure>,
     /// Whether a listing was out of order. If so, the walk ends.
     disordered: bool,
@@ -195,13 +188,19 @@ impl Iterator for Join<'_> {
             for (side, place) in
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
-                if let Some(error) = side.error() {
+                while let Some(error) = side.error() {
+                    // If nothing is deleted, a name that only the destination has does not matter.
+                    // A copy below a directory that cannot be listed reports its own error.
+                    let is_destination = place == &tree.destination;
+                    if is_destination && self.extras == Extras::Keep && error.unlisted_name(place).is_some() {
+                        continue;
+                    }
                     self.disordered = matches!(error, StoreError::Disordered { .. });
                     return Some(Err(Failure { location: place.to_string(), error: error.into() }));
                 }
             }
-            self.remove_passed_directories();
             self.defer_passed_obstacles();
+            self.defer_passed_directories();
             if let Some(job) = self.next_replacement() {
                 return Some(job);
             }
@@ -214,12 +213,7 @@ impl Iterator for Join<'_> {
                             job => return job,
                         }
                     }
-                    if self.delete_deferred() {
-                        continue;
-                    }
-                    self.delete();
-                    self.report_kept();
-                    return self.failures.pop().map(Err);
+                    return None;
                 }
                 (Some(_), None) => Ordering::Less,
                 (Some(source), Some(destination)) => source.cmp(destination),
@@ -240,6 +234,24 @@ impl Iterator for Join<'_> {
 }
 
 impl Join<'_> {
+    /// Deletes what only the destination has. The copies of the run have completed, so a name that
+    /// is deleted is no longer needed as the target of a link of the source.
+    pub(crate) fn delete_extras(self, summary: &mut Summary) {
+        if summary.ended.is_some() || self.disordered {
+            return;
+        }
+        if !self.source.broken {
+            return self.extra_names.delete_all(summary);
+        }
+        let kept = self.kept + self.extra_names.files();
+        if kept > 0 {
+            let location = self.copy.tree.destination.to_string();
+            let failure = Failure { location, error: Error::ExtrasKept { kept } };
+            self.observer.failed(&failure);
+            summary.fail(failure);
+        }
+    }
+
     fn only_source(&mut self) -> Option<JobResult> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
@@ -298,8 +310,9 @@ impl Join<'_> {
         let with = match self.compare {
             Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
             Compare::Newer if destination.kind == EntryKind::File => {
-                let unit = || TimeUnit::of_tree(tree, &self.copy.root.as_ref()?.beneath);
-                let newer = is_newer(destination.modified, source.modified, unit);
+                let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
+                let stored = || stored_times(tree, beneath?, &destination.name);
+                let newer = is_newer(destination.modified, SourceTime::of(&tree.source, &source), stored);
                 return self.settle(source, Ok(Sameness::of(newer)));
             }
             _ if destination.kind != EntryKind::File || source.size != destination.size => {
@@ -343,11 +356,11 @@ impl Join<'_> {
             return self.pass_over_name();
         }
         // The source may have the name in spite of its listing.
+        let deletable = self.extra_names.may_delete(&entry);
         if self.source.broken {
-            self.kept += u64::from(entry.kind != EntryKind::Directory && self.may_delete(&entry));
+            self.kept += u64::from(entry.kind != EntryKind::Directory && deletable);
             return;
         }
-        let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
             // A directory is deleted together with its contents.
             over.whole &= deletable || entry.kind == EntryKind::Directory;
@@ -360,7 +373,7 @@ impl Join<'_> {
         }
         let tree = self.copy.tree;
         if tree.effect == Effect::Apply
-            && let Err(error) = self.prove_source_outside()
+            && let Err(error) = self.extra_names.prove_source_outside()
         {
             self.extras = Extras::Keep;
             self.failures.push(Failure { location: tree.destination.to_string(), error });
@@ -373,33 +386,7 @@ impl Join<'_> {
             }
             return;
         }
-        match self.deferred {
-            Some(_) => self.defer(entry.name),
-            None => self.delete_extra(&entry.name),
-        }
-    }
-
-    /// Deletes a name that only the destination has. Local files and links are deleted at once,
-    /// other names in pages.
-    fn delete_extra(&mut self, name: &[u8]) {
-        let tree = self.copy.tree;
-        let location = tree.destination.join(name);
-        if tree.effect == Effect::DryRun {
-            return self.observer.planned(&Action::Delete { location });
-        }
-        if let Some(root) = &self.copy.root {
-            match root.beneath.remove_file(as_path(name)) {
-                Ok(()) => add(&self.copy.counts.deleted, 1),
-                Err(error) => {
-                    self.failures.push(Failure { location: location.to_string(), error: error.into() });
-                }
-            }
-            return;
-        }
-        self.deletions.push(location);
-        if self.deletions.len() == PAGE {
-            self.delete();
-        }
+        self.defer(entry.name);
     }
 
     /// Defers the deletion of a name.
@@ -411,9 +398,7 @@ impl Join<'_> {
         {
             return self.obstacles.push(name);
         }
-        if let Some(Err(error)) = self.deferred.as_mut().map(|deferred| deferred.add(&name)) {
-            self.failures.push(self.copy.tree.failure(&name, error));
-        }
+        self.failures.extend(self.extra_names.add(&name).err());
     }
 
     /// Defers the deletion of those files that turned out not to be in the way of a directory.
@@ -430,51 +415,9 @@ impl Join<'_> {
             |file: &Vec<u8>| name.strip_prefix(&file[..]).is_some_and(|rest| rest.starts_with(b"/"));
         if let Some(at) = self.obstacles.iter().position(is_above) {
             let file = self.obstacles.swap_remove(at);
-            self.delete_extra(&file);
-        }
-    }
-
-    /// Deletes the next deferred name, if the source was listed completely and in order. Returns
-    /// false if there is none.
-    fn delete_deferred(&mut self) -> bool {
-        if let Some(deferred) = self.deferred.take() {
-            if self.source.broken {
-                self.kept += deferred.count();
-                return false;
-            }
-            match deferred.into_records() {
-                Ok(records) => self.decided = Some(records),
-                Err(error) => self.failures.push(self.copy.tree.failure(b"", error)),
-            }
-        }
-        match self.decided.as_mut().and_then(Iterator::next) {
-            Some(Ok(name)) => self.delete_extra(&name),
-            Some(Err(error)) => self.failures.push(self.copy.tree.failure(b"", error)),
-            None => return false,
-        }
-        true
-    }
-
-    /// Fails if the source is in the destination under another name, or the destination in the
-    /// source, because the source would be deleted as an extra. A store may keep the source's keys
-    /// in directories of the destination.
-    fn prove_source_outside(&self) -> Result<()> {
-        let Tree { source, destination, .. } = self.copy.tree;
-        if !has_directories(destination) {
-            return Ok(());
-        }
-        self.apart.prove(source, destination, Separation::Inside)
-    }
-
-    /// Returns whether an entry that only the destination has may be deleted.
-    fn may_delete(&self, entry: &Entry) -> bool {
-        let tree = self.copy.tree;
-        match entry.kind {
-            // If the source is a directory, it corresponds to the object that marks the prefix.
-            EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
-            EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
-            EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
-            EntryKind::Other => false,
+            let mut deletion = self.extra_names.deletion();
+            deletion.delete(&file);
+            self.failures.extend(deletion.into_failures());
         }
     }
 
@@ -510,26 +453,16 @@ impl Join<'_> {
         }
     }
 
-    /// Removes the extra directories that the destination's listing has passed, if they are empty.
-    fn remove_passed_directories(&mut self) {
+    /// Defers the deletion of the extra directories that the destination's listing has passed.
+    fn defer_passed_directories(&mut self) {
         while let Some(last) = self.directories.last() {
-            if !self.destination.has_passed(last) {
+            // The names in a directory have to be deleted before it.
+            if !self.destination.has_passed(last) || self.obstacles.iter().any(|name| name.starts_with(last))
+            {
                 return;
             }
             let Some(name) = self.directories.pop() else { return };
-            let name = name.strip_suffix(b"/").unwrap_or(&name);
-            let location = self.copy.tree.destination.join(name);
-            let removed = match &self.copy.root {
-                Some(root) => root.beneath.remove_empty_directory(as_path(name)),
-                None => {
-                    // The files in the directory have to be deleted first.
-                    self.delete();
-                    self.scope.store.remove_directory(&location, Unfinished::Keep)
-                }
-            };
-            if let Err(error) = removed {
-                self.failures.push(Failure { location: location.to_string(), error: error.into() });
-            }
+            self.failures.extend(self.extra_names.add(&name).err());
         }
     }
 
@@ -555,28 +488,5 @@ impl Join<'_> {
         let place = self.copy.tree.destination.join(&over.file.name);
         let why = "a directory is in the file's place, and part of it has to stay; nothing in it was deleted";
         Some(Err(self.copy.tree.failure(&over.file.name, Error::invalid(&place, why))))
-    }
-
-    /// Reports, once, that extras were kept. The failure of a single name does not say this.
-    fn report_kept(&mut self) {
-        let kept = std::mem::take(&mut self.kept);
-        if kept > 0 {
-            let location = self.copy.tree.destination.to_string();
-            self.failures.push(Failure { location, error: Error::ExtrasKept { kept } });
-        }
-    }
-
-    fn delete(&mut self) {
-        let failed = if self.deletions.is_empty() {
-            Vec::new()
-        } else {
-            self.scope.store.delete_many(&self.deletions)
-        };
-        add(&self.copy.counts.deleted, (self.deletions.len() - failed.len()) as u64);
-        self.deletions.clear();
-        let failures = failed
-            .into_iter()
-            .map(|(location, error)| Failure { location: location.to_string(), error: error.into() });
-        self.failures.extend(failures);
     }
 }

@@ -6,17 +6,18 @@ use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{DestinationName, Entry, EntryKind, Location};
 use firstbyte_store::{
-    Directories, EntryOrder, Error as StoreError, FoundEntry, Links, ListOptions, Listing, Marker, Partials,
-    ReplaceKind, Store, location_below,
+    Directories, EntryOrder, Error as StoreError, FoundEntry, Links, ListOptions, Listing, Marker, NameTest,
+    Partials, ReplaceKind, Store, WalkBounds, location_below,
 };
 
 use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
-use crate::job::{CopyJob, Effect, Levels, Tree, TreeNames};
+use crate::job::{CopyJob, Effect, Extras, Levels, Tree, TreeNames};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
+use crate::mounts;
 use crate::report::{Action, Observer, Summary};
 use crate::settings::{Compare, SourceLimits, TransferSettings};
 use crate::spelling::{CheckedParts, Spellings};
@@ -112,6 +113,12 @@ impl<'a> TreeCopy<'a> {
     pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
         is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
+    }
+
+    /// Returns whether a name of the destination's listing is that of a directory. In a store, such
+    /// a name is the key of an object.
+    pub(crate) fn is_directory(&self, name: &[u8]) -> bool {
+        name.ends_with(b"/") && has_directories(&self.tree.destination)
     }
 
     /// Returns the job that copies a listed entry. Returns `None` in a dry run, which only reports
@@ -264,9 +271,21 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
 }
 
 /// Returns the options for listing a source. Links are followed unless they are kept, and local
-/// directories are listed too.
-pub(crate) fn list_options(tree: &Tree<'_>, order: EntryOrder, settings: &TransferSettings) -> ListOptions {
+/// directories are listed too. No link or mount leads to the destination.
+pub(crate) fn list_options(
+    tree: &Tree<'_>,
+    order: EntryOrder,
+    extras: Extras,
+    settings: &TransferSettings,
+) -> ListOptions {
+    let bounds = match (tree.source.as_local(), tree.destination.as_local()) {
+        (Some(from), Some(to)) => mounts::source_bounds(from, to, extras),
+        _ => WalkBounds::default(),
+    };
+    let (wanted, entered) = (tree.bounds.wanted.clone(), tree.bounds.entered.clone());
+    let bounds = WalkBounds { wanted, entered, ..bounds };
     ListOptions {
+        bounds,
         recursive: tree.levels == Levels::All,
         beginning: tree.beginning.clone(),
         order,
@@ -291,13 +310,24 @@ pub(crate) fn source(
 ) -> firstbyte_store::Result<Listing> {
     let listing = match tree.names {
         TreeNames::Listed => store.list(&tree.source, options)?,
-        TreeNames::Given(open) => open()?,
+        TreeNames::Given(open) => refusing(open()?, tree.source.clone(), options.bounds.refused.clone()),
     };
     if tree.source.as_local().is_none() {
         return Ok(listing);
     }
     let (store, root) = (store.clone(), tree.source.clone());
     Ok(Listing::of(listing.map(move |entry| entry.map(|entry| with_looked_up_length(&store, &root, entry)))))
+}
+
+/// Makes names an error that lead to the destination. A listing of a directory does that itself.
+fn refusing(listing: Listing, root: Location, refused: Option<NameTest>) -> Listing {
+    let Some(refused) = refused else { return listing };
+    Listing::of(listing.map(move |entry| match entry {
+        Ok(entry) if refused.is_met(&entry.name) => {
+            Err(StoreError::leads_to_destination(root.join(&entry.name).to_string()))
+        }
+        other => other,
+    }))
 }
 
 /// Looks up the length of a file that is listed as empty. Such a file may have content of unknown
@@ -331,7 +361,7 @@ pub(crate) fn jobs<'a>(
     Ok(Jobs {
         copy,
         observer,
-        listing: source(&scope.store, tree, &list_options(tree, EntryOrder::Any, settings))?,
+        listing: source(&scope.store, tree, &list_options(tree, EntryOrder::Any, Extras::Keep, settings))?,
         compare: settings.compare,
         has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         comparisons: Comparisons::new(&scope.store, settings.concurrency, route),

@@ -1,5 +1,6 @@
 //! Runs the tests of the crate as one program, which is linked only once. Each file is a module.
 
+mod aliases;
 mod changes;
 mod downloads;
 mod markers;

@@ -38,7 +38,13 @@ impl Observer for Differences {
 
 fn differences(server: &QuirkStore, source: Location, destination: Location) -> Vec<Difference> {
     let told = Differences::default();
-    let places = Check { source, destination, select: &|_| true, content: ContentComparison::Held };
+    let places = Check {
+        source,
+        destination,
+        select: &|_| true,
+        bounds: Default::default(),
+        content: ContentComparison::Held,
+    };
     engine(server, TransferSettings::default()).check(&places, &told).unwrap();
     told.0.into_inner().unwrap()
 }

@@ -82,6 +82,7 @@ fn differences(server: &QuirkStore, source: &Location, destination: &Location) -
         source: source.clone(),
         destination: destination.clone(),
         select: &select,
+        bounds: Default::default(),
         content: ContentComparison::Held,
     };
     let summary = engine(server, TransferSettings::default()).check(&places, &told).unwrap();

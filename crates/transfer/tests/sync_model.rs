@@ -198,6 +198,7 @@ fn sync(
         beginning: String::new(),
         levels: Levels::All,
         select: &select,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     };

@@ -24,6 +24,7 @@ fn objects_are_copied_compared_and_moved_however_a_listing_writes_their_tags() {
             source: object("t"),
             destination: object("u"),
             select: &|_| true,
+            bounds: Default::default(),
             content: ContentComparison::Held,
         };
         let summary = engine.check(&places, &NoObserver).unwrap();

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use firstbyte_location::Location;
-use firstbyte_store::{Store, StoreOptions};
+use firstbyte_store::{ReplaceKind, Store, StoreOptions};
 use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch, wait_limit};
 use firstbyte_transfer::{
-    Compare, Effect, EmptySource, Engine, Extras, Levels, NoObserver, Shard, TransferSettings, Tree,
+    Compare, CopyJob, Effect, EmptySource, Engine, Extras, Levels, NoObserver, Shard, TransferSettings, Tree,
     TreeNames,
 };
 
@@ -25,6 +25,7 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     }
@@ -99,6 +100,54 @@ fn comparing_content_sees_what_times_do_not_tell() {
     let by_content = strict().sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver).unwrap();
     assert_eq!((by_content.objects, by_content.skipped), (1, 2));
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
+}
+
+fn write_at(path: &Path, content: &[u8], modified: SystemTime) {
+    std::fs::write(path, content).unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_named_file_is_skipped_only_if_its_destination_has_the_same_bytes() {
+    let root = scratch();
+    let at = |name: &str| Location::Local(root.path().join(name));
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    for (name, content) in [("one", "mode=prod"), ("other", "mode=test"), ("same", "mode=prod")] {
+        write_at(&root.path().join(name), content.as_bytes(), time);
+    }
+    let engine = engine(TransferSettings::default());
+    assert!(!engine.is_unchanged(&at("one"), &at("other")).unwrap());
+    assert!(engine.is_unchanged(&at("one"), &at("same")).unwrap());
+    let jobs = ["other", "same"].map(|name| CopyJob {
+        source: at("one"),
+        destination: at(name),
+        entry: None,
+        over: ReplaceKind::File,
+    });
+    let summary = engine.copy_named(&mut jobs.into_iter().map(Ok), &NoObserver).unwrap();
+    assert_eq!((summary.objects, summary.skipped), (1, 1));
+    assert_eq!(std::fs::read(root.path().join("other")).unwrap(), b"mode=prod");
+}
+
+#[test]
+fn an_edit_within_the_second_or_the_tick_of_the_copy_is_copied() {
+    let (from, to) = (scratch(), scratch());
+    let file = from.path().join("f");
+    let at = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(1_704_110_400, nanoseconds);
+    let edits: [(&[u8], _); 5] = [
+        (b"AAAA", at(0)),
+        (b"BBBB", at(700_000_000)),
+        (b"CCCC", at(0)),
+        (b"DDDD", at(0) - Duration::from_millis(400)),
+        (b"EEEE", at(120_000_000)),
+    ];
+    for (content, time) in edits.into_iter().chain([(&b"FFFF"[..], at(129_000_000))]) {
+        write_at(&file, content, time);
+        engine(TransferSettings::default())
+            .sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver)
+            .unwrap();
+        assert_eq!(std::fs::read(to.path().join("f")).unwrap(), content);
+    }
 }
 
 /// A barrier in a server that holds requests back until enough have arrived.

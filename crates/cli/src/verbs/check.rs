@@ -106,7 +106,8 @@ fn compare(
     receipt.destination = Some(destination.to_string());
     let select = |name: &[u8]| args.filter.takes(name);
     let content = if args.content { ContentComparison::Read } else { ContentComparison::Held };
-    let check = Check { source, destination, select: &select, content };
+    let bounds = args.filter.filter.bounds();
+    let check = Check { source, destination, select: &select, bounds, content };
     report.add(match depth {
         OperandKind::Object => engine.check_object(&check, progress),
         OperandKind::Tree => engine.check(&check, progress),

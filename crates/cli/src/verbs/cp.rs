@@ -449,6 +449,7 @@ impl Copy<'_> {
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
+            bounds: self.args.policy.movement().bounds(glob.map(|glob| (glob, depth))),
             shard: self.shard,
             effect: self.args.policy.movement().effect(),
         };

@@ -78,6 +78,7 @@ impl<'a> ListingFailures<'a> {
         let path = match error {
             listing::Error::Io { path, .. }
             | listing::Error::Loop { path }
+            | listing::Error::Refused { path }
             | listing::Error::Disordered { path } => path,
         };
         self.add(shown(path).to_string(), from_listing(error));

@@ -260,6 +260,7 @@ impl Mv<'_> {
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
+            bounds: movement.bounds(glob.map(|glob| (glob, depth))),
             shard: Shard::default(),
             effect: movement.effect(),
         };

@@ -11,10 +11,12 @@ use firstbyte::Client;
 use firstbyte::account::Account;
 use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
+use firstbyte::operand::{Glob, OperandKind};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{
-    Durability, Metadata, ServerSideEncryption, Spending, StoreOptions, expires_header, header_value,
+    Durability, Metadata, NameTest, ServerSideEncryption, Spending, StoreOptions, WalkBounds, expires_header,
+    header_value,
 };
 use firstbyte_transfer::{Compare, ContentTypes, Effect, SourceLimits, Stop, TransferSettings};
 
@@ -335,7 +337,30 @@ impl TransferArgs {
         self.max_depth.is_none_or(|depth| parts(name) <= depth.get()) && self.filter.takes(name)
     }
 
-    /// Returns whether these options admit every name.
+    /// Returns what depth and filter mean for listings of local directories. `glob` chooses among
+    /// the names too.
+    pub fn bounds(&self, glob: Option<(&Glob, OperandKind)>) -> WalkBounds {
+        let depth = self.max_depth.map(NonZeroUsize::get);
+        let (filter, glob) = (self.filter.clone(), glob.map(|(glob, depth)| (glob.clone(), depth)));
+        let (other_filter, other_glob) = (filter.clone(), glob.clone());
+        let wanted = move |name: &[u8]| {
+            depth.is_none_or(|depth| parts(name) <= depth)
+                && glob.as_ref().is_none_or(|(glob, depth)| glob.takes(name, *depth))
+                && filter.takes(name)
+        };
+        let entered = move |name: &[u8]| {
+            depth.is_none_or(|depth| parts(name) < depth)
+                && other_glob.as_ref().is_none_or(|(glob, depth)| glob.enters(name, *depth))
+                && other_filter.filter.enters(name)
+        };
+        WalkBounds {
+            wanted: Some(NameTest::new(wanted)),
+            entered: Some(NameTest::new(entered)),
+            ..WalkBounds::default()
+        }
+    }
+
+    /// Returns whether every name is included.
     pub fn takes_all(&self) -> bool {
         self.filter.filter.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
     }

@@ -92,7 +92,8 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
-    let tree = Tree { source, names, destination, beginning, levels, select: &select, shard, effect };
+    let bounds = args.policy.movement().bounds(None);
+    let tree = Tree { source, names, destination, beginning, levels, select: &select, bounds, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
     report.output(progress);
     report.end(globals, Output::Free)

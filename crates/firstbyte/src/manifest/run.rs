@@ -125,6 +125,7 @@ impl ShardRun {
                 beginning: String::new(),
                 levels: Levels::All,
                 select: &|_| true,
+                bounds: Default::default(),
                 shard: Shard::default(),
                 effect,
             };

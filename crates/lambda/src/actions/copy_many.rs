@@ -98,6 +98,7 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
     }

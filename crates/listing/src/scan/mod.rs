@@ -23,6 +23,7 @@ use std::thread::{Builder, Scope};
 use rustix_futex_sync::Mutex;
 
 use crate::batch::Batch;
+use crate::bounds::WalkBounds;
 use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::error::{Error, Result};
 use crate::open::DirectoryHandle;
@@ -77,6 +78,7 @@ pub struct Scan {
     root: Arc<DirectoryHandle>,
     identity: DirectoryIdentity,
     pool: ScanPool<ScanJob>,
+    bounds: WalkBounds,
 }
 
 impl Scan {
@@ -85,13 +87,19 @@ impl Scan {
     /// # Errors
     /// [`Error::Io`] if `path` cannot be opened as a directory.
     pub fn open(path: &Path, options: &ListingOptions) -> Result<Self> {
+        Self::within(path, options, WalkBounds::default())
+    }
+
+    /// Opens the directory `path` for a listing within `bounds`.
+    pub(crate) fn within(path: &Path, options: &ListingOptions, bounds: WalkBounds) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
         let options = &options.with_types_to_enter();
         let root = DirectoryHandle::root(path, &Arc::new(AtomicUsize::new(0))).map_err(fail)?;
         let tuning = Tuning::of_open(&root, options).map_err(fail)?;
         let identity = DirectoryIdentity::of(&root).map_err(fail)?;
         let pool = ScanPool::new(tuning.threads);
-        Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
+        let (path, root) = (path.to_owned(), Arc::new(root));
+        Ok(Self { path, options: *options, tuning, root, identity, pool, bounds })
     }
 
     /// Returns the settings of this listing, chosen for its file system and options.

@@ -109,6 +109,10 @@ impl<'a, V: Visitor> Worker<'a, V> {
             if self.scan.options.boundary == Boundary::Stay && identity.device != self.scan.identity.device {
                 return None;
             }
+            if self.scan.bounds.refuses(identity) {
+                self.batch.errors.push(Error::Refused { path: below(&self.scan.path, &found.path) });
+                return None;
+            }
             if found.above.as_ref().is_some_and(|above| above.contains(identity)) {
                 self.batch.errors.push(Error::Loop { path: below(&self.scan.path, &found.path) });
                 return None;
@@ -122,7 +126,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// This costs a system call per directory.
     fn identify(&self, open: &DirectoryHandle) -> rustix::io::Result<Option<DirectoryIdentity>> {
         let options = &self.scan.options;
-        let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
+        let matters = options.symlinks == Symlinks::Follow
+            || options.boundary == Boundary::Stay
+            || self.scan.bounds.outside.is_some();
         matters.then(|| DirectoryIdentity::of(open)).transpose()
     }
 
@@ -264,6 +270,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             symlinks: options.symlinks,
             detail: options.detail,
             reach: self.scan.tuning.file_system.reach,
+            bounds: &self.scan.bounds,
         };
         details.add(&mut self.batch, first);
     }
@@ -281,6 +288,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
         for entry in (first..self.batch.len()).map(|index| self.batch.entry(index)) {
             if entry.kind() == EntryKind::Directory && self.visitor.enters(directory.path(), entry.name()) {
                 let path = [directory.path(), entry.name(), b"/"].concat();
+                if !self.scan.bounds.enters(&path) {
+                    continue;
+                }
                 let found = FoundDirectory {
                     at: open.may_stay().then(|| Arc::clone(open)),
                     path,

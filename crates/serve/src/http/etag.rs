@@ -118,7 +118,7 @@ pub(crate) fn stamp(file: &File) -> io::Result<()> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(0);
     let last = LAST.fetch_update(Relaxed, Relaxed, |last| Some(now.max(last + 1))).unwrap_or(0);
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(now.max(last + 1)))
+    firstbyte_store::set_modified(file, SystemTime::UNIX_EPOCH + Duration::from_nanos(now.max(last + 1)))
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {

@@ -271,7 +271,7 @@ impl ObjectMetadata {
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
         self.check_values()?;
         match self.sent_modification_time() {
-            Some(modified) => file.set_modified(modified)?,
+            Some(modified) => firstbyte_store::set_modified(file, modified)?,
             None => etag::stamp(file)?,
         }
         self.store_attribute(file)
@@ -382,7 +382,7 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
 /// # Errors
 /// A system call fails, or the file system of `to` cannot store all of it ([`MetadataRefusal`]).
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
-    to.set_modified(from.metadata()?.modified()?)?;
+    firstbyte_store::set_modified(to, from.metadata()?.modified()?)?;
     let kept = ObjectMetadata::read(from);
     if kept == ObjectMetadata::default() { Ok(()) } else { kept.store_attribute(to) }
 }

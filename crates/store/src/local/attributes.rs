@@ -2,20 +2,22 @@
 //! Copies that preserve everything (`cp -a`) call this module after the content is in place.
 //!
 //! No link is followed, neither at the destination nor at the source: each entry is opened itself,
-//! and changed through its descriptor. A file gets attributes only if it is a copy of the present
-//! source, because another user may own a directory on the path and may have put another file
-//! there.
+//! and changed through its descriptor. Another user may own a directory on the path and may have
+//! put another file there. So a file gets attributes only if it is a copy of the present source, or
+//! if no other user can write to the directories above it.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use firstbyte_location::shown;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Uid};
 use rustix::io::Errno;
 
 use super::beneath::{Beneath, MissingDirectories};
+use super::file_times::both_times;
 use super::name;
+use super::resolve::readable;
 use super::spelling::{is_often_changed, other_spelling, stored_otherwise};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
@@ -23,21 +25,74 @@ use crate::syscall_refusal::is_refusal;
 /// The set-user-ID and set-group-ID bits, which run a program with the rights of the file's owner.
 const SET_ID: u32 = 0o6000;
 
+/// What is known about the files that get attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// Each file was just copied, or was found to be a copy.
+    Complete,
+    /// A file may differ from its source, because the run has left it as it was.
+    Perhaps,
+}
+
 impl Beneath {
     /// Gives `name` the owner, mode and times of `from` beneath `source`. An empty name is the
     /// directory itself. If this process may not set the owner, it clears the set-ID bits. Leaves
-    /// the entry unchanged if it is missing, is of another kind, or is a file but not a copy of the
-    /// source.
+    /// the entry unchanged if it is missing, is of another kind, or is a file that is not
+    /// [complete](CopyState).
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
-    pub fn take_attributes(&self, name: &Path, source: &Self, from: &Path) -> Result<()> {
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link, or if another user
+    /// may have replaced the copy.
+    pub fn take_attributes(&self, name: &Path, source: &Self, from: &Path, state: CopyState) -> Result<()> {
         let wanted = source.entry(from).and_then(rustix::fs::fstat);
         let wanted = wanted.map_err(|error| source.explain(from, error))?;
-        match self.entry(name).and_then(|entry| set_attributes(&entry, &wanted)) {
-            Err(Errno::NOENT) | Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(name, error)),
+        let explained = |error| self.explain(name, error);
+        let entry = match self.entry(name) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other.map_err(explained)?,
+        };
+        let there = rustix::fs::fstat(&entry).map_err(explained)?;
+        match Verdict::of(&there, &wanted, state, || self.is_private(name)) {
+            Verdict::Keep => Ok(()),
+            Verdict::Set => {
+                let reopened = || self.reopened(name, &there);
+                set_attributes(&entry, &there, &wanted, reopened).map_err(explained)
+            }
+            Verdict::Refuse => Err(Error::InvalidName {
+                location: shown(&self.shown(name)).to_string(),
+                why: "keeps its owner and mode: another user can write to its directory, and may have replaced it; \
+                      remove it and copy it again"
+                    .into(),
+            }),
         }
+    }
+
+    /// Returns true if no user but this one and root can change the directories from the root of
+    /// this tree to `name`.
+    fn is_private(&self, name: &Path) -> bool {
+        let user = rustix::process::geteuid();
+        let is_own = |directory: std::result::Result<OwnedFd, Errno>| {
+            directory.and_then(rustix::fs::fstat).is_ok_and(|found| {
+                let owner = Uid::from_raw(found.st_uid);
+                (owner == user || owner.is_root()) && found.st_mode & 0o022 == 0
+            })
+        };
+        name.ancestors().skip(1).all(|above| is_own(self.entry(above)))
+    }
+
+    /// Opens for reading the entry whose attributes are `there`.
+    fn reopened(&self, name: &Path, there: &Stat) -> std::result::Result<OwnedFd, Errno> {
+        let entry = self.entry(name)?;
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return readable(&entry);
+        }
+        let (directory, last) = self.parent(name, MissingDirectories::Refuse)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&directory, last, flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&file)?;
+        // The name was replaced since the entry was looked at.
+        let is_it = (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino);
+        if is_it { Ok(file) } else { Err(Errno::STALE) }
     }
 
     /// Opens the entry itself, even a link or a file that this process may not read. An empty name
@@ -104,14 +159,46 @@ fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
     there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
 }
 
-fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Errno> {
-    let there = rustix::fs::fstat(entry)?;
-    let kind = FileType::from_raw_mode(wanted.st_mode);
-    if FileType::from_raw_mode(there.st_mode) != kind
-        || (kind == FileType::RegularFile && !is_copy(&there, wanted))
-    {
-        return Ok(());
+/// What to do with the attributes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Set,
+    Keep,
+    /// The attributes differ, and the entry may not be the copy.
+    Refuse,
+}
+
+impl Verdict {
+    fn of(there: &Stat, wanted: &Stat, state: CopyState, is_private: impl FnOnce() -> bool) -> Self {
+        let kind = FileType::from_raw_mode(wanted.st_mode);
+        if FileType::from_raw_mode(there.st_mode) != kind {
+            return Self::Keep;
+        }
+        if kind != FileType::RegularFile || is_copy(there, wanted) {
+            return Self::Set;
+        }
+        let attributes = |stat: &Stat| (stat.st_uid, stat.st_gid, stat.st_mode);
+        let has_time = there.st_mtime == wanted.st_mtime;
+        if there.st_size != wanted.st_size || (state == CopyState::Perhaps && !has_time) {
+            return Self::Keep;
+        }
+        match is_private() {
+            true => Self::Set,
+            false if attributes(there) == attributes(wanted) => Self::Keep,
+            false => Self::Refuse,
+        }
     }
+}
+
+/// Sets the attributes of an open entry that has the attributes `there`. `reopened` opens the entry
+/// for reading.
+fn set_attributes(
+    entry: &OwnedFd,
+    there: &Stat,
+    wanted: &Stat,
+    reopened: impl Fn() -> std::result::Result<OwnedFd, Errno>,
+) -> std::result::Result<(), Errno> {
+    let kind = FileType::from_raw_mode(wanted.st_mode);
     let (owner, group) = (Uid::from_raw(wanted.st_uid), Gid::from_raw(wanted.st_gid));
     let own = (there.st_uid, there.st_gid) == (wanted.st_uid, wanted.st_gid);
     let is_given = own || {
@@ -123,22 +210,30 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
         return Ok(());
     }
     // `fchmod` and `futimens` do not accept an `O_PATH` descriptor, but its path in /proc works.
+    // Where /proc is not mounted, the entry is opened once more.
     let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
-    let mode = wanted.st_mode & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
-    allowed(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))?;
+    let mode = Mode::from_raw_mode(wanted.st_mode & 0o7777 & if is_given { 0o7777 } else { !SET_ID });
+    allowed(match rustix::fs::chmod(path.as_str(), mode) {
+        Err(Errno::NOENT) => rustix::fs::fchmod(reopened()?, mode),
+        other => other,
+    })?;
     if kind == FileType::RegularFile {
         // The copy of a file's content has already set the time.
         return Ok(());
     }
     let modified =
         Timespec { tv_sec: wanted.st_mtime, tv_nsec: i64::try_from(wanted.st_mtime_nsec).unwrap_or(0) };
-    let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let times = Timestamps { last_access: kept, last_modification: modified };
-    allowed(rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())).map(drop)
+    let times = both_times(there, modified);
+    let set = match rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty()) {
+        Err(Errno::NOENT) => rustix::fs::futimens(reopened()?, &times),
+        other => other,
+    };
+    allowed(set).map(drop)
 }
 
-/// Returns true if a file is a copy of the present source: it has the source's length and time,
-/// belongs to this user or to the source's owner, and has no other name.
+/// Returns true if a file is certainly a copy of the present source, even if other users can write
+/// to its directory: it has the source's length and time, belongs to this user or to the source's
+/// owner, and has no other name.
 fn is_copy(there: &Stat, wanted: &Stat) -> bool {
     let by = [rustix::process::geteuid().as_raw(), wanted.st_uid];
     (there.st_size, there.st_mtime) == (wanted.st_size, wanted.st_mtime)

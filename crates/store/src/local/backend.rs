@@ -91,7 +91,8 @@ pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result
         detail: listing::Detail::Size,
         ..listing::ListingOptions::default()
     };
-    let walk = listing::walk(path, options.order, &asked).map_err(from_listing)?;
+    let bounds = options.bounds.clone();
+    let walk = listing::walk_within(path, options.order, &asked, bounds).map_err(from_listing)?;
     Ok(LocalListing { walk, root: path.to_owned(), options: options.clone(), cancel: Some(cancel) })
 }
 
@@ -220,6 +221,7 @@ fn from_listing(error: listing::Error) -> Error {
         listing::Error::Loop { ref path } => {
             io_error(path, io::Error::other("a symbolic link to a directory above it"))
         }
+        listing::Error::Refused { path } => Error::leads_to_destination(shown(&path).to_string()),
         listing::Error::Disordered { ref path } => io_error(path, io::Error::other(error.to_string())),
     }
 }

@@ -6,14 +6,14 @@
 //! one after another. So a link cannot redirect a write or a deletion, even if the link appears
 //! during a copy.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use firstbyte_listing::{Time, rename_exclusively};
 use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
@@ -21,6 +21,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
+use super::file_times::StoredTimes;
 use super::optional::{Improvement, attempt};
 use super::resolve::{LOOKUP, is_dots, open_beneath, readable, stat_at};
 use super::spelling::{
@@ -52,7 +53,8 @@ pub struct Beneath {
     changed_names: Mutex<()>,
     /// Directories known to have exactly the spelling by which they were opened for writing.
     spelled: Mutex<HashSet<PathBuf>>,
-    time_unit: OnceLock<Option<Duration>>,
+    /// The times that the file systems beneath the directory can store, by device.
+    stored_times: Mutex<HashMap<u64, StoredTimes>>,
 }
 
 /// The treatment of missing directories.
@@ -91,7 +93,7 @@ impl Beneath {
             folds_case: OnceLock::new(),
             changed_names: Mutex::default(),
             spelled: Mutex::default(),
-            time_unit: OnceLock::new(),
+            stored_times: Mutex::default(),
         }
     }
 
@@ -134,12 +136,20 @@ impl Beneath {
         }
     }
 
-    /// Returns the unit in which the file system stores modification times. The first call finds
-    /// the unit with a file that it creates and removes. `None` if no such file can be created.
+    /// Returns the modification times that the file system of `name` can store. The first call for
+    /// a file system finds them with a file that it creates and removes beside `name`. `None` if no
+    /// such file can be created.
     #[must_use]
-    pub fn time_unit(&self) -> Option<Duration> {
-        let root = self.root(MissingDirectories::Refuse).ok()?;
-        *self.time_unit.get_or_init(|| super::time_unit::find(root).ok())
+    pub fn stored_times(&self, name: &Path) -> Option<StoredTimes> {
+        let (directory, _) = self.parent(name, MissingDirectories::Refuse).ok()?;
+        let device = rustix::fs::fstat(&directory).ok()?.st_dev;
+        let mut known = self.stored_times.lock();
+        if let Some(times) = known.get(&device) {
+            return Some(*times);
+        }
+        let times = super::file_times::find(&directory).ok()?;
+        known.insert(device, times);
+        Some(times)
     }
 
     /// Returns the error for a name that the file system does not distinguish from `other`.

@@ -15,8 +15,10 @@ use firstbyte_location::{
 
 use crate::error::{Error, Result};
 
-/// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
-const NAME_MAX: usize = 255;
+/// Longest name on the file systems with the shortest limit, in bytes: eCryptfs, whose names are
+/// encrypted (`ECRYPTFS_NAME_MAX` is 143 in the headers of the kernel's `fs/ecryptfs`, read on
+/// 2026-11-28). Others have 255.
+const SHORTEST_LIMIT: usize = 143;
 
 /// Longest path of a system call, in bytes, including the terminating NUL (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
@@ -74,11 +76,19 @@ fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long,
-/// `NAME` is cut at a character boundary, and its checksum is appended.
+/// Returns the name of the partial file of `name`: `.NAME.firstbyte-part`, as
+/// [`unfinished_name`].
 pub(crate) fn partial_name(name: &OsStr) -> OsString {
+    unfinished_name(name, PARTIAL_SUFFIX)
+}
+
+/// Returns the name `.NAME` with `suffix` of a file beside the unfinished file `name`. If it would
+/// be too long for some file system, `NAME` is cut at a character boundary, because some file
+/// systems accept only UTF-8, and its checksum is appended.
+#[must_use]
+pub fn unfinished_name(name: &OsStr, suffix: &str) -> OsString {
     let name = name.as_bytes();
-    let room = NAME_MAX - 1 - PARTIAL_SUFFIX.len();
+    let room = SHORTEST_LIMIT - 1 - suffix.len();
     let mut partial = b".".to_vec();
     if name.len() <= room {
         partial.extend_from_slice(name);
@@ -91,7 +101,7 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
         partial.extend_from_slice(&name[..cut]);
         partial.extend_from_slice(mark.as_bytes());
     }
-    partial.extend_from_slice(PARTIAL_SUFFIX.as_bytes());
+    partial.extend_from_slice(suffix.as_bytes());
     OsString::from_vec(partial)
 }
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, PRESERVED_BITS};
 use super::destination::{PartialDestination, ReplaceKind};
+use super::file_times::set_and_check;
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
 use super::spelling::{is_refused_name, refused_name};
@@ -74,7 +75,8 @@ impl PartialPermissions {
 ///
 /// The file is locked exclusively while open, so two writers cannot mix their data. If the value is
 /// dropped without commit or discard, the file remains, and a later run resumes it. On a file
-/// system without locks, the file has a random name, and no run resumes it.
+/// system without locks, and beside another user's partial file, the file has a random name, and no
+/// run resumes it.
 #[derive(Debug)]
 pub struct LocalFile {
     sink: Arc<Sink>,
@@ -213,7 +215,7 @@ impl LocalFile {
     ) -> Result<()> {
         let at_destination = |error: io::Error| io_error(&self.place.path, error);
         if let Some(modified) = metadata.modified {
-            let set = || self.file().set_modified(modified).map_err(|error| errno(&error));
+            let set = || set_and_check(self.file(), modified);
             attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
         self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
@@ -227,9 +229,9 @@ impl LocalFile {
         };
         synced.map_err(|error| at_destination(error.into()))?;
         self.place.publish(&self.partial, self.file(), precondition).inspect_err(|error| {
-            if matches!(error, Error::InvalidName { .. }) {
-                // The file can never get this name, so it is removed. If the removal fails,
-                // listings omit the file.
+            if error.is_fixed_name() {
+                // The file cannot get this name, so it is removed. If the removal fails, listings
+                // omit the file.
                 let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
             }
         })?;
@@ -302,7 +304,7 @@ struct Opened {
 
 /// Opens and locks the partial file, and ensures that its permission bits do not exceed `bits`.
 /// Starts over if another writer renames the file between open and lock. Returns `None` if the file
-/// system cannot lock files.
+/// system cannot lock files, or if another user's file has the name and cannot be removed.
 fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
     // With these flags, `open` does not wait if a pipe or device has this name.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -313,6 +315,8 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
         let file = match made {
             Err(Errno::EXIST) => match rustix::fs::openat(directory, name, flags, mode) {
                 Err(Errno::NOENT) => continue,
+                // The partial file of another user.
+                Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
                 other => other?,
             },
             other => other?,
@@ -343,7 +347,11 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             _ => continue,
         }
         if !new && others_reach(&ours, bits) {
-            rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+            match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+                // The directory is sticky, like `/tmp`, and the partial file is another user's.
+                Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+                other => other?,
+            }
             continue;
         }
         return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));

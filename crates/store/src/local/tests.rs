@@ -76,7 +76,7 @@ fn names_too_long_to_extend_have_distinct_partial_files() {
     assert_eq!(partials.len(), names.len());
     for path in partials {
         let name = path.file_name().unwrap().to_str().expect("cut at the start of a character");
-        assert!(name.len() <= 255 && name.starts_with('.') && name.ends_with(".firstbyte-part"), "{name}");
+        assert!(name.len() <= 143 && name.starts_with('.') && name.ends_with(".firstbyte-part"), "{name}");
     }
     for file in open {
         file.commit(&Metadata::default(), Durability::None).unwrap();
@@ -450,4 +450,45 @@ fn a_rename_replaces_nothing_and_moves_a_link_itself() {
     assert_eq!(fs::read(path("to/deep/new")).unwrap(), b"one");
     assert_eq!(fs::read(path("file")).unwrap(), b"two");
     assert!(path("to/link").is_symlink());
+}
+
+#[test]
+fn attributes_of_a_copy_whose_time_was_not_kept_are_set_and_those_of_another_file_are_not() {
+    let root = temp();
+    let at = |name: &str| root.path().join(name);
+    for name in ["from", "to"] {
+        std::fs::write(at(name), "1").unwrap();
+    }
+    let bits = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+    let set =
+        |name: &str, mode| std::fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    std::fs::File::options().write(true).open(at("from")).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    let beneath = Beneath::new(root.path(), None);
+    let (from, to) = (Path::new("from"), Path::new("to"));
+    set("from", 0o640);
+    set("to", 0o600);
+    beneath.take_attributes(to, &beneath, from, CopyState::Perhaps).unwrap();
+    assert_eq!(bits("to"), 0o600);
+    beneath.take_attributes(to, &beneath, from, CopyState::Complete).unwrap();
+    assert_eq!(bits("to"), 0o640);
+    // Other users can write to the directory.
+    std::fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set("from", 0o600);
+    let error = beneath.take_attributes(to, &beneath, from, CopyState::Complete).unwrap_err();
+    assert!(error.to_string().contains("another user can write"), "{error}");
+    assert_eq!(bits("to"), 0o640);
+}
+
+#[test]
+fn a_tree_deeper_than_the_longest_path_is_removed() {
+    let root = temp();
+    let beneath = Beneath::new(root.path(), None);
+    let part = "d".repeat(200);
+    let deep: PathBuf = std::iter::repeat_n(part.as_str(), 22).collect();
+    beneath.create_directory(&deep).unwrap();
+    assert!(deep.as_os_str().len() > 4096);
+    for directory in deep.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+        beneath.remove_empty_directory(directory).unwrap();
+    }
+    assert!(names_in(root.path()).is_empty());
 }

@@ -294,12 +294,9 @@ impl ObjectPieces for ChunkedDownload {
         let is_useless = matches!(
             error,
             Error::Store(
-                StoreError::Changed { .. }
-                    | StoreError::Checksum { .. }
-                    | StoreError::FalseLength { .. }
-                    | StoreError::InvalidName { .. }
+                StoreError::Changed { .. } | StoreError::Checksum { .. } | StoreError::FalseLength { .. }
             )
-        );
+        ) || matches!(error, Error::Store(error) if error.is_fixed_name());
         if is_useless || !self.resumable {
             let partial = self.partial.lock().take();
             let discarded = partial.map(LocalFile::discard);

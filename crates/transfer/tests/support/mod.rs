@@ -1,6 +1,6 @@
 //! Creates engines, locations and trees for tests with a store that has quirks.
 
-use firstbyte_location::Location;
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::QuirkStore;
 use firstbyte_transfer::{Effect, Engine, Levels, Shard, TransferSettings, Tree, TreeNames};
@@ -30,7 +30,22 @@ pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
         beginning: String::new(),
         levels: Levels::All,
         select: &|_| true,
+        bounds: Default::default(),
         shard: Shard::default(),
         effect: Effect::Apply,
+    }
+}
+
+/// Creates the entry of a file without a name, for a listing of given names.
+pub(crate) fn file() -> Entry {
+    Entry {
+        name: Vec::new(),
+        kind: EntryKind::File,
+        size: None,
+        modified: None,
+        changed: None,
+        etag: None,
+        storage_class: None,
+        version: None,
     }
 }

@@ -1,0 +1,179 @@
+//! Deletes the names that only the destination of a sync has. [`sync`](crate::sync) adds a name
+//! when both listings have passed it. The names are deleted after the copies of the run have
+//! completed: a store may list its names out of order, so a name that seemed to be missing may come
+//! later, and a link of the source may lead to a name that is deleted.
+
+use firstbyte_location::{Entry, EntryKind, Location};
+use firstbyte_store::{Error as StoreError, PAGE, Unfinished};
+
+use crate::apart::{Apart, Separation};
+use crate::context::{CallScope, add};
+use crate::deferred::DeferredRecords;
+use crate::error::{Error, Failure, Result};
+use crate::job::{Effect, Tree, as_path, has_directories};
+use crate::report::{Action, Observer, Summary};
+use crate::tree::TreeCopy;
+
+/// The names to delete, in order. A directory comes after the names in it, and ends in `/`.
+pub(crate) struct ExtraNames<'a> {
+    scope: &'a CallScope<'a>,
+    copy: &'a TreeCopy<'a>,
+    observer: &'a dyn Observer,
+    apart: Apart,
+    names: DeferredRecords,
+    /// Number of names that are not those of directories.
+    files: u64,
+}
+
+impl<'a> ExtraNames<'a> {
+    pub(crate) fn new(scope: &'a CallScope<'a>, copy: &'a TreeCopy<'a>, observer: &'a dyn Observer) -> Self {
+        let apart = Apart::new(&scope.store);
+        Self { scope, copy, observer, apart, names: DeferredRecords::default(), files: 0 }
+    }
+
+    /// Returns whether an entry that only the destination has may be deleted.
+    pub(crate) fn may_delete(&self, entry: &Entry) -> bool {
+        let tree = self.copy.tree;
+        match entry.kind {
+            // If the source is a directory, it corresponds to the object that marks the prefix.
+            EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
+            EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
+            EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
+            EntryKind::Other => false,
+        }
+    }
+
+    /// Fails if the source is in the destination under another name, or the destination in the
+    /// source, because the source would be deleted as an extra. A store may keep the source's keys
+    /// in directories of the destination.
+    pub(crate) fn prove_source_outside(&self) -> Result<()> {
+        let Tree { source, destination, .. } = self.copy.tree;
+        if !has_directories(destination) {
+            return Ok(());
+        }
+        self.apart.prove(source, destination, Separation::Inside)
+    }
+
+    /// Adds a name.
+    pub(crate) fn add(&mut self, name: &[u8]) -> std::result::Result<(), Failure> {
+        self.files += u64::from(!self.copy.is_directory(name));
+        self.names.add(name).map_err(|error| self.copy.tree.failure(name, error))
+    }
+
+    /// Returns the number of names that are not those of directories.
+    pub(crate) fn files(&self) -> u64 {
+        self.files
+    }
+
+    /// Begins to delete names.
+    pub(crate) fn deletion(&self) -> ExtraDeletion<'a> {
+        let Self { scope, copy, observer, .. } = *self;
+        ExtraDeletion { scope, copy, observer, page: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Deletes all names, until the run is stopped.
+    pub(crate) fn delete_all(self, summary: &mut Summary) {
+        let mut deletion = self.deletion();
+        let names = match self.names.into_records() {
+            Ok(names) => names,
+            Err(error) => return summary.ended = Some(error),
+        };
+        for name in names {
+            match name {
+                Ok(name) => deletion.delete(&name),
+                Err(error) => return summary.ended = Some(error),
+            }
+            deletion.report(summary);
+            summary.ended = summary.ended.take().or_else(|| self.scope.settings.stop.error());
+            if summary.ended.is_some() {
+                return;
+            }
+        }
+        deletion.delete_page();
+        deletion.report(summary);
+    }
+}
+
+/// Deletes names one after another. Names in a store or on a host are deleted in pages.
+pub(crate) struct ExtraDeletion<'a> {
+    scope: &'a CallScope<'a>,
+    copy: &'a TreeCopy<'a>,
+    observer: &'a dyn Observer,
+    page: Vec<Location>,
+    failures: Vec<Failure>,
+}
+
+impl ExtraDeletion<'_> {
+    /// Deletes a file, a link, an object, or a directory that has become empty.
+    pub(crate) fn delete(&mut self, name: &[u8]) {
+        if self.copy.is_directory(name) {
+            return self.remove_directory(name.strip_suffix(b"/").unwrap_or(name));
+        }
+        let location = self.copy.tree.destination.join(name);
+        if self.copy.tree.effect == Effect::DryRun {
+            return self.observer.planned(&Action::Delete { location });
+        }
+        if let Some(root) = &self.copy.root {
+            match root.beneath.remove_file(as_path(name)) {
+                Ok(()) => add(&self.copy.counts.deleted, 1),
+                Err(error) => self.fail(&location, error),
+            }
+            return;
+        }
+        self.page.push(location);
+        if self.page.len() == PAGE {
+            self.delete_page();
+        }
+    }
+
+    fn remove_directory(&mut self, name: &[u8]) {
+        let location = self.copy.tree.destination.join(name);
+        let removed = match &self.copy.root {
+            Some(root) => root.beneath.remove_empty_directory(as_path(name)),
+            None => {
+                // The files in the directory have to be deleted first.
+                self.delete_page();
+                self.scope.store.remove_directory(&location, Unfinished::Keep)
+            }
+        };
+        if let Err(error) = removed {
+            self.fail(&location, error);
+        }
+    }
+
+    fn delete_page(&mut self) {
+        if self.page.is_empty() {
+            return;
+        }
+        let failed = self.scope.store.delete_many(&self.page);
+        add(&self.copy.counts.deleted, (self.page.len() - failed.len()) as u64);
+        self.page.clear();
+        for (location, error) in failed {
+            self.fail(&location, error);
+        }
+    }
+
+    fn fail(&mut self, location: &Location, error: StoreError) {
+        self.failures.push(Failure { location: location.to_string(), error: error.into() });
+    }
+
+    /// Ends the deletion, and returns the failures.
+    pub(crate) fn into_failures(mut self) -> Vec<Failure> {
+        self.delete_page();
+        self.failures
+    }
+
+    /// Adds the failures so far to the summary. An error that concerns the whole destination ends
+    /// the run.
+    fn report(&mut self, summary: &mut Summary) {
+        for failure in self.failures.drain(..) {
+            let is_general = matches!(&failure.error, Error::Store(error) if error.concerns_store());
+            if is_general || failure.error.ends_run() {
+                summary.ended = Some(self.scope.settings.stop.error().unwrap_or(failure.error));
+                return;
+            }
+            self.observer.failed(&failure);
+            summary.fail(failure);
+        }
+    }
+}
