@@ -139,7 +139,7 @@ impl TimeVerdict {
                 };
                 Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
-            (None, _, Location::Http(_)) if is_same(modified, there, || None) => Self::Unchanged,
+            (None, _, Location::Http(_)) if is_same(SourceTime::rounded(modified), there, || None) => Self::Unchanged,
             (None, Location::Object(_), _) => {
                 Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified))
             }
@@ -181,15 +181,19 @@ impl TimeVerdict {
         }
         let stored = || stored_times(tree, root, &source.name);
         let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
-        let unchanged = there == here
-            || (there < here && whole_seconds(found.changed) >= here)
-            || is_same(time, found.modified, stored);
+        let is_older = there < here && whole_seconds(found.changed) >= here;
         match &tree.source {
-            Location::Local(_) | Location::Sftp(_) => {
+            // The date of a web server is that of the file, which may replace a newer one. If it is
+            // not the date that the copy got, only the metadata of a gateway or of `serve` can show
+            // that the content is the same.
+            Location::Http(_) if is_older && !is_same(time, found.modified, stored) => {
+                Self::ask(MetadataHolder::Source(found.modified), stored(), false)
+            }
+            Location::Local(_) | Location::Sftp(_) | Location::Http(_) => {
                 Self::unchanged_if(is_same(time, found.modified, stored))
             }
             Location::Object(_) => {
-                let unchanged = there == here || is_older || is_same(modified, found.modified, unit);
+                let unchanged = there == here || is_older || is_same(time, found.modified, stored);
                 let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use firstbyte_location::{Entry, Location, Version, is_partial_name};
-use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds, http_date};
 
 use crate::error::{Error, Failure, Result};
 use crate::journal::JOURNAL_SUFFIX;
