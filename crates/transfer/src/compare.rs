@@ -139,7 +139,9 @@ impl TimeVerdict {
                 };
                 Self::unless_proved(proved, MetadataHolder::Both, modified, there)
             }
-            (None, _, Location::Http(_)) if is_same(SourceTime::rounded(modified), there, || None) => Self::Unchanged,
+            (None, _, Location::Http(_)) if is_same(SourceTime::rounded(modified), there, || None) => {
+                Self::Unchanged
+            }
             (None, Location::Object(_), _) => {
                 Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified))
             }

@@ -172,7 +172,7 @@ pub(crate) fn rename(source: &Location, destination: &Location) -> Result<bool> 
 mod tests {
     use std::ffi::OsStr;
 
-    use firstbyte_store::{ReplaceKind, StoreOptions};
+    use firstbyte_store::{ReplaceKind, StoreOptions, WalkBounds};
 
     use super::*;
     use crate::job::{Effect, Levels, Shard, TreeNames};
@@ -194,6 +194,7 @@ mod tests {
                 destination: at(root),
                 beginning: String::new(),
                 levels: Levels::All,
+                bounds: WalkBounds::default(),
                 select: &select,
                 shard: Shard::default(),
                 effect: Effect::Apply,
