@@ -11,7 +11,9 @@ use crate::chain::DirectoryIdentity;
 
 /// A test of names. A name is relative to the root of the walk, without a `/` at its end.
 #[derive(Clone)]
-pub struct NameTest(Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+pub struct NameTest(Arc<TestFunction>);
+
+type TestFunction = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 impl NameTest {
     /// Creates a test. The threads of a walk have working directories of their own, so a test that

@@ -20,7 +20,7 @@ mod name;
 mod optional;
 mod partial;
 mod private;
-mod removal;
+pub(crate) mod removal;
 mod resolve;
 mod spelling;
 pub(crate) mod stat;

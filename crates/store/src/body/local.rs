@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::local::removal::is_still;
 use crate::local::stat::{self, has_byte_at};
 use crate::sink::Sink;
 use crate::syscall_refusal::cannot_copy_in_kernel;
@@ -144,11 +145,13 @@ impl LocalSource {
     }
 
     fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
-        let Some(identity) = &expected.file else { return Ok(()) };
+        if expected.file.is_none() {
+            return Ok(());
+        }
         let metadata =
             self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
         let found = stat::version(&metadata);
-        if found.file.as_ref() == Some(identity) && (expected.size.is_none() || found.size == expected.size) {
+        if is_still(&found, expected) {
             return Ok(());
         }
         Err(Error::Changed {

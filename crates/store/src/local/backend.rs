@@ -12,6 +12,7 @@ use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to
 
 use super::io_error;
 use super::partial::{Durability, LocalFile, PartialPermissions, empty};
+use super::removal::is_still;
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
 use crate::body::Body;
 use crate::cancel::Cancel;
@@ -29,7 +30,7 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     let (file, metadata) = open_regular(path)?;
     let unmeasured = get.length == StatedLength::Ignored || (metadata.size() == 0 && has_byte_at(&file, 0));
     let stat = if unmeasured { describe_unmeasured(&metadata) } else { describe(&metadata) };
-    if let Some(expected) = get.version.as_ref().filter(|expected| !stat.version.agrees_with(expected)) {
+    if let Some(expected) = get.version.as_ref().filter(|expected| !is_still(&stat.version, expected)) {
         return Err(Error::Changed {
             location: shown(path).to_string(),
             expected: Box::new(expected.clone()),

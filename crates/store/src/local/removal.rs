@@ -1,20 +1,38 @@
 //! Removes files and directories beneath a directory. Names are resolved as for writes: no link is
 //! followed. Copies that replace, mirror or move call this module.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use firstbyte_location::{Version, shown};
+use firstbyte_location::{FileIdentity, Version, shown};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::beneath::{Beneath, MissingDirectories, version_of};
 use super::io_error;
 use super::resolve::{READ, entries, stat_at};
 use crate::error::{Error, Result};
+
+/// Inodes of which this process has removed one of several names. That changes the change time,
+/// which is part of the version by which the other names are read and removed.
+static UNLINKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// Returns true if a file still has the version `expected`, except for a change time that this
+/// process has changed by removing another name of the file.
+pub(crate) fn is_still(found: &Version, expected: &Version) -> bool {
+    if found.agrees_with(expected) {
+        return true;
+    }
+    let (Some(ours), Some(theirs)) = (found.file, expected.file) else { return false };
+    let as_before = FileIdentity { changed_ns: theirs.changed_ns, ..ours };
+    UNLINKED.lock().contains(&(ours.device, ours.inode))
+        && Version { file: Some(as_before), ..found.clone() }.agrees_with(expected)
+}
 
 impl Beneath {
     /// Removes a file or a link. Succeeds if it is missing.
@@ -31,13 +49,15 @@ impl Beneath {
     /// [`Error::Changed`], and the errors of [`remove_file`](Self::remove_file).
     pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
         let removed = self.parent(name, MissingDirectories::Refuse).and_then(|(directory, last)| {
-            let found = version_of(&stat_at(&directory, last)?);
-            match found.file.zip(version.file) {
-                Some((found, copied)) if found.agrees_with(copied) => {
-                    rustix::fs::unlinkat(&directory, last, AtFlags::empty()).map(|()| None)
-                }
-                _ => Ok(Some(found)),
+            let stat = stat_at(&directory, last)?;
+            let found = version_of(&stat);
+            if found.file.zip(version.file).is_none() || !is_still(&found, version) {
+                return Ok(Some(found));
             }
+            if stat.st_nlink > 1 {
+                UNLINKED.lock().insert((stat.st_dev, stat.st_ino));
+            }
+            rustix::fs::unlinkat(&directory, last, AtFlags::empty()).map(|()| None)
         });
         match removed {
             Ok(None) | Err(Errno::NOENT) => Ok(()),

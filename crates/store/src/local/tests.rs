@@ -492,3 +492,25 @@ fn a_tree_deeper_than_the_longest_path_is_removed() {
     }
     assert!(names_in(root.path()).is_empty());
 }
+
+#[test]
+fn the_other_name_of_a_file_is_still_its_version_after_one_name_was_removed() {
+    let root = temp();
+    write(&root.path().join("a"), b"1");
+    fs::hard_link(root.path().join("a"), root.path().join("b")).unwrap();
+    let copied = stat(&root.path().join("a")).unwrap().version;
+    let get_b = || {
+        get(&root.path().join("b"), &Get { version: Some(copied.clone()), ..Get::default() }, Cancel::new())
+    };
+    let mut open = get_b().unwrap();
+    let beneath = Beneath::new(root.path(), None);
+    beneath.remove_version(Path::new("a"), &copied).unwrap();
+    let mut read = [0; 2];
+    assert_eq!((open.read(&mut read).unwrap(), open.read(&mut read).unwrap()), (1, 0));
+    get_b().unwrap();
+    fs::write(root.path().join("b"), "22").unwrap();
+    assert!(get_b().is_err() && beneath.remove_version(Path::new("b"), &copied).is_err());
+    let copied = stat(&root.path().join("b")).unwrap().version;
+    beneath.remove_version(Path::new("b"), &copied).unwrap();
+    assert!(names_in(root.path()).is_empty());
+}
