@@ -205,12 +205,13 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
 #[test]
 fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
     // The timeout is long enough for the call after the one that times out, even on a slow machine.
-    let timeout = patience(Duration::from_millis(400));
-    let host = Host::start(&["--timeout", &format!("{}ms", timeout.as_millis())]);
+    // Whole milliseconds, because the message has the time that the option states.
+    let timeout = patience(Duration::from_millis(400)).as_millis();
+    let host = Host::start(&["--timeout", &format!("{timeout}ms")]);
     let (error, status) = host.call(r#"{"do": "sleep"}"#);
     assert_eq!(status, "200 Unhandled");
     assert_eq!(error["errorType"], "Sandbox.Timedout");
-    let timed_out = format!("Task timed out after {:.2} seconds", timeout.as_secs_f64());
+    let timed_out = format!("Task timed out after {:.2} seconds", timeout as f64 / 1000.0);
     assert!(error["errorMessage"].as_str().unwrap().contains(&timed_out), "{error}");
     let sleeper = fs::read_to_string(host.shared.path().join("sleeper")).unwrap();
     // The process was killed before the reply was sent, but may take a moment to end.

@@ -253,7 +253,7 @@ fn what_is_not_given_or_not_there_is_named() {
             ("serve nowhere", 1, &["nowhere", "check the spelling"]),
             (
                 "serve . --listen 0.0.0.0:0 --write",
-                1,
+                2,
                 &["read, change and delete", "KEY SECRET", "127.0.0.1"],
             ),
         ],

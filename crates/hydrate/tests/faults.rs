@@ -204,7 +204,9 @@ fn scripted(
         if count.fetch_add(1, Ordering::SeqCst) < bad {
             return reply();
         }
-        let range = head.lines().find_map(|line| line.strip_prefix("range: bytes=")).unwrap();
+        let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
+        // A HEAD after a refused GET.
+        let Some(range) = range else { return reply() };
         let (first, last) = range.trim().split_once('-').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
         let told = format!("content-range: bytes {first}-{last}/{}", content.len());

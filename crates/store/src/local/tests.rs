@@ -268,7 +268,7 @@ fn a_link_without_a_target_is_an_entry_or_an_error_of_its_own_and_hides_no_other
     write(&root.path().join("d/x"), b"12");
     write(&root.path().join("a"), b"1");
     symlink("nowhere", root.path().join("d/dangling")).unwrap();
-    symlink("a", root.path().join("d/link")).unwrap();
+    symlink("x", root.path().join("d/link")).unwrap();
     for order in [EntryOrder::Any, EntryOrder::Bytes] {
         let options = ListOptions { recursive: true, order, ..ListOptions::default() };
         let existing = ListOptions { links: Links::FollowExisting, ..options.clone() };
