@@ -227,7 +227,8 @@ fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
         let location = Location::parse(url.as_ref()).unwrap();
         let began = Instant::now();
         let error = in_time(move || store.stat(&location)).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        // The GET after the HEAD may find that the endpoint has stopped answering.
+        assert!(matches!(error, Error::TimedOut { .. } | Error::Unresponsive { .. }), "{error}");
         assert!(began.elapsed() < wait_limit(), "{:?}", began.elapsed());
     }
 }
