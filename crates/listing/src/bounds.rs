@@ -43,8 +43,8 @@ pub struct WalkBounds {
     /// Whether a directory may contain wanted names. Other directories are not opened. `None`:
     /// every directory.
     pub entered: Option<NameTest>,
-    /// Whether the target of a link is refused. Such a link is an [`Error::Refused`], and is left
-    /// out. `None`: no link.
+    /// Whether the target of a link is refused. A link with such a target is an error, and is left
+    /// out. `None`: no link is refused.
     pub refused: Option<NameTest>,
     /// Device and inode number of the directory that is refused wherever it is found.
     pub outside: Option<(u64, u64)>,
