@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import sys
 
-# Imported first, because a program may replace `os.listdir` with this module's `listdir`.
+# From `posix`, since a program may replace `os.listdir` with this module's `listdir`, which would
+# then call itself.
 from posix import listdir as theirs
 
 from firstbyte import _ls, _native

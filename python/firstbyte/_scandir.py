@@ -6,7 +6,8 @@ import os
 import sys
 import warnings
 
-# Imported first, because a program may replace `os.scandir` with this module's `scandir`.
+# From `posix`, since a program may replace `os.scandir` with this module's `scandir`, which would
+# then call itself.
 from posix import scandir as theirs
 
 from firstbyte import _native

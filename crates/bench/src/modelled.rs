@@ -22,7 +22,8 @@ use crate::words::Words;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Modelled {
-    /// Option of `firstbyte advise run`, such as `s3-standard-download`.
+    /// Name of the predicted option among the advice of `firstbyte advise run`, such as
+    /// `s3-standard-download`.
     pub option: String,
     /// Text of a workload file.
     pub workload: String,

@@ -12,8 +12,8 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum pause. It is also the longest idle time after a server has recovered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Default time to wait for a server. For a write, the time includes the sending, during which
-/// other requests share the network. Until enough writes have ended, this time is the only limit of
-/// a write.
+/// other requests share the network. Until enough writes have been timed for a shorter limit, this
+/// time is also the only limit of a write.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Number of retries of work that may wait. With these pauses, the retries outlast about 20 s of
 /// failures.

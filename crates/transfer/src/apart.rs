@@ -28,8 +28,8 @@ pub(crate) enum Separation {
     Names,
     /// Neither directory is in the other.
     Trees,
-    /// The source is not in the destination.
-    Inside,
+    /// The source is outside the destination.
+    SourceOutside,
 }
 
 /// Pairs of directories of which it is known whether they are different places. At most a page of
@@ -154,8 +154,8 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
         Separation::Trees => [vec![source.clone()], locations_above(source)].concat(),
         // The directories above a source can be read, but access to the prefixes above a source's
         // keys may be denied.
-        Separation::Inside if job::has_directories(source) => locations_above(source),
-        Separation::Inside => return contained::prove_apart(store, source, destination),
+        Separation::SourceOutside if job::has_directories(source) => locations_above(source),
+        Separation::SourceOutside => return contained::prove_apart(store, source, destination),
     };
     MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
     // No marker is created in an object store, because the access rights at the source may only
@@ -165,7 +165,7 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
     }
     match separation {
         Separation::Names => Ok(()),
-        Separation::Trees | Separation::Inside => contained::prove_apart(store, source, destination),
+        Separation::Trees | Separation::SourceOutside => contained::prove_apart(store, source, destination),
     }
 }
 
@@ -220,11 +220,11 @@ mod tests {
         let is_one = |proof| matches!(proof, Err(Error::OnePlace { .. }));
         prove("a", "b", Separation::Trees).unwrap();
         prove("a", "a/sub", Separation::Names).unwrap();
-        prove("a", "link", Separation::Inside).unwrap();
+        prove("a", "link", Separation::SourceOutside).unwrap();
         assert!(is_one(prove("a", "link", Separation::Names)));
         assert!(is_one(prove("a", "link/sub", Separation::Trees)));
         assert!(is_one(prove("a/sub", "link", Separation::Trees)));
-        assert!(is_one(prove("a/sub", "link", Separation::Inside)));
+        assert!(is_one(prove("a/sub", "link", Separation::SourceOutside)));
         for name in ["a", "a/sub", "b"] {
             let left = std::fs::read_dir(scratch.path().join(name)).unwrap().map(|entry| entry.unwrap());
             assert!(left.into_iter().all(|entry| entry.file_name() == "sub"), "{name}");

@@ -51,7 +51,7 @@ impl<'a> ExtraNames<'a> {
         if !has_directories(destination) {
             return Ok(());
         }
-        self.apart.prove(source, destination, Separation::Inside)
+        self.apart.prove(source, destination, Separation::SourceOutside)
     }
 
     /// Adds a name.

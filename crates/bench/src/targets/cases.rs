@@ -33,8 +33,8 @@ const CACHE_BLOCK: u64 = 128 << 10;
 const NAMES: u64 = 1_000;
 /// Fewest files of a tree for the workloads of many small files.
 const MANY: usize = 20;
-/// Seconds after which a case ends, but not before its third round, so that a slow target takes
-/// minutes.
+/// Time limit of a case, in seconds. At least three rounds are run even if they take longer. The
+/// limit keeps a slow target to minutes.
 const SECONDS: f64 = 30.0;
 /// Timeout of a run in seconds.
 const TIMEOUT: f64 = 600.0;

@@ -43,8 +43,9 @@ const MAX_REMOVED: usize = 8;
 /// Bytes to free in one round beyond what is needed. A round takes a quarter of a millisecond; the
 /// 32 blocks that it frees share that cost.
 const BYTES_PER_ROUND: u64 = SHORTEST_REQUEST;
-/// Maximum number of rounds; after these, a read goes uncached. A limit that was lowered by a large
-/// amount is therefore reached over several fills.
+/// Maximum number of rounds of one eviction. If there is no room after them, the read is not
+/// cached. So if the size of the cache is lowered by a lot, several fills pass until the cache is
+/// that small.
 const MAX_ROUNDS: usize = 64;
 /// Number of rounds that free nothing after which eviction gives up, if only samples were examined.
 const MAX_USELESS_ROUNDS: usize = 4;

@@ -3,9 +3,11 @@
 //!
 //! Ignoring such a header would make status 200 a lie: the object would be stored without its tags,
 //! its lock or its encryption. So a write may have the `x-amz-*` headers of [`HEADERS`] and no
-//! others. Fields of HTML forms are checked by the same table. Operations are distinguished by a
-//! bare name in the query (`PUT /bucket/key?renameObject`). If the name is unknown, s3s executes
-//! the plain operation instead: a rename would empty an object, and a part would replace one.
+//! others. Fields of HTML forms are checked by the same table.
+//!
+//! Some operations differ only by a query field without a value (`PUT /bucket/key?renameObject`).
+//! s3s ignores a field that it does not know, and executes the plain operation. A rename would then
+//! be a PUT of an empty body, and the upload of a part would overwrite the object.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use s3s::{S3Error, S3Result, s3_error};
