@@ -55,7 +55,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What a job does in a phase.
+/// The purpose of a phase of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PhasePurpose {

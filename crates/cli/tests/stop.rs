@@ -29,7 +29,7 @@ const PAUSE_BEFORE_SIGNAL: Duration = Duration::from_millis(100);
 /// Number of cases that run concurrently. It is large, because cases mostly wait.
 const CONCURRENT_CASES: usize = 12;
 
-/// What ends a run: a signal or the deadline.
+/// The end of a run: by a signal or by the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Interrupted,

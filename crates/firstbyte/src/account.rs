@@ -22,7 +22,7 @@ use crate::receipt::Receipt;
 /// the service has limits of its own.
 const UNLIMITED: f64 = 1e15;
 
-/// What the user has said about money and time: the budget of a run, the facts for its prices, and
+/// The user's statements about money and time: the budget of a run, the facts for its prices, and
 /// the model for its prediction.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {

@@ -30,7 +30,7 @@ pub enum Error {
     Bill {
         /// The option that needs the fact.
         option: &'static str,
-        /// What is missing.
+        /// The missing fact.
         why: String,
         /// The option with which the user can give the fact.
         tell: Option<&'static str>,
@@ -69,7 +69,7 @@ pub enum Error {
     Overlap {
         /// Both locations, and what would happen.
         why: String,
-        /// What to do.
+        /// The remedy.
         advice: Cow<'static, str>,
     },
     /// The store returned an error.

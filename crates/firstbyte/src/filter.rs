@@ -22,7 +22,7 @@ struct Rule {
     pattern: Pattern,
 }
 
-/// What a rule does with the names that it matches.
+/// The effect of a rule on the names that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleEffect {
     /// The names are included.

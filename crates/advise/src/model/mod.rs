@@ -78,7 +78,7 @@ impl Latency {
     }
 }
 
-/// What the figures of a flow are multiplied by.
+/// The factor of a flow's figures.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Each {
@@ -107,7 +107,7 @@ pub struct Flow {
     /// Minimum burst rate, for a burst that grows with the capacity.
     #[serde(default)]
     pub least_burst: Option<Rate>,
-    /// What rate, burst and bucket are multiplied by.
+    /// The factor of rate, burst and bucket.
     #[serde(default)]
     pub each: Each,
     /// Name of the source.

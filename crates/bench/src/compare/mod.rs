@@ -25,7 +25,7 @@ const LEVEL: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It had times before, and its runs fail now.
+    /// The contender had times before, and its runs fail now.
     Failing,
     /// Slower by more than threshold and noise.
     Slower,

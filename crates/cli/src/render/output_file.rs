@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::{directory_of, shown};
 use tempfile::NamedTempFile;
 
 use super::error::{Error, Result};
@@ -31,7 +32,7 @@ enum Sink {
 impl OutputFile {
     /// Opens a file. Its old content stays until [`write`](Self::write).
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |error: std::io::Error| Error::writing(path.display(), &error);
+        let failed = |error: std::io::Error| Error::writing(shown(path), &error);
         let existing = fs::metadata(path).ok();
         let own = match &existing {
             Some(_) => Some(OpenOptions::new().write(true).open(path).map_err(failed)?),
@@ -39,14 +40,13 @@ impl OutputFile {
         };
         // A link stays, and the file that it names is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let directory = match place.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
         let mode = existing.as_ref().map_or(MODE, |found| found.permissions().mode());
         let beside = || {
             let permissions = fs::Permissions::from_mode(mode);
-            tempfile::Builder::new().prefix(".firstbyte-").permissions(permissions).tempfile_in(directory)
+            tempfile::Builder::new()
+                .prefix(".firstbyte-")
+                .permissions(permissions)
+                .tempfile_in(directory_of(&place))
         };
         let sink = match (existing.is_some_and(|found| !found.is_file()), own) {
             (true, Some(own)) => Sink::Itself(own),
@@ -61,7 +61,7 @@ impl OutputFile {
 
     /// Writes the file.
     pub fn write(self, text: &str) -> Result<()> {
-        let failed = |error: std::io::Error| Error::writing(self.path.display(), &error);
+        let failed = |error: std::io::Error| Error::writing(shown(&self.path), &error);
         match self.sink {
             Sink::Replacing(mut temporary, place) => {
                 temporary.write_all(text.as_bytes()).map_err(failed)?;

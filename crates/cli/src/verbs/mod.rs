@@ -113,8 +113,7 @@ fn refused(error: firstbyte::Error, done: &str) -> Error {
 }
 
 /// Returns whether a pattern, without -r, matched only directories, which the verb leaves alone.
-/// That is so if the run has completed and the report still has only the `before` items of earlier
-/// runs.
+/// The run has completed then, and the report still has only the `before` items of earlier runs.
 fn only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
     let is_counted = depth == OperandKind::Object && effect == Effect::Apply && !report.has_ended();
     is_counted && report.items() == before

@@ -50,7 +50,7 @@ pub fn is_loopback(url: &str) -> bool {
     }
 }
 
-/// What the user has said about paths and endpoints whose service is not known.
+/// The user's statement about paths and endpoints whose service is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Declared {
     /// Nothing is billed.
@@ -150,7 +150,7 @@ pub enum Billing {
     Unknown(MissingFact),
 }
 
-/// What the user has said about billing.
+/// The user's statements about billing.
 #[derive(Clone, Debug, Default)]
 pub struct BillingFacts {
     /// The network path between the services and this machine.

@@ -4,7 +4,7 @@
 //! one TOML file in the user's configuration directory.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -18,8 +18,8 @@ use serde_json::json;
 
 use super::import::{ImportError, Imported, import};
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::{console, output_file};
 
 /// Buffer size for reading a price file, bytes.
 const BUFFER: usize = 256 << 10;
@@ -166,7 +166,8 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let Imported { catalogue, offer, day, products, .. } = imported;
     let mut own = read_prices(&out)?.unwrap_or_default();
     own.override_with(catalogue);
-    write(&out, &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
+    fs::create_dir_all(directory_of(&out)).map_err(|error| Error::writing(shown(&out), &error))?;
+    output_file::write(&out, &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
     if globals.json {
         console::print(json!({"verb": "advise prices import", "offer": offer, "day": day,
             "products": products, "prices": count, "destination": shown(&out).to_string(),
@@ -197,14 +198,4 @@ fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
             "offer files are listed in https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/index.json",
         ),
     })
-}
-
-/// Writes a file atomically.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let failed = |error: &io::Error| Error::writing(shown(path), error);
-    let directory = directory_of(path);
-    fs::create_dir_all(directory).map_err(|error| failed(&error))?;
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
-    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
-    file.persist(path).map_err(|error| failed(&error.error)).map(drop)
 }
