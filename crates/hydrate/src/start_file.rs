@@ -249,12 +249,24 @@ impl Builder {
         let end = range.end.div_ceil(BLOCK).saturating_mul(BLOCK).min(size);
         let blocks = ByteRange::new((range.start / BLOCK * BLOCK).min(end), end);
         for range in covered.add(blocks) {
-            match self.reads.last_mut() {
-                Some(last) if last.object == object && last.range.end == range.start => {
-                    last.range.end = range.end;
-                }
-                _ => self.reads.push(StartRead { object, range }),
+            self.append(StartRead { object, range });
+        }
+    }
+
+    /// Appends a read of fresh blocks. Joins it with the last read if it continues that. Also joins
+    /// the last two reads if it fills the gap between them: the kernel reads ahead by parallel
+    /// requests, which arrive in any order.
+    fn append(&mut self, read: StartRead) {
+        let follows = |last: &StartRead, next: &StartRead| {
+            last.object == next.object && last.range.end == next.range.start
+        };
+        match &mut self.reads[..] {
+            [.., last] if follows(last, &read) => last.range.end = read.range.end,
+            [.., before, last] if follows(before, &read) && follows(&read, last) => {
+                before.range.end = last.range.end;
+                self.reads.pop();
             }
+            _ => self.reads.push(read),
         }
     }
 
@@ -355,6 +367,22 @@ mod tests {
         assert_eq!(again.totals(), totals);
         let all = |file: &Arc<StartFile>| file.wanted().map(Result::unwrap).collect::<Vec<_>>();
         assert_eq!(all(&again), all(&file));
+    }
+
+    #[test]
+    fn reads_that_arrived_in_another_order_are_one_read() {
+        let text = [
+            HEAD.to_owned(),
+            read("x", 0, 2 * BLOCK, 1),
+            read("x", 4 * BLOCK, 5 * BLOCK, 2),
+            read("x", 2 * BLOCK, 4 * BLOCK, 3),
+            read("x", 9 * BLOCK, 10 * BLOCK, 4),
+            read("x", 8 * BLOCK, 9 * BLOCK, 5),
+        ];
+        let file = Arc::new(StartFile::parse(text.concat().as_bytes()).unwrap());
+        let found: Vec<_> = file.wanted().map(|wanted| wanted.unwrap().range.unwrap()).collect();
+        let run = |start, end| ByteRange::new(start * BLOCK, end * BLOCK);
+        assert_eq!(found, [run(0, 5), run(9, 10), run(8, 9)], "a job that reads backwards keeps its order");
     }
 
     #[test]

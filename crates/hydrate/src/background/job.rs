@@ -3,13 +3,13 @@
 //! content.
 
 use std::cell::LazyCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, Strength};
+use firstbyte_location::{ByteRange, Location, Strength};
 use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
 use crate::block::{BLOCK, block_range, blocks_of};
@@ -104,22 +104,31 @@ impl HydrationJob {
     }
 }
 
+/// A wanted file or range that was found.
+struct FoundItem {
+    item: HydrationItem,
+    /// Whether the object counts, because the item is its first.
+    is_first: bool,
+}
+
 /// The wanted files, counted as they are found. While a rate limit leaves the thread idle, files
 /// are found ahead of their turn, so that the totals are known early.
 struct WantedFiles {
     list: HydrationList,
     /// Files found ahead of their turn.
-    ahead: VecDeque<std::result::Result<HydrationItem, HydrationFailure>>,
+    ahead: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
+    /// Objects of which a range was found.
+    ranged: HashSet<Location>,
     is_ended: bool,
 }
 
 impl WantedFiles {
     fn new(list: HydrationList) -> Self {
-        Self { list, ahead: VecDeque::new(), is_ended: false }
+        Self { list, ahead: VecDeque::new(), ranged: HashSet::new(), is_ended: false }
     }
 
     /// Returns the next file.
-    fn next(&mut self, job: &JobState) -> Option<std::result::Result<HydrationItem, HydrationFailure>> {
+    fn next(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
         self.ahead.pop_front().or_else(|| self.find(job))
     }
 
@@ -134,13 +143,19 @@ impl WantedFiles {
         true
     }
 
-    fn find(&mut self, job: &JobState) -> Option<std::result::Result<HydrationItem, HydrationFailure>> {
+    fn find(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
         let found = if self.is_ended { None } else { self.list.next() };
         self.is_ended = found.is_none();
+        let found = found.map(|found| {
+            found.map(|item| {
+                let is_first = item.range.is_none() || self.ranged.insert(item.location.clone());
+                FoundItem { item, is_first }
+            })
+        });
         let mut progress = job.lock();
         progress.is_counted = self.is_ended;
-        if let Some(Ok(item)) = &found {
-            progress.files += 1;
+        if let Some(Ok(FoundItem { item, is_first })) = &found {
+            progress.files += u64::from(*is_first);
             job.note_found(&item.location);
             progress.bytes = progress.bytes.saturating_add(item.listed_bytes());
         }
@@ -201,7 +216,8 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
 }
 
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
-fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -> Option<Candidate> {
+fn open(engine: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
+    let FoundItem { item: wanted, is_first } = found;
     // The listed bytes are subtracted here; `start` adds the file again, in whole blocks.
     let mut progress = job.lock();
     progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
@@ -227,7 +243,7 @@ fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -
     let blocks = blocks_of(bytes);
     // Whole blocks are fetched and counted.
     let bytes = version.table.blocks.bytes(&blocks);
-    Some(Candidate { version, blocks, bytes, waits: false })
+    Some(Candidate { version, blocks, bytes, is_first, waits: false })
 }
 
 /// Returns the reason why the cache cannot keep an object, if its version gives one. Content whose
@@ -248,6 +264,8 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
+    /// Whether the object counts when the file is over.
+    is_first: bool,
     /// Whether the file found no room before, and waits until no other file is active.
     waits: bool,
 }
@@ -287,7 +305,7 @@ impl Candidate {
 
     /// Starts the file, and counts its cached bytes.
     fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
-        let Self { version, blocks, bytes, .. } = self;
+        let Self { version, blocks, bytes, is_first, .. } = self;
         let mut is_cached = version.table.blocks.is_cached_in_order();
         let cached_blocks = blocks.clone().filter(|block| is_cached(*block));
         let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
@@ -299,7 +317,18 @@ impl Candidate {
         let is_whole = bytes.len() == version.table.size();
         let learns_checksum = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
         let shared = Arc::new(JobFile::new(Arc::clone(job), cached, learns_checksum));
-        ActiveFile { version, next: blocks.start, blocks, bytes, round: 0, cost, cached, written: 0, shared }
+        ActiveFile {
+            version,
+            next: blocks.start,
+            blocks,
+            bytes,
+            is_first,
+            round: 0,
+            cost,
+            cached,
+            written: 0,
+            shared,
+        }
     }
 }
 
@@ -308,6 +337,8 @@ struct ActiveFile {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
+    /// Whether the object counts when the file is over.
+    is_first: bool,
     /// The first block that has not been examined in this round.
     next: u64,
     round: u32,
@@ -405,7 +436,7 @@ impl ActiveFile {
             }
             None => {
                 let mut progress = job.lock();
-                progress.files_done += 1;
+                progress.files_done += u64::from(self.is_first);
                 // Corrects the count for blocks that readers fetched and for blocks that were
                 // fetched twice.
                 progress.bytes_here += self.bytes.len();
