@@ -12,7 +12,7 @@ use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, NULL_VERSION
 
 use crate::body::Body;
 use crate::content_range::{AnsweredRange, ContentRange};
-use crate::dates::{http_date, rfc3339};
+use crate::dates::{parse_http_date, rfc3339};
 use crate::error::{Error, Result};
 use crate::gateways::frames::{FRAMES, framed_len};
 use crate::header_text;
@@ -48,7 +48,7 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
             last_modified: owned("last-modified"),
             file: None,
         },
-        modified: metadata.modified.or_else(|| head.get("last-modified").and_then(http_date)),
+        modified: metadata.modified.or_else(|| head.get("last-modified").and_then(parse_http_date)),
         metadata,
         checksum: checksum(head),
         ranges: match head.get("accept-ranges") {
@@ -356,7 +356,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(text in "\\PC*") {
-            let _ = (parse_unix(&text), http_date(&text), rfc3339(&text));
+            let _ = (parse_unix(&text), parse_http_date(&text), rfc3339(&text));
         }
     }
 }

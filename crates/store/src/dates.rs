@@ -1,4 +1,4 @@
-//! Parses the date formats in the services' responses.
+//! Formats and parses dates: of HTTP, and of the services' lists.
 
 use std::time::SystemTime;
 
@@ -11,15 +11,30 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 const HTTP: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
+/// Last second of the year 9999, in seconds since 1970. HTTP dates have a year of four digits, but
+/// file systems store, and clients send, later times.
+pub const LAST_HTTP_SECOND: u64 = 253_402_300_799;
+
 /// The names of months, by their first letters.
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// Formats `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999
+/// are clamped.
+#[must_use]
+pub fn format_http_date(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs().min(LAST_HTTP_SECOND)).unwrap_or(0);
+    let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    time.format(HTTP).unwrap_or_default()
+}
 
 /// Parses an HTTP date in any of the three formats that a recipient must accept (RFC 9110, 5.6.7):
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
 /// `Sun Nov  6 08:49:37 1994`. The zone may also be another name of UTC, or an offset.
 #[must_use]
-pub fn http_date(text: &str) -> Option<SystemTime> {
+pub fn parse_http_date(text: &str) -> Option<SystemTime> {
+    let text = text.trim();
     if let Ok(date) = PrimitiveDateTime::parse(text, HTTP) {
         return Some(date.assume_utc().into());
     }
@@ -61,7 +76,7 @@ fn full_year(text: &str) -> Option<i32> {
 pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let parse = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from);
-    parse(text).or_else(|| parse(&completed(text)?)).or_else(|| http_date(text))
+    parse(text).or_else(|| parse(&completed(text)?)).or_else(|| parse_http_date(text))
 }
 
 /// Adds what is missing of an RFC 3339 time.
@@ -111,12 +126,15 @@ mod tests {
             "Fri, 02 Jan 2026 03:04:05 +0000",
             "Fri, 02 Jan 2026 05:04:05 +0200",
         ] {
-            assert_eq!(http_date(text), moment(), "{text}");
+            assert_eq!(parse_http_date(text), moment(), "{text}");
         }
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        assert_eq!(http_date("Sunday, 06-Nov-94 08:49:37 GMT"), Some(old));
-        for text in ["", "0", "now", "Fri, 32 Jan 2026 03:04:05 GMT", "Fri, 02 Jan 2026 25:04:05 GMT"] {
-            assert_eq!(http_date(text), None, "{text}");
+        assert_eq!(format_http_date(old), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), Some(old));
+        for text in
+            ["", "0", "now", "day, --", "Fri, 32 Jan 2026 03:04:05 GMT", "Fri, 02 Jan 2026 25:04:05 GMT"]
+        {
+            assert_eq!(parse_http_date(text), None, "{text}");
         }
     }
 

@@ -69,7 +69,7 @@ impl Stat {
                 let nanos = u64::try_from(file.changed_ns).ok()?;
                 SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_nanos(nanos))
             }
-            None => self.version.last_modified.as_deref().and_then(crate::dates::http_date),
+            None => self.version.last_modified.as_deref().and_then(crate::dates::parse_http_date),
         }
     }
 

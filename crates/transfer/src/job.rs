@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use firstbyte_location::{Entry, Location, Version, is_partial_name};
-use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds, http_date};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds, parse_http_date};
 
 use crate::error::{Error, Failure, Result};
 use crate::journal::JOURNAL_SUFFIX;
@@ -55,7 +55,7 @@ impl CopyJob {
         let Some(entry) = self.entry.as_ref().filter(|entry| entry.version.is_none()) else { return false };
         let seconds =
             |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|it| it.as_secs());
-        let written = found.last_modified.as_deref().and_then(http_date);
+        let written = found.last_modified.as_deref().and_then(parse_http_date);
         let is_dated = entry.modified.zip(written).is_some_and(|(listed, it)| seconds(listed) == seconds(it));
         is_dated && entry.size.is_some() && entry.size == found.size
     }

@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::Throttle;
+use firstbyte_store::format_http_date;
 use futures::StreamExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::http::connections::{self, Connections};
-use crate::http::date::http_date;
 use crate::http::head::Persistence;
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
@@ -151,7 +151,7 @@ fn render_head(
     let mut head = String::with_capacity(512);
     let _ =
         write!(head, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or("Status"));
-    let _ = write!(head, "date: {}\r\n", http_date(SystemTime::now()));
+    let _ = write!(head, "date: {}\r\n", format_http_date(SystemTime::now()));
     match end {
         End::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
         End::Chunked => head.push_str("transfer-encoding: chunked\r\n"),

@@ -3,12 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use firstbyte_store::parse_http_date;
 use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName};
 
 use crate::http::etag::EtagIdentity;
-
-use crate::http::date::parse_http_date;
 
 /// The current version of the entity that a request names.
 #[derive(Clone, Copy, Debug)]

@@ -13,11 +13,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
+use firstbyte_store::LAST_HTTP_SECOND;
 use rustix::fs::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-use crate::http::date::LAST_SECOND;
 
 /// First instant of the year 1, in nanoseconds since 1970.
 const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
@@ -26,7 +25,7 @@ const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EtagIdentity {
     device: u64,
-    inode: u64,
+    pub(crate) inode: u64,
     /// Length in bytes.
     pub(crate) size: u64,
     /// Time of the last modification, nanoseconds since 1970.
@@ -66,6 +65,11 @@ impl EtagIdentity {
         Self { size: 0, ..Self::from(metadata) }
     }
 
+    /// Whether both differ in the change time at most.
+    pub(crate) fn equals_but_for_change(&self, other: &Self) -> bool {
+        Self { changed: 0, ..*self } == Self { changed: 0, ..*other }
+    }
+
     /// Returns the strong tag, without quotes.
     #[must_use]
     pub(crate) fn etag(&self) -> String {
@@ -98,13 +102,13 @@ impl EtagIdentity {
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_HTTP_SECOND))
     }
 
     /// Returns the time of the last modification in RFC 3339, with its fraction, clamped to the
     /// years 1 to 9999.
     pub(crate) fn rfc3339(&self) -> String {
-        let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
+        let last = i128::from(LAST_HTTP_SECOND) * 1_000_000_000 + 999_999_999;
         let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));
         time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
     }
@@ -127,21 +131,22 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use firstbyte_store::format_http_date;
+
     use super::*;
-    use crate::http::date::http_date;
 
     #[test]
     fn a_time_that_no_date_can_name_becomes_the_nearest_date() {
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000);
-        assert_eq!(http_date(far), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(format_http_date(far), "Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(
-            http_date(SystemTime::UNIX_EPOCH - Duration::from_secs(5)),
+            format_http_date(SystemTime::UNIX_EPOCH - Duration::from_secs(5)),
             "Thu, 01 Jan 1970 00:00:00 GMT"
         );
         let identity = |modified| EtagIdentity { device: 0, inode: 0, size: 0, modified, changed: 0 };
         let extremes = [i128::from(i64::MIN), -1, 0, i128::from(i64::MAX)];
         for modified in extremes.map(|seconds| seconds * 1_000_000_000) {
-            assert_eq!(http_date(identity(modified).last_modified()).len(), 29, "{modified}");
+            assert_eq!(format_http_date(identity(modified).last_modified()).len(), 29, "{modified}");
             assert!(identity(modified).rfc3339().ends_with('Z'), "{modified}");
         }
         assert_eq!(identity(-1_000_000_000).rfc3339(), "1969-12-31T23:59:59Z");

@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use firstbyte_store::format_http_date;
 use http::{Method, StatusCode};
 
-use crate::http::date::http_date;
 use crate::http::request::query_pairs;
 
 /// Query parameters with secrets or signatures, in lower case.
@@ -43,7 +43,7 @@ pub(crate) struct LogLine<'a> {
 impl LogLine<'_> {
     /// Formats the line, with a line feed.
     pub(crate) fn text(&self) -> String {
-        let date = http_date(SystemTime::now());
+        let date = format_http_date(SystemTime::now());
         // The target comes from the client. Its control characters must not reach a terminal. Its
         // signature is hidden, because a reader of the log could repeat the request with it.
         let target = without_secrets(self.target);

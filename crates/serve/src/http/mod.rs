@@ -6,7 +6,6 @@ pub(crate) mod chunks;
 pub(crate) mod condition;
 pub(crate) mod connection;
 pub(crate) mod connections;
-pub(crate) mod date;
 pub(crate) mod etag;
 pub(crate) mod head;
 pub(crate) mod hosts;

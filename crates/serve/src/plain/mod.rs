@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use firstbyte_location::ByteRange;
+use firstbyte_store::format_http_date;
 use http::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
     LAST_MODIFIED, LOCATION, RANGE,
@@ -24,7 +25,6 @@ use crate::access::keys::KeyRights;
 use crate::access::keys::RequestRights;
 use crate::config::WritePolicy;
 use crate::http::condition::{Condition, ConditionResult, Current, Unmet, judge_read, range_applies};
-use crate::http::date::http_date;
 use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
@@ -222,7 +222,7 @@ fn described_response(status: StatusCode, described: &Described) -> HttpResponse
         response = response.with_header(ETAG, etag);
     }
     if let Some(modified) = described.modified {
-        response = response.with_header(LAST_MODIFIED, http_date(modified));
+        response = response.with_header(LAST_MODIFIED, format_http_date(modified));
     }
     response
 }

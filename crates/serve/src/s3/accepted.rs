@@ -5,11 +5,10 @@
 //! if its name is not valid in S3. A signature covers the headers as sent, so the headers are
 //! rewritten only after the signature was checked.
 
+use firstbyte_store::{format_http_date, parse_http_date};
 use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Extensions, HeaderMap, HeaderName};
 use s3s::dto::{CopySource, Range, Timestamp, TimestampFormat};
-
-use crate::http::date::{http_date, parse_http_date};
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
@@ -36,7 +35,7 @@ pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
         Some(format!("{}={}", unit.trim().to_ascii_lowercase(), ranges.trim())).filter(|text| is_range(text))
     });
     for name in &DATE_HEADERS {
-        replace(headers, name, is_date, |text| parse_http_date(text).map(http_date));
+        replace(headers, name, is_date, |text| parse_http_date(text).map(format_http_date));
     }
     let sent = headers.get(&COPY_SOURCE).and_then(|value| value.to_str().ok());
     if let Some(source) = sent.filter(|text| CopySource::parse(text).is_err()).and_then(source) {

@@ -2,11 +2,11 @@
 //! because the headers describe the form as a whole.
 
 use firstbyte_location::Algorithm;
+use firstbyte_store::format_http_date;
 use http::{HeaderName, HeaderValue};
 use s3s::dto::PutObjectInput;
 use s3s::{S3Result, s3_error};
 
-use crate::http::date::http_date;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::stated::Stated;
 use crate::s3::outputs::moment;
@@ -18,7 +18,7 @@ use crate::s3::understood;
 /// The metadata cannot be stored, or a field requests an unsupported feature.
 pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
     check_fields(input)?;
-    let expires = input.expires.clone().map(|time| http_date(moment(time)));
+    let expires = input.expires.clone().map(|time| format_http_date(moment(time)));
     let coding = input.content_encoding.clone();
     if coding.as_deref().is_some_and(|coding| coding.to_ascii_lowercase().contains("aws-chunked")) {
         return Err(s3_error!(InvalidArgument, "a form's file cannot be in aws-chunked coding"));

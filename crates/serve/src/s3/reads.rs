@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use firstbyte_location::ByteRange;
+use firstbyte_store::format_http_date;
 use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::gateway::{BlockFrames, FRAMES, STALE};
 use crate::http::condition::{ConditionResult, judge_read, range_applies};
-use crate::http::date::http_date;
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::response::ResponseBody;
 use crate::object::checksum::ChecksumValues;
@@ -131,7 +131,7 @@ fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
         }
     };
     found.described.etag.iter().for_each(|etag| set("etag", etag));
-    found.described.modified.iter().for_each(|modified| set("last-modified", &http_date(*modified)));
+    found.described.modified.iter().for_each(|modified| set("last-modified", &format_http_date(*modified)));
     found.metadata.cache_control.iter().for_each(|value| set("cache-control", value));
     found.metadata.expires.iter().for_each(|value| set("expires", value));
     headers

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use firstbyte_store::parse_http_date;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
@@ -14,7 +15,6 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use crate::config::SignatureVersions;
-use crate::http::date::parse_http_date;
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::s3::query;
 use crate::s3::signature_dates::{is_credential, is_date};
@@ -237,16 +237,10 @@ pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))
 }
 
-/// Parses a date from a client that signs by version 2: in HTTP's form, also with `+0000` for
-/// `GMT`, or in the form of `x-amz-date`.
+/// Parses a date from a client that signs by version 2: an HTTP date, or the form of `x-amz-date`.
 fn parse_date(text: &str) -> Option<SystemTime> {
-    let text = text.trim();
-    let in_http = match text.strip_suffix("+0000") {
-        Some(start) => parse_http_date(&format!("{start}GMT")),
-        None => parse_http_date(text),
-    };
-    in_http.or_else(|| {
-        let date = time::PrimitiveDateTime::parse(text, AMZ_DATE).ok()?;
+    parse_http_date(text).or_else(|| {
+        let date = time::PrimitiveDateTime::parse(text.trim(), AMZ_DATE).ok()?;
         Some(date.assume_utc().into())
     })
 }
@@ -327,7 +321,7 @@ mod tests {
     #[test]
     fn version_2_needs_one_fresh_date() {
         let versions = SignatureVersions::V2Too;
-        let now = crate::http::date::http_date(SystemTime::now());
+        let now = firstbyte_store::format_http_date(SystemTime::now());
         let authorization = ("authorization", "AWS a:b");
         for (lines, fresh) in [
             (vec![("date", now.as_str())], true),

@@ -41,7 +41,7 @@ impl Azure {
             .ok_or_else(|| protocol(&call.place(), "no listing in the response").traced(|| head.trace()))?;
         if is_service {
             let bucket = |container: &NamedElement| Entry {
-                modified: container.properties.last_modified.as_deref().and_then(dates::http_date),
+                modified: container.properties.last_modified.as_deref().and_then(dates::parse_http_date),
                 ..Entry::named(container.name().into_bytes(), EntryKind::Directory)
             };
             let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
@@ -64,7 +64,7 @@ fn entry(blob: NamedElement) -> Entry {
     let properties = blob.properties;
     Entry {
         size: properties.content_length,
-        modified: properties.last_modified.as_deref().and_then(dates::http_date),
+        modified: properties.last_modified.as_deref().and_then(dates::parse_http_date),
         etag: properties.etag.as_deref().and_then(etag::quoted),
         storage_class: properties.access_tier.filter(|tier| tier != "Hot"),
         ..Entry::named(Vec::new(), EntryKind::File)

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::account::AzureAccount;
+use crate::dates::format_http_date;
 use crate::rest::RestCall;
 
 /// Adds the date and the signature to the headers of a call.
@@ -18,7 +19,7 @@ pub(super) fn sign(
     key: &[u8],
     headers: &mut Vec<(String, String)>,
 ) {
-    headers.push(("x-ms-date".to_owned(), http_date(SystemTime::now())));
+    headers.push(("x-ms-date".to_owned(), format_http_date(SystemTime::now())));
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let signature = hmac::sign(&key, text(call, account, headers).as_bytes());
     let signature = BASE64_STANDARD.encode(signature.as_ref());
@@ -61,14 +62,4 @@ fn text(call: &RestCall<'_>, account: &AzureAccount, headers: &[(String, String)
         text.push_str(&format!("\n{name}:{value}"));
     }
     text
-}
-
-/// Formats a time for an HTTP header (RFC 9110, 5.6.7).
-fn http_date(time: SystemTime) -> String {
-    use time::macros::format_description;
-    let format = format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    // Cannot fail: the format covers the present time.
-    time::OffsetDateTime::from(time).format(format).unwrap_or_default()
 }

@@ -69,7 +69,7 @@ impl S3 {
     /// Returns true if the object was written since the completion was first sent, by the store's
     /// clock.
     fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
-        let written = stat.version.last_modified.as_deref().and_then(dates::http_date);
+        let written = stat.version.last_modified.as_deref().and_then(dates::parse_http_date);
         let clocks = &self.client.clocks;
         written.is_some_and(|date| clocks.is_within(lost.object.service, date, lost.began.elapsed()))
     }

@@ -6,7 +6,7 @@ use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
-use crate::dates::http_date;
+use crate::dates::parse_http_date;
 use crate::error::{Error, RequestAuthentication, Result, Trace, means_another_region};
 use crate::order::is_directory_bucket;
 use crate::wire::{Incoming, ResponseHead};
@@ -194,8 +194,8 @@ pub(crate) fn retry_after(head: &ResponseHead) -> Option<Duration> {
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let now = head.get("date").and_then(http_date).unwrap_or_else(SystemTime::now);
-    http_date(value)?.duration_since(now).ok()
+    let now = head.get("date").and_then(parse_http_date).unwrap_or_else(SystemTime::now);
+    parse_http_date(value)?.duration_since(now).ok()
 }
 
 /// Returns true if the service requires the header `Content-MD5` of a write, as some stores do in

@@ -21,7 +21,7 @@ pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 impl Clocks {
     /// Learns the clock of a service from the `Date` of a response that has just arrived.
     pub(crate) fn learn(&self, service: Service, head: &ResponseHead) {
-        let Some(date) = head.get("date").and_then(dates::http_date) else { return };
+        let Some(date) = head.get("date").and_then(dates::parse_http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= TOLERATED_SECONDS { 0 } else { ahead };
         self.0.lock().insert(service, noticed);
