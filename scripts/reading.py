@@ -62,8 +62,8 @@ class Read:
     """An import as it is written in module `by`: a name in module `of`."""
 
     edge: Edge
-    by: Module
-    of: Module
+    importer: Module
+    imported: Module
     name: str
     is_passed_on: bool
 
@@ -134,17 +134,17 @@ def violations(folder: Path) -> list[str]:
     edges: dict[Path, dict[Path, Edge]] = defaultdict(dict)
     for root in crate_in(folder).roots:
         for read in Reading(root).reads():
-            by, of = read.by.path, read.of.path
+            by, of = read.importer.path, read.imported.path
             if related(by, of):
                 if len(of) < len(by) and read.is_passed_on:
                     upward[read.edge.source].add(read.name)
                     continue
                 # A parent depends on the child whose name it re-exports. Other edges between the
                 # two are allowed.
-                if len(of) < len(by) or read.name not in read.by.uses:
+                if len(of) < len(by) or read.name not in read.importer.uses:
                     continue
             edges[read.edge.source].setdefault(read.edge.target, read.edge)
-            here, there = room_of(crate, read.by), room_of(crate, read.of)
+            here, there = room_of(crate, read.importer), room_of(crate, read.imported)
             if here is not None and there is not None and there < here:
                 rooms.add((read.edge.source, read.edge.target))
 

@@ -33,7 +33,7 @@ class Release(unittest.TestCase):
         for words in [["init", "-q"], ["add", "-A"], ["commit", "-qm", "All"], ["tag", f"v{self.version}"]]:
             subprocess.run([*git, *words], check=True)
 
-    def run_(self, *words):
+    def run_release(self, *words):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = release.main(list(words), self.root)
@@ -60,7 +60,7 @@ class Release(unittest.TestCase):
         (dist / "SHA256SUMS").write_text("".join(lines))
 
     def test_a_clean_tree_with_a_dated_section_is_ready_and_the_crates_have_an_order(self):
-        code, said = self.run_("--tag", f"v{self.version}")
+        code, said = self.run_release("--tag", f"v{self.version}")
         self.assertEqual(code, 0, said)
         names = said.split()
         self.assertLess(names.index("firstbyte-location"), names.index("firstbyte-store"))
@@ -69,20 +69,20 @@ class Release(unittest.TestCase):
         self.assertNotIn("firstbyte-testkit", names)
 
     def test_what_does_not_fit_the_tag_is_named(self):
-        code, said = self.run_("--tag", "v9.9.9")
+        code, said = self.run_release("--tag", "v9.9.9")
         self.assertEqual(code, 1)
         self.assertIn("and the tag 9.9.9", said)
         self.assertIn("CHANGELOG.md has no section 9.9.9", said)
         (self.root / "new").write_text("")
         changelog = self.root / "CHANGELOG.md"
         changelog.write_text(changelog.read_text().replace("(2026-11-27)", ", unreleased"))
-        said = self.run_("--tag", f"v{self.version}")[1]
+        said = self.run_release("--tag", f"v{self.version}")[1]
         self.assertIn("not committed: ?? new", said)
         self.assertIn("unreleased: write its date", said)
 
     def test_built_files_are_complete_with_checksums_and_notices(self):
         dist = self.build()
-        code, said = self.run_("--tag", f"v{self.version}", "--dist", str(dist))
+        code, said = self.run_release("--tag", f"v{self.version}", "--dist", str(dist))
         self.assertEqual(code, 0, said)
         self.assertGreater(len((dist / "notes.md").read_text()), 100)
         (dist / "handlers.zip").write_text("other")
@@ -90,7 +90,7 @@ class Release(unittest.TestCase):
         (dist / f"firstbyte-{self.version}-linux-aarch64").unlink()
         with zipfile.ZipFile(dist / "layer-arm64.zip", "w") as packed:
             packed.writestr("python/firstbyte/__init__.py", "")
-        said = self.run_("--tag", f"v{self.version}", "--dist", str(dist))[1]
+        said = self.run_release("--tag", f"v{self.version}", "--dist", str(dist))[1]
         for fault in [
             "handlers.zip: not the checksum", "core does not belong", "linux-aarch64 is missing",
             f"layer-arm64.zip: has no {release.NOTICES}",

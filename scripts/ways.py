@@ -67,7 +67,7 @@ def wrong(way: list[tuple[str, str]]) -> list[str]:
 
 
 def check() -> list[str]:
-    """Returns the faults of all lists."""
+    """Returns a line for each error in the lists of DOCUMENTS."""
     listed = [way for name in DOCUMENTS for way in ways((ROOT / name).read_text(encoding="utf-8"))]
     found = [line for way in listed for line in wrong(way)]
     for limited in LIMITS:

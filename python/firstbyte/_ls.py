@@ -100,8 +100,8 @@ def glob(pattern: Location, **options: Unpack[Options]) -> list[str]:
     that begin with the pattern's text before its first wildcard.
 
     Args:
-        pattern: a location or path with wildcards, but not in a bucket's name. A URL has none,
-            since `?` begins its query.
+        pattern: a location or path with wildcards, but not in a bucket's name. An `http(s)://` URL
+            has none, since `?` begins its query.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 

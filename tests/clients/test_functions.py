@@ -135,8 +135,8 @@ def test_a_handler_that_cannot_be_imported_is_an_error_of_the_start(tmp_path):
 
 @pytest.fixture(scope="module")
 def ours(served, tmp_path_factory):
-    """Starts firstbyte's serverless function on our own host and on the foreign host, for the same
-    server.
+    """Starts firstbyte's serverless function on our own host and on a foreign one, which is `cargo
+    lambda watch`. Both read from the same server.
     """
     env = {"AWS_ENDPOINT_URL": served.url}
     stage = tmp_path_factory.mktemp("foreign")

@@ -96,7 +96,7 @@ pub struct RatePool {
 }
 
 impl RatePool {
-    /// Makes a pool without a bucket.
+    /// Makes a pool without a burst: its token bucket is empty.
     #[must_use]
     pub fn steady(limit: Limit, amount: f64, rate: f64) -> Self {
         Self { limit, amount, rate, burst: rate, bucket: 0.0 }

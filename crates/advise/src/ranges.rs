@@ -22,8 +22,8 @@ pub const LEAST: f64 = 1.15;
 /// The limits that have a factor of their own.
 pub const FACTORS: [(Limit, f64); 2] = [(Limit::Connection, 1.62), (Limit::ClientNetwork, 1.22)];
 
-/// Returns the factor by which a prediction with this limit is divided and multiplied to get its
-/// range.
+/// Returns the factor by which a prediction is divided and multiplied to get its range, if this
+/// limit determines the prediction.
 #[must_use]
 pub fn factor(limit: Limit) -> f64 {
     FACTORS.iter().find(|(known, _)| *known == limit).map_or(POOLED, |(_, factor)| *factor)

@@ -197,8 +197,8 @@ impl Globals {
         setting("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
     }
 
-    /// Makes a store for verbs that write nothing. A stop does not cancel its requests; a verb that
-    /// must end cleanly uses an engine, which makes a scoped store from this one.
+    /// Makes a store for verbs that copy nothing. A signal does not cancel its requests. A verb
+    /// that must end cleanly calls [`Store::scoped`], or uses an engine, which does so.
     pub fn store(&self) -> firstbyte::Result<Store> {
         Ok(self.client()?.store().clone())
     }

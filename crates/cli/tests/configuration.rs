@@ -71,7 +71,7 @@ fn a_file_is_found_and_read_as_by_aws_cli() {
         world.write("credentials", format!("[{profile}]\n{KEYS}aws_session_token =\n").as_bytes());
         world.set("AWS_PROFILE", profile);
         assert_eq!(listed(&world), "own\n", "{config}");
-        // No shell has expanded the tilde.
+        // The program expands the tilde, since no shell has.
         let home = world.path("").display().to_string();
         world.set("HOME", &home);
         world.set("AWS_CONFIG_FILE", "~/config");

@@ -76,7 +76,7 @@ fn world(service: &Service) -> World {
     world
 }
 
-/// Makes the program print this key from now on. The key is valid for `lifetime`.
+/// Makes the `credential_process` print this key from now on. The key is valid for `lifetime`.
 fn give(world: &World, key: &str, lifetime: Duration) {
     let end = (OffsetDateTime::now_utc() + lifetime).format(&Rfc3339).unwrap();
     let keys = format!(r#""AccessKeyId": "{key}", "SecretAccessKey": "secret", "SessionToken": "token""#);

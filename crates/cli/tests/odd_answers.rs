@@ -191,7 +191,8 @@ fn two_versions_with_an_empty_etag_are_never_mixed() {
     }
 }
 
-/// Answers to GET without a length. The first `cut` ones end in the middle.
+/// Starts a server that answers GET without a length. The first `cut` answers end in the middle.
+/// `heads` is the length that its answers to HEAD state, if any.
 fn unframed(cut: usize, heads: Option<usize>) -> Scripted {
     let answers = AtomicUsize::new(0);
     Scripted::start(move |_, head| match Asked::new(head) {

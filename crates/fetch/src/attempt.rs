@@ -75,7 +75,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Records that bytes up to the offset `end` have arrived, or were accepted by the server.
-    pub fn reached(&mut self, end: u64) {
+    pub fn record_progress(&mut self, end: u64) {
         self.highest = self.highest.max(end);
         match &self.in_flight {
             Some(request) if !self.is_throttled => request.bytes_arrived(Instant::now()),

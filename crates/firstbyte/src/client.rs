@@ -60,8 +60,8 @@ impl Client {
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
-    /// Creates a client that reads through an open store. If the cache's disk is full, the client
-    /// works without a cache.
+    /// Creates a client that uses an open store, like [`over`](Self::over). If the cache's disk is
+    /// full, this client works without a cache, where `over` returns an error.
     ///
     /// # Errors
     /// The cache directory cannot be used.

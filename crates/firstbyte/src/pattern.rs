@@ -110,7 +110,7 @@ impl Pattern {
                 return None;
             }
             let level = levels[at] + u32::from(*token == Token::Char('/'));
-            token.next(at).for_each(|next| levels[next] = level.max(levels[next]));
+            token.following_positions(at).for_each(|next| levels[next] = level.max(levels[next]));
         }
         levels.pop()
     }
@@ -143,7 +143,7 @@ impl Pattern {
                 None => {}
                 Some(Token::StarStar | Token::Directories) => return None,
                 Some(Token::Char('/')) => _ = behind.insert(at + 1),
-                Some(token) => states.extend(token.next(at)),
+                Some(token) => states.extend(token.following_positions(at)),
             }
         }
         Some(behind)
@@ -156,7 +156,7 @@ impl Pattern {
         let mut found = BTreeSet::new();
         while let Some(at) = states.pop_first() {
             match self.tokens.get(at)? {
-                token @ (Token::Either(_) | Token::Behind(_)) => states.extend(token.next(at)),
+                token @ (Token::Either(_) | Token::Behind(_)) => states.extend(token.following_positions(at)),
                 Token::Char(_) => _ = found.insert(at),
                 _ => return None,
             }
@@ -210,7 +210,7 @@ impl Pattern {
                 _ => false,
             };
             if states[at] && may_end {
-                token.next(at).for_each(|next| states[next] = true);
+                token.following_positions(at).for_each(|next| states[next] = true);
             }
         }
     }
@@ -219,7 +219,7 @@ impl Pattern {
 impl Token {
     /// Returns the positions that may follow this token, which is at position `at`. All of them are
     /// greater than `at`.
-    fn next(&self, at: usize) -> impl Iterator<Item = usize> {
+    fn following_positions(&self, at: usize) -> impl Iterator<Item = usize> {
         let (several, one) = match self {
             Self::Either(begins) => (begins.as_slice(), None),
             Self::Behind(end) => (&[][..], Some(*end)),

@@ -168,7 +168,7 @@ impl BlockStore {
     }
 
     /// Returns the width of the widest read-ahead window of one reader, bytes.
-    pub(crate) fn most_window(&self) -> u64 {
+    pub(crate) fn max_window(&self) -> u64 {
         match &self.cache {
             Some((cache, ..)) if self.is_caching() => MAX_WINDOW_SIZE.min(cache.capacity() / CACHE_SHARE),
             _ => self.memory.window(),

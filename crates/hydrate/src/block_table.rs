@@ -131,7 +131,7 @@ impl BlockTable {
     /// blocks, blocks that readers still need would be dropped.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
-        !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.most_window()
+        !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.max_window()
     }
 
     /// Returns the reason why no further fetch can succeed.

@@ -278,12 +278,12 @@ impl FetchQueue {
     }
 
     fn observe(&self, queues: &Queues) -> Observation {
-        let FetchMeters { tracker, moved, requests, slowdowns, .. } = &self.meters;
+        let FetchMeters { tracker, moved, ended_fetches, slowdowns, .. } = &self.meters;
         let now = Instant::now();
         Observation {
             now,
             bytes: moved.load(Ordering::Relaxed),
-            requests: requests.load(Ordering::Relaxed),
+            requests: ended_fetches.load(Ordering::Relaxed),
             slowdowns: slowdowns.load(Ordering::Relaxed),
             under_way: queues.running_ahead + queues.running_background,
             moving: tracker.moving(),

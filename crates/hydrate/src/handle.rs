@@ -275,7 +275,7 @@ impl Handle {
         let Some(reader) = ranges.first().map(|range| range.start) else { return };
         let sizes = version.engine.queue.read_sizes();
         let segment = sizes.request / BLOCK * BLOCK;
-        let (mut left, mut requests) = (version.most_window(), MOST_HINTED);
+        let (mut left, mut requests) = (version.max_window(), MOST_HINTED);
         for range in merged(&ranges, sizes.gap) {
             let blocks = blocks_of(range);
             let length =
@@ -343,7 +343,7 @@ impl Handle {
         let ahead: Option<AheadRange> = {
             let mut read_ahead = self.read_ahead.lock();
             let queue = &version.engine.queue;
-            read_ahead.adapt(version.most_window(), queue.server(), queue.rate());
+            read_ahead.adapt(version.max_window(), queue.server(), queue.rate());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
@@ -356,7 +356,7 @@ impl Handle {
 
     /// Fetches the ranges that a reader of Parquet columns is expected to read next.
     fn expect_columns(&self, read: ByteRange) {
-        let ranges = self.columns.lock().note(read, self.file.version.most_window());
+        let ranges = self.columns.lock().note(read, self.file.version.max_window());
         self.prefetch(&ranges);
     }
 
@@ -395,7 +395,7 @@ impl Handle {
                     None => self.parse_present(&mut columns, footer),
                 }
             }
-            columns.note(read, self.file.version.most_window())
+            columns.note(read, self.file.version.max_window())
         };
         self.prefetch(&ranges);
     }

@@ -69,7 +69,7 @@ pub(crate) enum FoundBytes {
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     size: u64,
-    most_window: u64,
+    max_window: u64,
     server: Proximity,
     /// Bytes per second of one connection, if known.
     rate: Option<u64>,
@@ -110,11 +110,11 @@ impl Sequence {
 }
 
 impl ReadAhead {
-    /// Creates the state for a file of `size` bytes. A window grows to at most `most_window` bytes.
-    pub(crate) fn new(size: u64, most_window: u64) -> Self {
+    /// Creates the state for a file of `size` bytes. A window grows to at most `max_window` bytes.
+    pub(crate) fn new(size: u64, max_window: u64) -> Self {
         Self {
             size,
-            most_window,
+            max_window,
             server: Proximity::Far,
             rate: None,
             sequences: Vec::new(),
@@ -124,8 +124,8 @@ impl ReadAhead {
     }
 
     /// Updates the widest window, the distance of the server, and the rate of one connection.
-    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity, rate: Option<u64>) {
-        (self.most_window, self.server, self.rate) = (most_window, server, rate);
+    pub(crate) fn adapt(&mut self, max_window: u64, server: Proximity, rate: Option<u64>) {
+        (self.max_window, self.server, self.rate) = (max_window, server, rate);
     }
 
     /// Returns whether a read is one of many random reads. If so, its neighbours are not expected
@@ -155,14 +155,14 @@ impl ReadAhead {
             (window, FoundBytes::All) => window.max(FIRST_WINDOW),
             (window, FoundBytes::Missing) => window.max(FIRST_WINDOW).max(sequence.grown()),
         }
-        .min(self.most_window);
+        .min(self.max_window);
         self.merge(index);
         self.extend()
     }
 
     /// Gives the last sequence the window of a reader that waits, and returns the range to fetch.
     fn open_window(&mut self) -> Option<AheadRange> {
-        let most = self.most_window;
+        let most = self.max_window;
         let sequence = self.sequences.last_mut()?;
         sequence.window = sequence.grown().min(most);
         self.extend()

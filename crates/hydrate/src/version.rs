@@ -30,8 +30,8 @@ pub(crate) struct SharedVersion {
 
 impl SharedVersion {
     /// Returns the width of the widest read-ahead window of one reader, bytes.
-    pub(crate) fn most_window(&self) -> u64 {
-        self.table.blocks.most_window()
+    pub(crate) fn max_window(&self) -> u64 {
+        self.table.blocks.max_window()
     }
 
     /// Calls `done` with the bytes of `range`, either at once or when they have arrived. Blocks

@@ -146,7 +146,8 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
             cost
         };
         let has_cache = setting.file.status().is_some();
-        // The read crosses into a second block. The first reads do not show yet that none follows.
+        // Each read spans two blocks. The first eight reads may fetch both whole, because they do
+        // not show yet that no read of a neighbour follows.
         assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
         let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
         assert!((8..20).map(read).all(|cost| cost == (1, expected)));

@@ -149,7 +149,7 @@ struct CandidateShape {
 }
 
 impl CandidateShape {
-    fn refuse(&mut self, name: &[u8], why: &'static str) {
+    fn record_refused(&mut self, name: &[u8], why: &'static str) {
         self.refused += 1;
         self.example.get_or_insert_with(|| (name.to_vec(), why));
     }
@@ -207,7 +207,7 @@ impl DirectoryFindings {
                 self.files += 1;
                 for shape in &mut self.shapes {
                     if let Err(why) = shape.scheme.suits(name) {
-                        shape.refuse(name, why);
+                        shape.record_refused(name, why);
                     }
                 }
                 if let Some(spread) = &mut self.spread {
@@ -223,7 +223,7 @@ impl DirectoryFindings {
                 }
                 self.left += 1;
                 for shape in self.shapes.iter_mut().filter(|shape| level(shape)) {
-                    shape.refuse(name, CALLED_LIKE_A_LEVEL);
+                    shape.record_refused(name, CALLED_LIKE_A_LEVEL);
                 }
             }
         }

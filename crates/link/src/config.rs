@@ -43,10 +43,11 @@ pub struct LinkConfig {
 
 /// The faults that a request may have, each with its own probability.
 ///
-/// A fault has a position in the response. The position is uniform over the length of the response
-/// if the HTTP head states it, otherwise log-uniform from 1 KiB to 64 MiB. A fault whose position
-/// the response never reaches does not happen. Corruption and duplication spare the first 1 KiB, so
-/// the head arrives intact.
+/// Each fault but a delay has a position in the response. The position is uniform over the length
+/// of the response if the HTTP head states it. Otherwise a stall is at the start, and the position
+/// of the other faults is log-uniform from 1 KiB to 64 MiB. A fault whose position the response
+/// never reaches does not happen. Corruption and duplication spare the first 1 KiB, so the head
+/// arrives intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The response begins late by this duration.

@@ -2,8 +2,8 @@
 //! too.
 //!
 //! A link replays the time to the first byte, the rate of one connection, and the total rate with
-//! its burst. [`Replay::left_out`] names the model's other fields. Both forms of a link call this
-//! module.
+//! its burst. [`Replay::left_out`] names the model's other fields. Called by the proxy and by the
+//! slow file system.
 
 use std::fmt;
 use std::str::FromStr;

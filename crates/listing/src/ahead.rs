@@ -68,8 +68,9 @@ struct Shared {
 struct PendingParts {
     /// `None` stands for the whole directory, if the directory is not split.
     parts: VecDeque<Option<DirectoryPart>>,
-    /// `None` once every part has a thread, or the reading has ended.
-    order: Option<SyncSender<Receiver<Message>>>,
+    /// Passes the receiver of each part's messages to the caller, in the order of the parts. `None`
+    /// once every part has a thread, or the reading has ended.
+    receivers: Option<SyncSender<Receiver<Message>>>,
 }
 
 impl AheadDirectory {
@@ -84,9 +85,9 @@ impl AheadDirectory {
     pub fn new(reader: DirectoryReader) -> Result<Self, DirectoryReader> {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
-        let (order, ordered) = sync_channel(threads);
+        let (receivers, parts_in_order) = sync_channel(threads);
         let spare = SpareBatches::new(Self::BUFFER, MAX_WAITING_BATCHES * threads);
-        let left = Mutex::new(PendingParts { parts, order: Some(order) });
+        let left = Mutex::new(PendingParts { parts, receivers: Some(receivers) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
             let shared = Arc::clone(&shared);
@@ -97,7 +98,7 @@ impl AheadDirectory {
             let shared = Arc::into_inner(shared).expect("no thread has the other half");
             return Err(shared.directory.into());
         }
-        Ok(Self { parts: ordered, part: None, failed: false, shared, threads })
+        Ok(Self { parts: parts_in_order, part: None, failed: false, shared, threads })
     }
 
     /// Waits for the next entries; `None` at the directory's end.
@@ -207,8 +208,8 @@ impl Shared {
         let (sender, receiver) = sync_channel(MAX_WAITING_BATCHES);
         // Sent while the lock is held, to keep the order. If the channel is full, the other threads
         // would have to wait too.
-        match (part, &left.order) {
-            (Some(part), Some(order)) if order.send(receiver).is_ok() => Some((part, sender)),
+        match (part, &left.receivers) {
+            (Some(part), Some(receivers)) if receivers.send(receiver).is_ok() => Some((part, sender)),
             _ => {
                 left.finish();
                 None
@@ -257,6 +258,6 @@ impl PendingParts {
     /// Prevents threads from starting further parts.
     fn finish(&mut self) {
         self.parts.clear();
-        self.order = None;
+        self.receivers = None;
     }
 }

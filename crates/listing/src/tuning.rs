@@ -149,7 +149,7 @@ pub struct Tuning {
     /// The origin of the buffer size.
     pub buffer_basis: SettingBasis,
     /// Maximum bytes of the first read of a directory.
-    pub(crate) first_read: usize,
+    pub(crate) max_first_read_bytes: usize,
     /// Maximum number of threads.
     pub threads: usize,
     /// The origin of the number of threads.
@@ -241,7 +241,7 @@ impl Tuning {
             file_system,
             buffer: options.buffer.map_or(buffer, NonZeroUsize::get),
             buffer_basis: basis(options.buffer),
-            first_read: match options.detail {
+            max_first_read_bytes: match options.detail {
                 Detail::Bare if file_system.is_nfs() && options.buffer.is_none() => NFS_FIRST_READ,
                 _ => usize::MAX,
             },

@@ -58,7 +58,7 @@ enum Extent {
 #[derive(Debug)]
 pub(crate) struct DirectorySnapshot {
     extent: Extent,
-    /// The position of the first name in the listing.
+    /// The position, in the directory's whole listing, of the first name here.
     first: usize,
     /// The names, in the order of the listing.
     listed: Vec<ListedName>,

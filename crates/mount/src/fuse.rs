@@ -227,15 +227,17 @@ impl Filesystem for Fuse {
         let (core, begun) = (Arc::clone(&self.core), Instant::now());
         self.core.note_read(&reader.node, offset, size);
         let id = request.unique();
-        let reply =
-            match self.splicing.read(id, reply, size, || reader.handle.pin_blocks(offset, size as usize)) {
-                Ok(bytes) => {
-                    core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    core.operations.count(MountOperation::Read, begun, OperationOutcome::Done, String::new);
-                    return;
-                }
-                Err(reply) => reply,
-            };
+        let reply = match self
+            .splicing
+            .answer_read(id, reply, size, || reader.handle.pin_blocks(offset, size as usize))
+        {
+            Ok(bytes) => {
+                core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
+                core.operations.count(MountOperation::Read, begun, OperationOutcome::Done, String::new);
+                return;
+            }
+            Err(reply) => reply,
+        };
         if let Some(error) = reader.given_up.error_to_repeat(begun) {
             return reply.fail(&error.into());
         }

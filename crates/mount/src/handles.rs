@@ -43,12 +43,12 @@ pub(crate) struct HandleTable<T, B> {
 struct Inner<T, B> {
     handles: HashMap<u64, (Ino, Arc<T>)>,
     /// For each open inode, how the kernel reads it, and the number of its handles.
-    modes: HashMap<Ino, (InodeReadMode<B>, usize)>,
+    open_inodes: HashMap<Ino, (InodeReadMode<B>, usize)>,
 }
 
 impl<T, B> HandleTable<T, B> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { handles: HashMap::new(), modes: HashMap::new() };
+        let inner = Inner { handles: HashMap::new(), open_inodes: HashMap::new() };
         Self { inner: Mutex::new(inner), next: AtomicU64::new(1) }
     }
 
@@ -63,7 +63,7 @@ impl<T, B> HandleTable<T, B> {
     ) -> (u64, InodeReadMode<B>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.inner.lock();
-        let (mode, handles) = inner.modes.entry(ino).or_insert_with(|| {
+        let (mode, handles) = inner.open_inodes.entry(ino).or_insert_with(|| {
             (local().map_or(InodeReadMode::Cached, |file| InodeReadMode::Through(Arc::new(file))), 0)
         });
         *handles += 1;
@@ -78,18 +78,18 @@ impl<T, B> HandleTable<T, B> {
     }
 
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.inner.lock().modes.contains_key(&ino)
+        self.inner.lock().open_inodes.contains_key(&ino)
     }
 
     pub(crate) fn close(&self, number: u64) {
         let mut inner = self.inner.lock();
         let Some((ino, reader)) = inner.handles.remove(&number) else { return };
-        let gone = match inner.modes.get_mut(&ino) {
+        let gone = match inner.open_inodes.get_mut(&ino) {
             Some((_, handles)) if *handles > 1 => {
                 *handles -= 1;
                 None
             }
-            _ => inner.modes.remove(&ino),
+            _ => inner.open_inodes.remove(&ino),
         };
         // Dropped after the lock is released, because closing files can take a while.
         drop(inner);

@@ -188,7 +188,7 @@ impl Inodes {
         }))
     }
 
-    /// Returns the attributes of an inode that the kernel gets.
+    /// Returns the attributes of an inode, in the form that the kernel gets.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<InodeAttributes> {
         let inner = self.inner.lock();
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// Shortest response time of a far server. From this time on, the round trip outweighs the cost of
-/// serving.
+/// Shortest response time of a far server. If responses take this long, the round trip outweighs
+/// the cost of serving.
 pub const FAR: Duration = Duration::from_millis(10);
 
 /// The distance of a server.

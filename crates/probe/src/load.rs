@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::part::PartEnd;
-use crate::place::{BUFFER, SampleRange, Samples};
+use crate::place::{READ_BYTES, SampleRange, Samples};
 use crate::timeline::Timeline;
 
 /// Interval at which idle workers and waiting threads check for changes.
@@ -120,7 +120,7 @@ impl<'a> Streams<'a> {
     }
 
     fn work(&self, number: usize) {
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; READ_BYTES];
         while !self.has_ended() {
             if number >= self.active.load(Ordering::Relaxed) {
                 thread::sleep(POLL_INTERVAL);

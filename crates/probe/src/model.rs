@@ -22,8 +22,8 @@ const FIGURE_SOURCE: &str = "probe";
 /// Number of concurrent requests that this client sends.
 const CONCURRENT_REQUESTS: f64 = 64.0;
 
-/// Factor for the overhead of the network: the advice counts only a part of a machine's rate as
-/// content.
+/// Factor from the highest measured rate of content to the network rate of this machine. The advice
+/// counts only a fraction of a network's rate as content (`MachineRules::payload`).
 const NETWORK_HEADROOM: f64 = 1.25;
 
 /// Number of bytes that a file stream reads ahead. The measured rate already includes its waits.

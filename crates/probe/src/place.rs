@@ -28,7 +28,7 @@ const MAX_SMALL_SIZE: u64 = 256 << 10;
 const MIN_LARGE_SIZE: u64 = 16 << 20;
 
 /// Length of one read, in bytes.
-pub(crate) const BUFFER: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// An object with content.
 #[derive(Clone, Debug)]

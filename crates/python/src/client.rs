@@ -347,7 +347,7 @@ pub(crate) enum CacheUse {
     Unused,
 }
 
-/// The engine of one run, with the run's account if the options give a budget, bill or prediction
+/// The client of one run, with the run's account if the options give a budget, bill or prediction
 /// model.
 pub(crate) struct AccountedRun {
     pub(crate) engine: firstbyte::Client,

@@ -18,13 +18,13 @@ use crate::name::NameType;
 pub(crate) fn os_error(error: &io::Error, filename: Bound<'_, PyAny>) -> PyErr {
     match error.raw_os_error() {
         // OSError, called with a code and a string, makes an instance of the right subclass.
-        Some(code) => PyOSError::new_err((code, text(code), filename.unbind())),
+        Some(code) => PyOSError::new_err((code, errno_text(code), filename.unbind())),
         None => PyOSError::new_err(error.to_string()),
     }
 }
 
 /// Returns Python's text for an error code, which has no "(os error 2)" at its end.
-fn text(code: i32) -> String {
+fn errno_text(code: i32) -> String {
     let text = io::Error::from_raw_os_error(code).to_string();
     text.rsplit_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }

@@ -273,7 +273,7 @@ impl ArrivingObject {
                 0 => break,
                 read => self.filled += read,
             }
-            attempt.reached(self.wanted.start + self.filled as u64);
+            attempt.record_progress(self.wanted.start + self.filled as u64);
         }
         Ok(())
     }

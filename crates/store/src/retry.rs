@@ -18,7 +18,8 @@ use crate::wire::WireClient;
 pub(crate) struct Retry<'a> {
     client: &'a Arc<WireClient>,
     cancel: Cancel,
-    tries: u32,
+    /// Number of consecutive failures.
+    failures: u32,
     /// Number of attempts, including the current one.
     attempts: u32,
     began: Instant,
@@ -32,7 +33,7 @@ impl<'a> Retry<'a> {
         Self {
             client,
             cancel: client.scoped_cancel(cancel),
-            tries: 0,
+            failures: 0,
             attempts: 1,
             began: Instant::now(),
             span: Some(attempt_span(1)),
@@ -48,11 +49,11 @@ impl<'a> Retry<'a> {
         if !error.is_transient() || (silent && options.outages == Outages::FailFast) {
             return Err(error);
         }
-        self.tries = error.failures_after(self.tries);
-        if self.tries > self.client.retries {
+        self.failures = error.failures_after(self.failures);
+        if self.failures > self.client.retries {
             return Err(error);
         }
-        let wait = error.pause_after(self.tries);
+        let wait = error.pause_after(self.failures);
         tracing::debug!(%error, ?wait, "trying again");
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.cancel.sleep(wait)?;

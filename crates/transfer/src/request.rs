@@ -107,7 +107,7 @@ impl TransferAttempt<'_, '_> {
     /// the server.
     pub(crate) fn moved(&mut self, bytes: u64, end: u64) {
         self.context.moved(bytes);
-        self.tracked.reached(end);
+        self.tracked.record_progress(end);
     }
 
     /// Returns the parameters of a read in this attempt: of the whole object, in any version.

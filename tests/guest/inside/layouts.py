@@ -1,5 +1,6 @@
-"""Two clients of one export write to a layout while it is converted there and back, and conversions
-are killed, networks cut and the server restarted. No name may be lost or doubled.
+"""Two clients of one export write to a directory while it becomes a layout (`shard`) and a plain
+directory again (`unshard`). Conversions are killed, networks cut and the server restarted. No name
+may be lost or doubled.
 
     layouts VERSION FILES KILLS SEED
 """

@@ -28,7 +28,7 @@ class Server:
     def start(host: Host, exports: dict[str, str]) -> "Server":
         """Starts a server and everything that it needs. Exports directories with their options."""
         host.run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
-        lock_services(host)
+        start_lock_services(host)
         host.start_command("nfsdcld", "--foreground")
         server = Server(host)
         server.up()
@@ -46,7 +46,7 @@ class Server:
         self.host.run("rpc.nfsd", "0")
 
 
-def lock_services(host: Host) -> None:
+def start_lock_services(host: Host) -> None:
     """Starts the services that NFS 3 needs for locks, on a server and on a client."""
     host.run("sysctl", "-q", f"fs.nfs.nlm_grace_period={LEASE}", check=False)
     host.run("rpcbind", "-w")

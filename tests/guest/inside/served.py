@@ -37,7 +37,8 @@ print(answer.status, answer.headers.get("etag"), "cut" if body is None else hash
 
 @dataclass
 class Case:
-    """Two clients of one export. The first one serves a directory, and the second one changes it.
+    """Two clients of one export. In most cases the first one serves, mounts or caches, and the
+    second one changes files.
     """
 
     world: World

@@ -50,7 +50,7 @@ class World:
         exports = {local[kind]: f"{EXPORT},fsid={number}" for number, kind in enumerate(EXPORTED, 1) if kind in local}
         server = nfs.Server.start(host, exports)
         for cable in cables:
-            nfs.lock_services(cable.client)
+            nfs.start_lock_services(cable.client)
         return World(disks, server, cables, local)
 
     @property

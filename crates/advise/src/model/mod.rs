@@ -226,7 +226,7 @@ pub struct ReadProperties {
 pub struct Capacity {
     /// Minimum provisioned size; `None` if the service is not sold by capacity.
     pub least: Option<Figure<Bytes>>,
-    /// Difference between two successive sizes.
+    /// Sizes above the minimum are multiples of this.
     pub step: Option<Figure<Bytes>>,
     /// Maximum size.
     pub most: Option<Figure<Bytes>>,

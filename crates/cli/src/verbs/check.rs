@@ -76,7 +76,7 @@ struct ComparedLocations {
     depth: OperandKind,
 }
 
-/// Resolves the operands to existing locations.
+/// Resolves the operands to the locations to compare. The destination of a tree must exist.
 fn places(args: &CheckArgs, store: &Store) -> Result<ComparedLocations> {
     match ParsedSource::parse(&args.source, OperandKind::Tree, Wildcards::Off, store)? {
         ParsedSource::Object(source) => {

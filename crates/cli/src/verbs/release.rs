@@ -71,7 +71,7 @@ fn release(args: &ReleaseArgs, cache: &Cache, places: &[CacheOperand]) -> Result
     release_each(cache, places)
 }
 
-/// Releases every version of each operand.
+/// Releases all cached versions of the location of each operand.
 fn release_each(cache: &Cache, places: &[CacheOperand]) -> Result<Released> {
     let mut sum = Released::default();
     for place in places {

@@ -112,9 +112,9 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
         _ => (directory_of(missing)?, String::from_utf8(missing.last_component()?).ok()?),
     };
     let is_beginning = name.chars().count() >= MIN_BEGINNING_CHARS;
-    let mut names = names_in(&directory, String::new(), store);
+    let mut names = names_beginning_with(&directory, String::new(), store);
     if is_beginning && directory.parent().is_some() {
-        names.extend(names_in(&directory, name.clone(), store));
+        names.extend(names_beginning_with(&directory, name.clone(), store));
     }
     let slips = |other: &str| match is_beginning && other.starts_with(&name) {
         true => 0,
@@ -164,7 +164,7 @@ fn directory_of(location: &Location) -> Option<Location> {
 
 /// Returns the first names in a directory that have this beginning. Names of directories end in
 /// `/`.
-fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<String> {
+fn names_beginning_with(directory: &Location, beginning: String, store: &Store) -> Vec<String> {
     let options = ListOptions { beginning, ..ListOptions::default() };
     let entries = match directory {
         Location::Object(_) => store.list_page(directory, &options).map(|page| page.entries),

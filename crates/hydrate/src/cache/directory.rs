@@ -28,7 +28,7 @@ const FORMAT: u32 = 3;
 /// The file that marks a directory as a cache.
 const FORMAT_FILE: &str = "format";
 /// Start of the format file.
-const TITLE: &str = "firstbyte cache ";
+const FORMAT_PREFIX: &str = "firstbyte cache ";
 /// Directory of the named versions.
 pub(super) const OBJECTS: &str = "objects";
 /// Directory of the packed objects.
@@ -95,7 +95,7 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
         match read_format(directory) {
             // The number is missing: the text did not reach the disk before a power cut, or the
             // file was cut short.
-            Ok(text) if TITLE.starts_with(&text) => match write_format(directory) {
+            Ok(text) if FORMAT_PREFIX.starts_with(&text) => match write_format(directory) {
                 // The disk is full. The cache can still be used, and a later process writes the
                 // format.
                 Err(error) if is_full(&error) => return make_parts(directory),
@@ -173,7 +173,7 @@ fn make_parts(directory: &PrivateDirectory) -> Result<()> {
 
 /// Parses the number in the text of a format file.
 fn format_number(text: &str) -> Option<u32> {
-    text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok())
+    text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim_end().parse().ok())
 }
 
 /// Returns the format of the directory. Fails if the text is not that of a cache, or if the format
@@ -198,7 +198,7 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
     let temporary = Path::new(&temporary);
     let mut file = directory.file(temporary, FileAccess::CreateNew)?;
     let written = file
-        .write_all(format!("{TITLE}{FORMAT}\n").as_bytes())
+        .write_all(format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
         // An error of this removal is ignored, so that the error of the write is reported.

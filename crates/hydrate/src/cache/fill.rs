@@ -268,5 +268,5 @@ fn put_byte(file: &File, at: u64, byte: u8) -> io::Result<()> {
     let mapping = SharedMapping::of_range(file, from, to_usize(at + 1 - from))?;
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::write(&write_end, &[byte])?;
-    mapping.read_byte(&read_end, to_usize(at - from))
+    mapping.write_byte_from(&read_end, to_usize(at - from))
 }

@@ -58,9 +58,10 @@ impl SharedMapping {
         unsafe { self.base.byte_add(offset).cast::<T>().as_ref() }
     }
 
-    /// Lets the kernel copy a byte from `source` to `offset`. If the file does not have the page,
-    /// this call returns an error, where an access by the process would get a signal.
-    pub(super) fn read_byte(&self, source: impl AsFd, offset: usize) -> io::Result<()> {
+    /// Lets the kernel write one byte, read from `source`, at `offset` of the mapping. If the
+    /// mapped file has no page there, this call returns an error, where a write by the process
+    /// would get a signal.
+    pub(super) fn write_byte_from(&self, source: impl AsFd, offset: usize) -> io::Result<()> {
         assert!(offset < self.len);
         let source = source.as_fd().as_raw_fd();
         // SAFETY: the byte is within the mapping, as asserted, and no reference to it exists.

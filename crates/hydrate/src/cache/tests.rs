@@ -48,8 +48,8 @@ fn block(cached: &CachedVersion, seed: u64, block: u64) -> Vec<u8> {
     bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
 }
 
-/// Fills a block, in one of two ways that depends on the index. Like a fetch, falls back to memory
-/// if the file cannot receive the block.
+/// Fills a block: from memory if the index is even, otherwise by `receive`. Like a fetch, falls
+/// back to memory if the file cannot receive the block.
 fn fill(cached: &CachedVersion, seed: u64, index: u64) -> FillOutcome {
     let bytes = block(cached, seed, index);
     if index.is_multiple_of(2) {

@@ -31,7 +31,7 @@ pub(super) struct FetchMeters {
     /// Number of bytes received.
     pub(super) moved: AtomicU64,
     /// Number of fetches that have ended.
-    pub(super) requests: AtomicU64,
+    pub(super) ended_fetches: AtomicU64,
     /// Number of responses that asked for a slower rate.
     pub(super) slowdowns: AtomicU64,
 }
@@ -43,7 +43,7 @@ impl FetchMeters {
             tracker: RequestTracker::new(slots, Instant::now()),
             throttle: BackgroundThrottle::default(),
             moved: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
+            ended_fetches: AtomicU64::new(0),
             slowdowns: AtomicU64::new(0),
         }
     }
@@ -57,7 +57,7 @@ const MAX_AHEAD_RETRIES: u32 = 3;
 /// reported as an error as well, so that no block keeps an owner.
 pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
     let caught = catch_unwind(AssertUnwindSafe(|| bring(queue, &fetch, slot, buffer)));
-    queue.meters.requests.fetch_add(1, Ordering::Relaxed);
+    queue.meters.ended_fetches.fetch_add(1, Ordering::Relaxed);
     let table = &fetch.table;
     let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: table.location.to_string() }));
     if let Err(error) = &result {
@@ -300,7 +300,7 @@ impl<'a> Receiver<'a> {
             let bytes = fetch.requested(&(block..block + 1));
             let (read, outcome) =
                 self.receive_block(attempt, &mut body, block, std::mem::take(&mut kept), is_whole)?;
-            attempt.reached(bytes.end);
+            attempt.record_progress(bytes.end);
             self.queue.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             received += bytes.len();
             if is_whole && !table.is_owned_by(fetch.id, block) {
@@ -323,7 +323,7 @@ impl<'a> Receiver<'a> {
             if is_whole {
                 self.wait_for_readers(block + 1, attempt);
             }
-            attempt.reached(bytes.end);
+            attempt.record_progress(bytes.end);
         }
         if get.throttle.is_unlimited() && !is_whole {
             self.queue.meters.tracker.learn_rate(received, head.elapsed());
@@ -361,7 +361,7 @@ impl<'a> Receiver<'a> {
             }
             // A response with the whole object cannot be resumed inside a block, because a repeated
             // one starts at byte 0. So only complete blocks count as progress.
-            attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
+            attempt.record_progress(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;
         Ok((done, outcome))
@@ -384,7 +384,7 @@ impl<'a> Receiver<'a> {
         let done = Cell::new(0);
         let mut progress = |moved| {
             done.set(done.get() + moved);
-            attempt.reached(bytes.start + done.get());
+            attempt.record_progress(bytes.start + done.get());
         };
         let mut kept = false;
         let received =

@@ -26,7 +26,7 @@ pub(super) struct MeterRates {
 
 impl MeterRates {
     /// Returns true if any rate is limited.
-    pub(super) fn limit(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         self.total.is_some() || self.client.is_some()
     }
 }

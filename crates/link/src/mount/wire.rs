@@ -61,7 +61,7 @@ impl ReplyWire {
             stopping: false,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
-        let limited = rates.limit();
+        let limited = rates.is_limited();
         let thread = if limited || !rtt.is_zero() {
             let shared = Arc::clone(&shared);
             Some(thread::Builder::new().name(THREAD.to_owned()).spawn(move || shared.run())?)

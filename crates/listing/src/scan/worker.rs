@@ -184,7 +184,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     fn read(&mut self, mut cursor: DirectoryCursor, open: &DirectoryHandle) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
-        let most = if cursor.so_far == 0 { self.scan.tuning.first_read } else { usize::MAX };
+        let most = if cursor.so_far == 0 { self.scan.tuning.max_first_read_bytes } else { usize::MAX };
         let read = self.batch.read(open, most, |raw, name| {
             *next = raw.next;
             match part {

@@ -53,7 +53,7 @@ impl Splicing {
 
     /// Answers request `id` with the range that `lend` returns. Returns the length of the range. If
     /// no byte was sent, returns the reply, so that the caller can use it.
-    pub(super) fn read(
+    pub(super) fn answer_read(
         &self,
         id: RequestId,
         reply: ReplyData,

@@ -26,7 +26,7 @@ use crate::path::EntryPath;
 const READ_MEMORY_BYTES: usize = 4 << 20;
 
 /// Maximum bytes of all kept directories: one or two directories that just fit into
-/// [`READ_MEMORY_BYTES`], or 32 that were written to disk.
+/// [`READ_MEMORY_BYTES`], or up to 32 that were written to disk, which count 256 KiB or more each.
 const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Age below which a change of a directory may hide another one, because both have the same tick of

@@ -17,7 +17,7 @@ use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::http::request::RequestBody;
-use crate::s3::signature_dates::{is_credential, is_date};
+use crate::s3::signature_dates::{has_parsable_date, is_parsable_date};
 
 /// Maximum number of bytes before the file. S3 allows 20 KB of fields.
 pub(super) const MAX_FIELDS_BYTES: usize = 64 << 10;
@@ -202,8 +202,8 @@ impl Fields {
                     let name = self.names.last().map(String::as_str).unwrap_or_default();
                     let text = String::from_utf8_lossy(line.as_deref().unwrap_or_default());
                     let is_readable = match name {
-                        "x-amz-credential" => is_credential(&text),
-                        "x-amz-date" => is_date(&text),
+                        "x-amz-credential" => has_parsable_date(&text),
+                        "x-amz-date" => is_parsable_date(&text),
                         _ => true,
                     };
                     if !is_readable {

@@ -60,8 +60,8 @@ pub(crate) async fn object_acl(
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
 
-/// Accepts an access control list that changes nothing. Any other list is refused, as by a bucket
-/// whose owner owns all objects.
+/// Accepts an access control list that changes nothing. Refuses any other list, as S3 does for a
+/// bucket whose owner owns all objects.
 fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
     let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
     match canned {

@@ -6,12 +6,12 @@
 //! forms.
 
 /// Whether s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
-pub(super) fn is_credential(credential: &str) -> bool {
-    credential.split('/').nth(1).is_some_and(is_date)
+pub(super) fn has_parsable_date(credential: &str) -> bool {
+    credential.split('/').nth(1).is_some_and(is_parsable_date)
 }
 
 /// Whether s3s can read this date.
-pub(super) fn is_date(date: &str) -> bool {
+pub(super) fn is_parsable_date(date: &str) -> bool {
     date.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
@@ -21,12 +21,14 @@ mod tests {
 
     #[test]
     fn dates_have_letters_and_digits_only() {
-        assert!(is_date("20261127T075400Z") && is_credential("a/20261127/us-east-1/s3/aws4_request"));
+        assert!(
+            is_parsable_date("20261127T075400Z") && has_parsable_date("a/20261127/us-east-1/s3/aws4_request")
+        );
         for credential in
             ["", "a", "a/2026-1-7/us-east-1/s3/aws4_request", "a/2026 127/r/s3/aws4_request", "a//"]
         {
-            assert_eq!(is_credential(credential), credential == "a//", "{credential}");
+            assert_eq!(has_parsable_date(credential), credential == "a//", "{credential}");
         }
-        assert!(!is_date("20261127T07:540Z") && !is_date("2026\u{e4}1127"));
+        assert!(!is_parsable_date("20261127T07:540Z") && !is_parsable_date("2026\u{e4}1127"));
     }
 }

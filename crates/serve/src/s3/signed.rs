@@ -17,7 +17,7 @@ use time::macros::format_description;
 use crate::config::SignatureVersions;
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::s3::query;
-use crate::s3::signature_dates::{is_credential, is_date};
+use crate::s3::signature_dates::{has_parsable_date, is_parsable_date};
 
 /// Maximum validity of a presigned URL in seconds, as in AWS.
 const MAX_LIFETIME_SECONDS: u64 = 7 * 24 * 3600;
@@ -106,7 +106,7 @@ fn scheme(request: &HttpRequest) -> S3Result<SignatureScheme> {
         let readable = |name: &str, is_readable: fn(&str) -> bool| {
             query.iter().filter(|(key, _)| key == name).all(|(_, value)| is_readable(value))
         };
-        if !readable("X-Amz-Credential", is_credential) || !readable("X-Amz-Date", is_date) {
+        if !readable("X-Amz-Credential", has_parsable_date) || !readable("X-Amz-Date", is_parsable_date) {
             return Err(s3_error!(
                 AuthorizationQueryParametersError,
                 "X-Amz-Credential or X-Amz-Date has no valid date"
@@ -139,7 +139,7 @@ fn scheme(request: &HttpRequest) -> S3Result<SignatureScheme> {
 fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
     let credentials = authorization.split("Credential=").skip(1).map(|rest| rest.split(',').next());
     let mut dates = headers.get_all("x-amz-date").iter().map(|date| date.to_str().unwrap_or("-"));
-    if credentials.flatten().all(is_credential) && dates.all(is_date) {
+    if credentials.flatten().all(has_parsable_date) && dates.all(is_parsable_date) {
         return Ok(());
     }
     Err(s3_error!(AuthorizationHeaderMalformed, "the credential or x-amz-date has no valid date"))

@@ -87,7 +87,7 @@ impl Azure {
         let mut call = RestCall::new(HttpMethod::Put, object, path(object), &options.sending.cancel);
         call.query.push(("comp", "blocklist".to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
-        self.describe(&mut call, &options.metadata)?;
+        self.add_metadata_headers(&mut call, &options.metadata)?;
         call.headers.extend(options.precondition.header());
         let (head, _) = self.call(&call)?;
         let size = parts.iter().map(|part| part.size).sum();

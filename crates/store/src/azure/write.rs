@@ -32,7 +32,7 @@ impl Azure {
         call.payload = payload;
         call.header("x-ms-blob-type", "BlockBlob");
         call.header("content-md5", md5.to_base64());
-        self.describe(&mut call, &options.metadata)?;
+        self.add_metadata_headers(&mut call, &options.metadata)?;
         call.headers.extend(options.precondition.header());
         let (head, _) = self.call(&call)?;
         Ok(Written { version: version(&head, Some(payload.length())), verified: Some(md5) })
@@ -106,7 +106,7 @@ impl Azure {
     }
 
     /// Adds the headers for metadata and storage options.
-    pub(super) fn describe(&self, call: &mut RestCall<'_>, metadata: &Metadata) -> Result<()> {
+    pub(super) fn add_metadata_headers(&self, call: &mut RestCall<'_>, metadata: &Metadata) -> Result<()> {
         refuse_s3_options(&self.client.options)?;
         if let Some(content_type) = &metadata.content_type {
             call.header("x-ms-blob-content-type", content_type);

@@ -52,13 +52,13 @@ impl Beneath {
             other => other.map_err(explained)?,
         };
         let there = rustix::fs::fstat(&entry).map_err(explained)?;
-        match Verdict::of(&there, &wanted, state, || self.is_private(name)) {
-            Verdict::Keep => Ok(()),
-            Verdict::Set => {
+        match AttributeAction::of(&there, &wanted, state, || self.is_private(name)) {
+            AttributeAction::Keep => Ok(()),
+            AttributeAction::Set => {
                 let reopened = || self.reopened(name, &there);
                 set_attributes(&entry, &there, &wanted, reopened).map_err(explained)
             }
-            Verdict::Refuse => Err(Error::InvalidName {
+            AttributeAction::Refuse => Err(Error::InvalidName {
                 location: shown(&self.shown(name)).to_string(),
                 why: "keeps its owner and mode: another user can write to its directory, and may have replaced it; \
                       remove it and copy it again"
@@ -161,14 +161,14 @@ fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
 
 /// What to do with the attributes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum AttributeAction {
     Set,
     Keep,
     /// The attributes differ, and the entry may not be the copy.
     Refuse,
 }
 
-impl Verdict {
+impl AttributeAction {
     fn of(there: &Stat, wanted: &Stat, state: CopyState, is_private: impl FnOnce() -> bool) -> Self {
         let kind = FileType::from_raw_mode(wanted.st_mode);
         if FileType::from_raw_mode(there.st_mode) != kind {

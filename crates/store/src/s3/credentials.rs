@@ -79,7 +79,8 @@ impl Known {
 }
 
 impl S3Credentials {
-    /// Returns the credentials for plain `s3://` or, if `endpoint` is given, for a named endpoint.
+    /// Makes the credentials of plain `s3://` or, if `endpoint` is given, of a named endpoint. They
+    /// are looked up when they are first used.
     pub(super) fn new(client: &WireClient, endpoint: Option<EndpointSettings>) -> Self {
         let asked = ChainState {
             chain: CredentialChain::new(client),

@@ -46,7 +46,7 @@ pub(super) fn find(
         .or_else(|| Some((get(variable)?, SettingSource::Variable)))
 }
 
-pub(super) fn has_services(_: &str) -> bool {
+pub(super) fn has_services_section(_: &str) -> bool {
     false
 }
 

@@ -90,7 +90,7 @@ pub(super) fn find(
 }
 
 /// Returns true if the configuration file has the section `[services NAME]`.
-pub(super) fn has_services(name: &str) -> bool {
+pub(super) fn has_services_section(name: &str) -> bool {
     config_files::has_section("services", name)
 }
 

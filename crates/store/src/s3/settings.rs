@@ -226,7 +226,7 @@ impl Lookup {
     /// Returns an error if the profile names a section that does not exist.
     fn check_services(&self) -> Result<(), Misuse> {
         match self.in_profile("services") {
-            Some(name) if !profile::has_services(&name) => Err(profile::unusable_setting(
+            Some(name) if !profile::has_services_section(&name) => Err(profile::unusable_setting(
                 &format!("[services {name}]"),
                 "the profile names it, and it is not in",
             )),

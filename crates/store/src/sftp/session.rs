@@ -412,8 +412,8 @@ impl Exchange {
         }
     }
 
-    /// Returns true if `bytes` more may be in flight. Each caller may always have one request in
-    /// flight.
+    /// Returns true if `bytes` more may be in flight. Always true for a caller without a request in
+    /// flight, so that every caller makes progress.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.in_flight == 0
             || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW_BYTES
@@ -460,7 +460,7 @@ impl Exchange {
         }
     }
 
-    pub(super) fn cancel(&self) -> &Cancel {
+    pub(super) fn cancel_handle(&self) -> &Cancel {
         &self.cancel
     }
 }

@@ -151,7 +151,7 @@ impl SftpWriting<'_> {
             return Ok(most);
         }
         let grant = throttle.grant(most, Instant::now());
-        self.exchange.cancel().sleep(grant.wait)?;
+        self.exchange.cancel_handle().sleep(grant.wait)?;
         Ok(grant.bytes)
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use firstbyte_location::{ByteRange, to_usize};
 
 use super::tls::{self, TlsSession};
-use super::{Failed, Fault, trust};
+use super::{FailedRequest, Fault, trust};
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::limits::{BUFFER, RECORD};
@@ -58,7 +58,7 @@ impl HttpConnection {
         place: &str,
         cancel: &Cancel,
         deadline: Duration,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FailedRequest> {
         if !cancel.register(&self.socket) {
             return Err(Error::Cancelled.into());
         }
@@ -67,12 +67,12 @@ impl HttpConnection {
                 Some(rustls::Error::InvalidCertificate(cause)) => {
                     trust::refusal(origin.to_string(), cause).into()
                 }
-                Some(_) if !cancel.is_cancelled() => Failed::unreachable(origin, "TLS: ", &error),
+                Some(_) if !cancel.is_cancelled() => FailedRequest::unreachable(origin, "TLS: ", &error),
                 // The connection was lost during the handshake. The request is retried like any
                 // other.
                 _ => {
                     let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
-                    Failed { error: classify(&error, place, cancel, deadline), fault }
+                    FailedRequest { error: classify(&error, place, cancel, deadline), fault }
                 }
             }
         })?;

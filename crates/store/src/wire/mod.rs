@@ -200,10 +200,12 @@ impl WireClient {
         let result = exchange.run();
         let outcome = match &result {
             Ok(_) => RequestOutcome::Answered,
-            Err(Failed { fault: Fault::Silent, .. }) if !request.cancel.is_cancelled() => {
+            Err(FailedRequest { fault: Fault::Silent, .. }) if !request.cancel.is_cancelled() => {
                 RequestOutcome::Silent
             }
-            Err(Failed { error: Error::Cancelled | Error::Payload { .. }, .. }) => RequestOutcome::Abandoned,
+            Err(FailedRequest { error: Error::Cancelled | Error::Payload { .. }, .. }) => {
+                RequestOutcome::Abandoned
+            }
             Err(_) if request.cancel.is_cancelled() => RequestOutcome::Abandoned,
             Err(_) => RequestOutcome::Answered,
         };
@@ -239,7 +241,7 @@ struct Exchange<'a> {
 }
 
 /// A failed request, and what the failure says about the server.
-struct Failed {
+struct FailedRequest {
     error: Error,
     fault: Fault,
 }
@@ -256,13 +258,13 @@ enum Fault {
     Other,
 }
 
-impl From<Error> for Failed {
+impl From<Error> for FailedRequest {
     fn from(error: Error) -> Self {
         Self { error, fault: Fault::Other }
     }
 }
 
-impl Failed {
+impl FailedRequest {
     /// Returns the failure to connect, from an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
@@ -281,11 +283,11 @@ impl Failed {
 
 impl Exchange<'_> {
     /// Sends the request, on an idle connection if there is one.
-    fn run(&self) -> std::result::Result<(ResponseHead, Incoming), Failed> {
+    fn run(&self) -> std::result::Result<(ResponseHead, Incoming), FailedRequest> {
         let (client, request) = (self.client, self.request);
         if let Some(connection) = client.pool.take(self.key) {
             match self.converse(connection, self.admitted.wait) {
-                Err(Failed { error, fault: Fault::Stale }) if !request.cancel.is_cancelled() => {
+                Err(FailedRequest { error, fault: Fault::Stale }) if !request.cancel.is_cancelled() => {
                     tracing::debug!(%error, "an idle connection was closed; sending again on a new one");
                     client.counters.retries.fetch_add(1, Ordering::Relaxed);
                 }
@@ -297,7 +299,7 @@ impl Exchange<'_> {
         self.converse(connection, self.admitted.wait.saturating_sub(began.elapsed()))
     }
 
-    fn connect(&self) -> std::result::Result<HttpConnection, Failed> {
+    fn connect(&self) -> std::result::Result<HttpConnection, FailedRequest> {
         let (client, request) = (self.client, self.request);
         if request.cancel.is_cancelled() {
             return Err(Error::Cancelled.into());
@@ -306,7 +308,7 @@ impl Exchange<'_> {
         let socket = client
             .resolver
             .connect(first_hop, &client.options, self.admitted.wait, request.cancel)
-            .map_err(|failed| self.route.into_iter().fold(failed, Failed::through))?;
+            .map_err(|failed| self.route.into_iter().fold(failed, FailedRequest::through))?;
         if let Some(bytes) = self.key.buffer {
             // The kernel fills this buffer regardless of the rate limit, so the buffer is kept
             // small. If the call fails, the buffer keeps its default size.
@@ -329,7 +331,7 @@ impl Exchange<'_> {
         &self,
         mut connection: HttpConnection,
         wait: Duration,
-    ) -> std::result::Result<(ResponseHead, Incoming), Failed> {
+    ) -> std::result::Result<(ResponseHead, Incoming), FailedRequest> {
         let (client, request, began) = (self.client, self.request, Instant::now());
         let payload = request.payload.length();
         let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
@@ -369,7 +371,7 @@ impl Exchange<'_> {
                     request.cancel,
                     deadline,
                 );
-                return Err(Failed { error, fault: Fault::Stale });
+                return Err(FailedRequest { error, fault: Fault::Stale });
             }
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
@@ -387,13 +389,13 @@ impl Exchange<'_> {
                 };
                 request.cancel.release(&Arc::downgrade(&connection.socket));
                 let error = connection::classify(&error, request.place, request.cancel, deadline);
-                return Err(Failed { error, fault });
+                return Err(FailedRequest { error, fault });
             }
             (Ok(()), Err(unusable)) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
                 // Bytes that are no response may belong to the previous one on this connection.
                 let fault = if used { Fault::Stale } else { Fault::Other };
-                return Err(Failed { error: unusable.into_error(request.origin), fault });
+                return Err(FailedRequest { error: unusable.into_error(request.origin), fault });
             }
         };
         connection.used = true;

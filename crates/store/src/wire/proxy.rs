@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 use super::connection::HttpConnection;
 use super::response::{ResponseHead, ResponseHeadError};
-use super::{Failed, connection};
+use super::{FailedRequest, connection};
 use crate::cancel::Cancel;
 use crate::error::{Error, PROXY_ANSWERED, Result};
 use crate::options::{Proxies, Proxy};
@@ -126,8 +126,9 @@ impl UsableProxy {
         origin: &Origin,
         place: &str,
         cancel: &Cancel,
-    ) -> std::result::Result<(), Failed> {
-        let refused = |error: &std::io::Error| Failed::unreachable(&self.origin, "", error).through(self);
+    ) -> std::result::Result<(), FailedRequest> {
+        let refused =
+            |error: &std::io::Error| FailedRequest::unreachable(&self.origin, "", error).through(self);
         let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", origin);
         if let Some(authorization) = &self.authorization {
             // Writing to a `String` cannot fail.

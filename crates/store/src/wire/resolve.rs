@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use rustix_futex_sync::Mutex;
 use socket2::SockRef;
 
-use super::Failed;
+use super::FailedRequest;
 use crate::cancel::Cancel;
 use crate::error::{Error, UNRESOLVED};
 use crate::limits::{KEEP_IDLE, POLL_INTERVAL, SEND_STEP};
@@ -47,10 +47,10 @@ impl Resolver {
         options: &StoreOptions,
         wait: Duration,
         cancel: &Cancel,
-    ) -> Result<TcpStream, Failed> {
+    ) -> Result<TcpStream, FailedRequest> {
         let unreachable = |what: &str, error: &io::Error| match cancel.is_cancelled() {
             true => Error::Cancelled.into(),
-            false => Failed::unreachable(origin, what, error),
+            false => FailedRequest::unreachable(origin, what, error),
         };
         let deadline = options.connect_deadline.min(wait);
         let addresses =

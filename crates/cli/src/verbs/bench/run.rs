@@ -191,7 +191,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
         // user's own, and are reached with the user's environment.
         env: if is_of_user(args) { std::env::vars_os().collect() } else { clean_environment() },
         disk: std::env::temp_dir(),
-        words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
+        words: placeholder_values(args.plan.as_deref().and_then(Path::parent), programs.path()),
         rounds: args.rounds,
         max_bytes: args.max_bytes,
         max_usd: args.cost.budget,
@@ -360,7 +360,7 @@ pub fn clean_environment() -> BTreeMap<OsString, OsString> {
 
 /// Returns the placeholder `{plan}`: the directory of the plan's file, or the directory to which
 /// the programs of a suite were written.
-fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
+fn placeholder_values(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     let directory = match plan {
         Some(path) if path.as_os_str().is_empty() => Path::new("."),
         Some(path) => path,

@@ -5,7 +5,7 @@ pub(super) const ALIGNMENT: u64 = 4096;
 
 /// The place of a record. Bits 32..64 are the number of the pack, bits 8..32 the record's offset
 /// and bits 0..8 the record's length. Offset and length are in units of [`ALIGNMENT`] bytes. No
-/// record has length 0.
+/// record has length 0, so the word 0 is a slot without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct RecordPlace(u64);
 

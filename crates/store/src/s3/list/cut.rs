@@ -149,8 +149,9 @@ impl KeyShape {
                     let cut = Cut { at: format!("{}{symbol}", &last[..at]), shared: at, breadth };
                     return Some(closing.unwrap_or(cut));
                 }
-                // Only one character was seen at this position. A split after all keys that begin
-                // like `last` excludes all such positions at once.
+                // No other character was seen here, so this position gives no split between known
+                // characters. Remember the split after all keys that begin with `last[..=at]`.
+                // A later position replaces it, so one split excludes all such positions.
                 if let Some(next) = low.and_then(following).filter(|next| fits(*next)) {
                     let shared = closing.map_or(at, |cut| cut.shared);
                     closing = Some(Cut { at: format!("{}{next}", &last[..at]), shared, breadth: 1 });

@@ -57,7 +57,7 @@ struct Range {
     after: Option<String>,
     /// The last key listed; `None` before the first page.
     last: Option<String>,
-    /// The first key of the last page.
+    /// The first key of the page that was listed last.
     first: Option<String>,
     /// The last key that may be in the range; `None` for the last range.
     until: Option<String>,
