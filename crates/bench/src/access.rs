@@ -25,7 +25,7 @@ use client::add_counters;
 pub(crate) use client::add_summary;
 use mount::Mounted;
 
-/// A target that can be reached.
+/// Access to the target of one job.
 pub(crate) struct Session<'j> {
     job: &'j Job,
     place: Place,
@@ -33,7 +33,7 @@ pub(crate) struct Session<'j> {
     copied: Metrics,
 }
 
-/// The form in which the bytes are reached.
+/// A target in the form in which the job reaches it.
 enum Place {
     /// A directory or a single file on a file system.
     Files(PathBuf),

@@ -1,4 +1,5 @@
-//! The API of a service of AWS other than S3: signed requests with bodies in JSON, by our own HTTP.
+//! The API of a service of AWS other than S3: signed requests with bodies in JSON, sent by the HTTP
+//! client of `store`.
 //!
 //! An error of the API is one line with its kind, its status and its message, which names the
 //! action that a role lacks. Called by `functions::calls` and by `batch`.
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Characters shown of a response that is not JSON.
+/// Most characters of a response that an error shows if the response is not JSON.
 const MOST_SHOWN: usize = 300;
 
 /// An endpoint of one AWS service, with credentials and a client.

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 
 /// Longest time for a response.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The first and the longest pause between two requests for a job's state.
+/// First and longest pause between two requests for a job's state.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
-/// Time after which a service that does not answer, or only throttles, is given up.
+/// Time without a usable response after which the wait for a job fails.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Interval at which a pause checks whether the user has stopped the measurement.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,8 +43,8 @@ pub struct Job {
     pub memory_mib: Option<u64>,
     /// Time after which Batch ends the job.
     pub limit: Option<Duration>,
-    /// True if Batch must not repeat the job after its instance was lost, whatever the definition
-    /// says.
+    /// True if Batch must not repeat the job after the loss of its instance, even if the definition
+    /// allows that.
     pub once: bool,
     /// Environment variables of the job.
     pub env: Vec<(String, String)>,
@@ -133,8 +133,8 @@ impl Batch {
     /// after `start_within`, returns an error. Batch itself limits the running time.
     ///
     /// # Errors
-    /// The user stopped the measurement, the state cannot be found out, or the job has not started
-    /// in time. The caller ends the job.
+    /// The user stopped the measurement, the state of the job is unknown, or the job has not
+    /// started in time. The caller must then end the job.
     pub fn wait(
         &self,
         id: &str,
@@ -186,7 +186,7 @@ impl Batch {
     fn look(&self, id: &str) -> Result<Option<Value>> {
         let body = json!({ "jobs": [id] }).to_string();
         let cancel = Cancel::new();
-        // A short outage of the network must not give up the job.
+        // A short outage of the network must not end the wait.
         let Ok(answer) = self.api.call(ServiceMethod::Post, "/v1/describejobs", body.as_bytes(), &cancel)
         else {
             return Ok(None);
@@ -245,7 +245,7 @@ impl Batch {
     }
 }
 
-/// Returns the reason for a job's failure, from all that Batch says about it.
+/// Returns the reason for a job's failure: Batch's reasons and the exit code, joined.
 fn reason(job: &Value) -> String {
     let of = |pointer: &str| job.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let code = job.pointer("/container/exitCode").and_then(Value::as_i64);
@@ -268,7 +268,7 @@ mod tests {
     use crate::scripted::{bodies, serve};
     use firstbyte_testkit::Scripted;
 
-    /// A queue whose API gives these answers, one after another.
+    /// Makes a queue whose API sends these responses in order.
     fn batch(answers: &[(u16, &str)]) -> (Batch, Scripted) {
         let api = serve(answers);
         let options = StoreOptions { signing: Signing::Anonymous, ..StoreOptions::default() };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_takes_the_place_of_the_parameter_or_of_the_command() {
+    fn the_command_line_replaces_the_parameter_or_the_command() {
         let job = Job {
             name: "n".into(),
             line: "true".into(),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_watched_to_its_end_over_an_api_that_is_throttling() {
+    fn a_wait_survives_throttling_and_ends_with_the_job() {
         let (batch, _api) = batch(&[
             (200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#),
             (429, r#"{"message": "slow down"}"#),
@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_does_not_start_is_not_waited_for() {
+    fn a_wait_fails_if_the_job_does_not_start_in_time() {
         let (batch, _api) = batch(&[(200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#)]);
         let error = batch.wait("j", Some(Duration::ZERO), &|| false, &mut |_| {}).unwrap_err();
         assert!(error.to_string().starts_with("batch:q:d: its job j has not started"), "{error}");
     }
 
     #[test]
-    fn what_the_api_refuses_ends_the_wait() {
+    fn a_refusal_of_the_api_ends_the_wait() {
         let denied = r#"{"message": "not authorized to perform: batch:DescribeJobs"}"#;
         let (batch, _api) = batch(&[(403, denied)]);
         let error = batch.wait("j", None, &|| false, &mut |_| {}).unwrap_err().to_string();

@@ -56,17 +56,16 @@ pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared> {
 }
 
 impl Prepared {
-    /// Observes the caches. Must be the last step before the run and precede reading the byte
-    /// counters: observing a file on a network opens it, which may send a request, but reads no
-    /// content.
+    /// Observes the caches. The caller does this last before the run, but before it reads the byte
+    /// counters: opening a file on a network may send requests, although no content is read.
     pub fn observe_before(&mut self) {
         self.before = Some(Observation::of(&self.spec, &self.tools));
     }
 }
 
-/// Observes the caches after the run, and judges the state. The returned sentences are marks:
-/// reasons to keep the run out of the summary. Counters for `traffic` must be read before this
-/// call.
+/// Observes the caches after the run, and judges the state. Returns the evidence, and the marks:
+/// reasons to keep the run out of the summary. The caller reads the counters for `traffic` before
+/// this call.
 #[must_use]
 pub fn conclude(prepared: Prepared, traffic: &Traffic) -> (CacheEvidence, Vec<String>) {
     let after = Observation::of(&prepared.spec, &prepared.tools);

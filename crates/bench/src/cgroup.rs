@@ -33,6 +33,7 @@ pub(crate) struct Group {
     directories: Vec<Directory>,
     /// The directory in which memory is counted.
     memory: Option<Directory>,
+    /// The directory in which bytes read from devices are counted.
     io: Option<Directory>,
 }
 
@@ -48,8 +49,7 @@ struct Maker<'a> {
     made: Vec<Directory>,
 }
 
-/// Period after which the kernel shares out processors again, in microseconds; 100 ms is its
-/// default.
+/// Period of processor quotas, in microseconds. The kernel's default is 100 ms.
 const PERIOD: u64 = 100_000;
 /// Smallest quota that the kernel accepts, in microseconds.
 const LEAST_QUOTA: u64 = 1_000;
@@ -89,8 +89,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Makes the kernel count bytes. Since Linux 6.10, version 1 counts a device's bytes only if a
-    /// limit exists for it, so each disk gets one that it cannot reach.
+    /// Makes the kernel count bytes. Since Linux 6.10, version 1 counts the bytes of a device only
+    /// if a limit exists for it, so this sets a limit for each disk that the disk cannot reach.
     fn count_reads(&self) {
         const UNREACHABLE: u64 = 1 << 44;
         let Some((group, Version::One)) = &self.io else { return };
@@ -133,8 +133,8 @@ impl Maker<'_> {
         Ok([memory, cpu, self.make(&["blkio", "io"])?])
     }
 
-    /// Makes a directory for the first of these controllers that exists. `None` without one; an
-    /// error if a limit needs it.
+    /// Makes a directory for the first of these controllers that exists. If none exists, returns
+    /// `None`, or an error if a limit needs it.
     fn make(&mut self, controllers: &[&str]) -> Result<Option<Directory>> {
         let is_needed = controllers.iter().any(|name| self.needed.contains(name));
         let Some(place) = controllers.iter().find_map(|name| self.places.of(name)) else {
@@ -146,7 +146,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns the group's directory in a hierarchy. Makes it unless another controller needed it
+    /// Returns the group's directory in a hierarchy. Makes it if no other controller has needed it
     /// before.
     fn directory(&mut self, place: &Place) -> Result<Directory> {
         let known = self.made.iter().find(|(directory, _)| directory.starts_with(&place.root));
@@ -166,7 +166,8 @@ impl Maker<'_> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A hanging read can keep a directory. The next run that makes a group here removes it.
+        // A process in a hanging read keeps its group. The next run that makes a group here removes
+        // it.
         let until = Instant::now() + GRACE;
         for (directory, _) in &self.directories {
             kill(directory);
@@ -180,7 +181,7 @@ impl Drop for Group {
 
 /// Kills every process in a group.
 fn kill(group: &Path) {
-    // Linux 5.14 has a file for killing, in version 2.
+    // Version 2 has the file `cgroup.kill` since Linux 5.14.
     if fs::OpenOptions::new()
         .write(true)
         .open(group.join("cgroup.kill"))
@@ -270,8 +271,8 @@ fn field(file: &Path, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Sums the bytes read over all devices. `None` if no device is listed, because then the kernel
-/// counts none.
+/// Sums the bytes read over all devices. `None` if the kernel does not count them: version 1 then
+/// lists neither a rule nor a device.
 fn read_bytes(group: &Path, version: Version) -> Option<u64> {
     match version {
         Version::One => {

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::walk::files_below;
 
-/// Bytes compared at once.
+/// Bytes per comparison.
 const PIECE: usize = 1 << 20;
 
-/// Checks that `found` equals `original`: a file as such or as the only file of a directory, a
-/// directory by names and contents. The error names the first difference.
+/// Checks that `found` equals `original`. Directories are compared by names and contents. The copy
+/// of a file may also be the only file of the directory `found`. The error names the first
+/// difference.
 pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
     if original.is_dir() {
         return same_trees(original, found);

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::job::{Error, Job, Metrics, Result};
 use crate::process::{end, last_line, lines_of};
 
-/// Longest wait for a mount to become ready. A slower one never will.
+/// Longest wait for a mount to become ready. After it, the mount counts as failed.
 const READY: Duration = Duration::from_secs(30);
 /// Longest wait for a mount to end. Without open files it only has its last requests to finish.
 const END: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ pub(super) struct Mounted {
     child: Option<Child>,
     /// Address of the mount's counters: `http://HOST:PORT/metrics`.
     counters: Option<String>,
-    /// Directory for the mount point and the cache, if the job does not name both.
+    /// Temporary directory for the mount point or the cache. `None` if the job names both.
     _own: Option<TempDir>,
 }
 
@@ -55,7 +55,7 @@ impl Mounted {
         let receipt = printed.and_then(|lines| lines.recv_timeout(READY).ok());
         let mut mounted = Self { root, child: Some(child), counters: None, _own: own };
         match receipt.as_deref().map(serde_json::from_str::<serde_json::Value>) {
-            // A mount that failed says so in the same place.
+            // A failed mount prints a receipt too, with its failures in `failed`.
             Some(Ok(receipt)) if receipt.get("failed").is_none_or(serde_json::Value::is_null) => {
                 mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
                 Ok(mounted)
@@ -111,7 +111,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // The job failed already; its error is the one to report.
+            // The job has already failed with an error of its own, which is the one to report.
             let _ = end(&mut child, END);
         }
     }

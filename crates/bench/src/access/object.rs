@@ -12,10 +12,10 @@ use firstbyte_location::shown;
 use crate::data::first_difference;
 use crate::job::{Compare, Error, Result};
 
-/// Bytes compared at each end of a read.
+/// Bytes to compare at each end of a read.
 const ENDS: usize = 64;
 
-/// An open object, which threads share.
+/// An open object. Threads may share it.
 pub(crate) struct Object {
     place: String,
     size: u64,
@@ -56,8 +56,8 @@ impl Object {
         &self.place
     }
 
-    /// Reads into `buffer` from `offset` by one call. Returns fewer bytes at the end of the object,
-    /// or if the kernel did.
+    /// Reads into `buffer` from `offset` by one call. May return fewer bytes than the buffer holds;
+    /// 0 is the end of the object.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let length = match &self.bytes {
             Bytes::Lazy(file) => file.read_at(buffer, offset)?,
@@ -72,7 +72,7 @@ impl Object {
         Ok(length)
     }
 
-    /// Fills `buffer` from `offset`. Error if the object ends before.
+    /// Fills `buffer` from `offset`. Error if the object ends before the buffer is full.
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < buffer.len() {

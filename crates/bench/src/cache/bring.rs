@@ -1,5 +1,5 @@
-//! Establishes a cache state: evicts or reads files, releases or hydrates objects. Returns its
-//! actions as sentences, for the evidence. It does not check the result; `observe` does. Called by
+//! Establishes a cache state: evicts or reads files, releases or hydrates objects. Returns the
+//! actions as sentences, for the evidence. `observe` checks the result. Called by
 //! [`prepare`](super::prepare).
 
 use std::fs;
@@ -15,7 +15,7 @@ use super::spec::{Spec, Tools};
 use super::tolerance::tolerance;
 use super::unreadable;
 
-/// Most reads of a file to make it resident. More do not help if memory is too small for it.
+/// Most reads of a file to make it resident. If memory is too small for the file, more do not help.
 const PASSES: usize = 3;
 
 /// Establishes the state, and returns the actions taken.
@@ -56,7 +56,7 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes still resident after eviction, and all bytes, of files that can be evicted.
+/// Sums over the files that can be evicted: bytes still resident, and all bytes.
 struct Evicted {
     resident: u64,
     total: u64,
@@ -71,7 +71,7 @@ fn evict(paths: &[PathBuf]) -> Result<Evicted> {
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
             sum.total += opened.bytes;
-            // If the kernel cannot count resident pages, that is no reason to drop everything.
+            // An unknown count does not justify `drop_caches`, which affects the whole machine.
             sum.resident += opened.resident().map_or(0, |(bytes, _)| bytes);
         }
     }

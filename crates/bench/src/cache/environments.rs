@@ -8,8 +8,8 @@ use crate::result::{CacheEvidence, CacheState, Run};
 /// Tolerated difference between the clocks of this machine and of a function, in seconds.
 const CLOCKS: f64 = 1.0;
 
-/// Returns the evidence from a run's responses, and the run's marks. `began` is the time at which
-/// new environments were requested, in seconds since 1970.
+/// Judges the cache state of a run from its responses. Returns the evidence and the marks. `began`
+/// is the time at which new environments were requested, in seconds since 1970.
 #[must_use]
 pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvidence, Vec<String>) {
     let mut evidence = CacheEvidence { wanted, ..CacheEvidence::default() };
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_say_nothing_prove_nothing() {
+    fn responses_without_figures_prove_no_state() {
         let run = Run::default();
         assert_eq!(of_environments(CacheState::Cold, 0.0, &run).0.held, None);
         assert_eq!(of_environments(CacheState::Any, 0.0, &run).0.evidence.len(), 0);

@@ -54,7 +54,7 @@ pub(super) struct Opened {
     pub(super) allocated: u64,
     /// Device number.
     pub(super) device: u64,
-    /// True if mincore reports real residency to this process.
+    /// True if mincore reports the real residency of the file's pages to this process.
     may_map: bool,
 }
 
@@ -101,8 +101,8 @@ impl Opened {
     }
 }
 
-/// Lists the regular files among `paths` and below them, sorted. Links below a directory are not
-/// followed.
+/// Lists the `paths` that are not directories, and the regular files below those that are, sorted.
+/// Links below a directory are not followed.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let failed = |(path, error): UnreadPath| unreadable(&path, &error);
     let mut files = Vec::new();

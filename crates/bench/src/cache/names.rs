@@ -10,11 +10,11 @@ use super::unreadable;
 use crate::error::Result;
 use crate::mounts::{self, Mounts};
 
-/// File systems that report a directory's size in whole blocks, all of which a listing reads.
+/// File systems on which a first listing of a directory reads as many bytes as its reported size.
 const BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
 
 /// Returns the bytes that a first listing of `directories` and all below them reads from a device.
-/// `None` if their file system does not report the size.
+/// `None` for other file systems than those, which report other sizes.
 pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
     let mounts = Mounts::current().unwrap_or_default();
     let tells = |directory: &PathBuf| {

@@ -31,7 +31,7 @@ struct Row {
     size: Option<u64>,
 }
 
-/// Releases all blocks of an object. A cache that does not exist has none.
+/// Releases all blocks of an object. A missing cache directory holds no blocks.
 pub(super) fn release(object: &Object, tools: &Tools) -> Result<()> {
     if is_new(&object.cache) {
         return Ok(());

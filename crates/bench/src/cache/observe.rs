@@ -9,7 +9,7 @@ use super::pages::Method;
 use super::spec::{Spec, Tools};
 use crate::mounts::{self, Mounts};
 
-/// The observations of one moment.
+/// Contents of the caches at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
     /// Pages of the files that the run reads. `None` if there are no files, or their pages are
@@ -48,13 +48,13 @@ impl Observation {
                 Err(error) => seen.unproven.push(error.to_string()),
             }
             let caches = of_caches(spec).unwrap_or_default();
-            // Failures here are dropped: only a warm state needs these pages as proof.
+            // Only a warm state needs these pages as proof, so failures are not reported here.
             seen.block_pages = Self::default().look_at(&caches);
         }
         seen
     }
 
-    /// Sums over files. One file with unknown pages makes the sum unknown.
+    /// Sums the pages of files. `None` without files, or if the pages of one file are unknown.
     fn look_at(&mut self, paths: &[PathBuf]) -> Option<Pages> {
         let mut sum: Option<Pages> = None;
         let mut is_known = true;
@@ -98,7 +98,8 @@ impl Observation {
         sum.filter(|_| is_known)
     }
 
-    /// Notes that the file behind a loop device has its own pages, which are not observed.
+    /// Adds a doubt if the files are on a loop device: pages of the file behind it are not
+    /// observed.
     fn on_loop_device(&mut self, paths: &[PathBuf]) {
         let Ok(mounts) = Mounts::current() else { return };
         let on_loop = |path: &PathBuf| {

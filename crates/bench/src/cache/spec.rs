@@ -41,7 +41,7 @@ pub struct Tools {
     pub env: Vec<(String, String)>,
 }
 
-/// Traffic during the run. A field is `None` if nothing counted it.
+/// Traffic during the run. A field is `None` if it was not counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Bytes over the network, counted by a link or a server.

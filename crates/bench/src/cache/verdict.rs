@@ -7,7 +7,7 @@ use super::observe::{Observation, Pages};
 use super::spec::{Spec, Traffic};
 use super::tolerance::tolerance;
 
-/// The state of a judgement, with the sentences collected.
+/// A judgement in progress, with the sentences collected so far.
 struct Case<'a> {
     spec: &'a Spec,
     evidence: Vec<String>,
@@ -119,7 +119,7 @@ impl Case<'_> {
             self.mark(&format!("only {bytes} of {expected} bytes {what}"));
         } else {
             self.shown += 1;
-            // Bytes that crossed are stronger evidence than an observation beforehand.
+            // Bytes that crossed are stronger evidence than an observation before the run.
             self.unproven.clear();
         }
     }
@@ -129,12 +129,12 @@ impl Case<'_> {
             self.warm_content(before, after);
         }
         self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
-        // If a wire to the files is counted, device reads are those of programs.
+        // If the wire to the files is counted, reads from devices only load programs.
         if self.spec.files.is_empty() || traffic.wire_bytes.is_none() {
             self.nothing_crossed(traffic.storage_bytes, "came from block devices", before);
         }
-        // Cached names cannot be observed. Without device reads they were in memory, if the file
-        // system is on a device.
+        // Cached names cannot be observed. If their file system is on a device and no bytes came
+        // from devices, the names were in memory.
         self.shown +=
             u32::from(self.lists() && self.spec.expected_bytes.is_some() && traffic.storage_bytes.is_some());
     }

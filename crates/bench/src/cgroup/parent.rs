@@ -51,8 +51,9 @@ fn enable(group: &Path, controller: &str) -> std::io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Moves this process to a child of its group, if it is alone there, so that the group can have
-/// other children. The process stays in the child: later groups are found above it.
+/// Moves this process to a child of its group, so that the group can have other children. Error if
+/// the group has other processes. The process stays in the child; later groups are made beside that
+/// child.
 fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
     let text = fs::read_to_string(place.own.join("cgroup.procs")).unwrap_or_default();
     let own = std::process::id();
@@ -73,7 +74,7 @@ fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
 }
 
 /// Returns the error for a group with processes, whose children cannot have limits in version 2.
-/// `above` names the attempts in the groups above, and their errors.
+/// `above` lists the groups above that were tried, with their errors.
 fn crowded(group: &Path, processes: usize, above: &str) -> Error {
     Error::Limits(format!(
         "{}: this group holds {processes} processes, and no group above it can be used ({above}), so version 2 allows \

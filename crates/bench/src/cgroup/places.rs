@@ -59,14 +59,14 @@ impl Places {
                 controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
             let mount = mounts.iter().find(|mount| match version {
                 Version::Two => mount.kind == "cgroup2",
-                // A mount's options contain its controllers, `name=systemd` as well.
+                // The options of a mount list its controllers, including `name=systemd`.
                 Version::One => {
                     mount.kind == "cgroup"
                         && controllers.iter().all(|name| mount.options.split(',').any(|one| one == name))
                 }
             })?;
-            // In a container the path is often the host's, and only a part of the hierarchy is
-            // mounted.
+            // In a container, the path is often that of the host, and only a part of the hierarchy
+            // is mounted.
             let inside = path.strip_prefix(&mount.root).or_else(|_| path.strip_prefix("/"));
             let own = inside.map(|inside| mount.at.join(inside)).unwrap_or_else(|_| mount.at.clone());
             let own = if own.is_dir() { own } else { mount.at.clone() };
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_hybrid_machine_a_controller_is_where_it_is_mounted() {
+    fn a_hybrid_machine_has_each_controller_where_it_is_mounted() {
         let root = tempfile::tempdir().unwrap();
         for path in ["memory/job", "cpu", "systemd", "unified/job"] {
             fs::create_dir_all(root.path().join(path)).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_counts_also_where_only_a_parent_has_one() {
+    fn the_smallest_limit_of_a_group_and_its_parents_counts() {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("all/job/step");
         fs::create_dir_all(&group).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_host_is_looked_up_below_what_is_mounted_of_it() {
+    fn a_path_of_the_host_is_resolved_below_the_mounted_part() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("memory/step")).unwrap();
         let at = root.path().join("memory");
