@@ -15,7 +15,7 @@ use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
-/// Default threshold. On two shared processors, times of the same program repeat within it.
+/// Default threshold: 5 %. On two shared processors, times of one program repeat within it.
 pub const THRESHOLD: f64 = 0.05;
 
 /// Largest probability of chance at which a difference is reported.
@@ -31,11 +31,11 @@ pub enum Outcome {
     Slower,
     /// Faster by more than threshold and noise.
     Faster,
-    /// No change was found, but a change as large as the threshold could hide in the noise.
+    /// No change was found, but the noise could hide a change as large as the threshold.
     TooNoisy,
     /// The interval of the ratio lies within the threshold.
     NoChange,
-    /// The figures are of different things, or are missing on one side: see the notes.
+    /// The figures were measured differently, or are missing on one side: see the notes.
     NotComparable,
 }
 
@@ -99,7 +99,7 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     changes
 }
 
-/// True if any contender of a case is in both files, so that there is something to compare.
+/// True if the files have a contender of a case in common.
 #[must_use]
 pub fn have_common(a: &Results, b: &Results) -> bool {
     lines(a).any(|(case, line)| has(b, case, line))
@@ -114,7 +114,8 @@ fn has(results: &Results, case: &Case, line: &ContenderLine) -> bool {
     lines(results).any(|(other, own)| other.name == case.name && own.name == line.name)
 }
 
-/// Returns a comparison without its outcome, and the chance of its difference if it is comparable.
+/// Compares one contender. Returns the change without its outcome, and the chance of the difference
+/// if the sides are comparable.
 fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles) -> (Change, Option<f64>) {
     let seconds = |runs: &[&Run]| runs.iter().map(|run| run.seconds).collect::<Vec<f64>>();
     let (one, two) = (seconds(before), seconds(after));
@@ -132,7 +133,7 @@ fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles
     (change, comparable.then(|| chance(&one, &two)))
 }
 
-/// Sets the outcomes of the `changes` that have a chance.
+/// Sets the outcome of each change that has a chance.
 fn decide(changes: &mut [Change], chances: &[Option<f64>], threshold: f64) {
     let plain: Vec<f64> = chances.iter().copied().flatten().collect();
     let compared = changes.iter_mut().zip(chances).filter(|(_, chance)| chance.is_some());

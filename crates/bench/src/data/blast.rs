@@ -12,11 +12,11 @@ use std::process::{Command, Stdio};
 use super::stream::{fill, seed_of};
 use crate::job::{Error, Result, program};
 
-/// Bases in a sequence: the size of a contig of a bacterial genome.
+/// Bases in a sequence: about a contig of a bacterial genome.
 const LENGTH: usize = 100_000;
 /// Bases per byte of the database.
 const BASES_PER_BYTE: u64 = 4;
-/// Range of a sequence that a query contains. 150 bases are a read of a sequencer; blastn searches
+/// Bases of a sequence that form a query. A read of a sequencer has 150 bases. blastn searches
 /// queries together until they have `BATCH_SIZE` bases.
 const PIECE: std::ops::Range<usize> = 1000..1150;
 /// Name of the database in its directory.

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_its_seed_says_or_the_first_wrong_byte_is_named() {
+    fn the_first_byte_that_differs_from_the_seed_is_named() {
         let here = tempfile::tempdir().unwrap();
         let path = here.path().join("big");
         let size = 3 * STEP as u64 + 77;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn many_files_are_all_there_and_no_others() {
+    fn missing_and_unexpected_files_are_errors() {
         let here = tempfile::tempdir().unwrap();
         let root = here.path().join("files");
         let bytes = files(&root, 20, &SIZES, 9).unwrap();

@@ -14,12 +14,12 @@ use crate::threads::on_threads;
 
 /// Bytes per write.
 const STEP: usize = 1 << 20;
-/// Names per inode; ext4 allows 65,000.
+/// Names per inode. ext4 allows 65,000.
 const LINKS: u64 = 60_000;
 /// Threads that make names.
 const THREADS: u64 = 4;
-/// Number of names above which they become links to few inodes. A listing sees no difference, and
-/// making them takes a tenth of the time.
+/// Number of names above which they become links to few inodes. A listing shows no difference, and
+/// making links takes a tenth of the time.
 const LINKED_FROM: u64 = 2_000_000;
 /// Permissions of files.
 const MODE: Mode = Mode::from_raw_mode(0o644);
@@ -49,7 +49,7 @@ impl FileSizes {
     /// Parses `10KiB..100KiB`, or one size for all; `log:1KiB..1GiB` spreads by magnitude.
     ///
     /// # Errors
-    /// The text is something else, or its least size is above its greatest.
+    /// The text has another form, or its first size is above its second.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: String| Error::job(format!("{text:?}: {why}; write for example 10KiB..100KiB"));
         let (spread, sizes) = match text.strip_prefix("log:") {
@@ -153,7 +153,7 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
         for number in from..(from + share).min(count) {
             let name = format!("image_{number:08}.tif");
             let links = linked && !(number - from).is_multiple_of(LINKS);
-            // If the file system has no links, or allows fewer, a new file takes the name.
+            // If the file system has no links, or allows fewer, the name becomes a new file.
             if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
                 mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
                 first = name;
@@ -168,7 +168,7 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
 /// the rest empty files.
 ///
 /// # Errors
-/// There are fewer entries than directories, or one exists or cannot be made.
+/// There are fewer entries than directories, or an entry exists or cannot be made.
 pub fn tree(root: &Path, entries: u64, directories: u64) -> Result<()> {
     if entries < directories {
         return Err(Error::job(format!("{entries} entries cannot hold {directories} directories")));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_trees_have_what_is_asked_for() {
+    fn names_and_trees_have_the_requested_entries() {
         let here = tempfile::tempdir().unwrap();
         let (flat, deep) = (here.path().join("flat"), here.path().join("deep"));
         let sorted = |directory: &Path| {

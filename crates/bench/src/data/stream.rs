@@ -51,7 +51,7 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     }
     let (words, tail) = rest.as_chunks::<WORD>();
     let mut index = at / WORD as u64;
-    // A comparison for each group, not each word: the compiler then needs few instructions per
+    // One comparison for each group of words, because the compiler then needs few instructions per
     // word.
     for group in words.chunks(64) {
         let mut differing = 0;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_is_that_range_of_the_whole() {
+    fn a_range_filled_alone_equals_that_range_of_the_whole() {
         let whole = bytes(7, 0, 5000);
         for offset in [0, 1, 7, 8, 9, 511, 4096] {
             for length in [0, 1, 3, 8, 17, 600, 900] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wrong_byte_is_found_wherever_it_is() {
+    fn the_first_wrong_byte_is_found_at_any_position() {
         let mut part = bytes(7, 3, 2000);
         for at in [0, 4, 5, 12, 13, 517, 1996, 1999] {
             part[at] ^= 1;
