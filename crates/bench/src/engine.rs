@@ -1,11 +1,12 @@
 //! Executes a plan: prepares each case, runs its contenders in turns, and writes each run to the
 //! results when it ends.
 //!
-//! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
-//! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all contenders and is kept out of summaries; a case may skip it. A contender that
-//! fails twice in a row is skipped for the rest of its case. The engine makes no choice by measured
-//! times, so a continued measurement ends with the same set of runs.
+//! Absolute times drift, because of other tenants, processor frequency and caches. Contenders
+//! therefore take turns, in another order each round, and only runs of one case are compared. Round
+//! 0 warms page cache, connections and code for all contenders and is kept out of summaries; a case
+//! may skip it. A contender that fails twice in a row is skipped for the rest of its case. Apart
+//! from the time limit of a case, measured times do not affect which runs are made, so a continued
+//! measurement ends with the same set of runs.
 
 mod function;
 mod limits;
@@ -35,7 +36,7 @@ use outlook::Outlook;
 
 /// Failures in a row after which a contender is skipped for the rest of its case.
 const FAILURES: usize = 2;
-/// Fewest measured rounds of a case, however slow its contenders are.
+/// Fewest measured rounds of a case, even if its time is over.
 const LEAST_ROUNDS: u32 = 3;
 /// Interval at which a wait checks whether the user has stopped the measurement.
 const LOOK: Duration = Duration::from_millis(20);
@@ -54,14 +55,14 @@ pub struct Settings<'a> {
     pub rounds: Option<u32>,
     /// Limit on the bytes that all runs together read or move.
     pub max_bytes: Option<u64>,
-    /// Limit on the dollars of all runs together, according to `costs`.
+    /// Limit on the dollars of all runs together, as estimated by `costs`.
     pub max_usd: Option<f64>,
     /// Estimated costs of the runs.
     pub costs: Costs,
     /// Limit on the time of the measurement, in seconds.
     pub max_seconds: Option<f64>,
     /// True if data on the disk stays when the measurement is complete. Destinations of runs are
-    /// removed even then.
+    /// still removed, unless their case keeps them.
     pub keep: bool,
     /// Returns true once the user has stopped the measurement.
     pub stop: &'a dyn Fn() -> bool,
@@ -84,11 +85,11 @@ pub enum Event<'a> {
     Run(&'a Run),
     /// A case is complete. Carries all results so far.
     Complete(&'a Case, &'a Results),
-    /// Estimated seconds until the end, after each round.
+    /// A round ended. Carries the estimated seconds until the end.
     Left(f64),
     /// A note for the user.
     Note(&'a str),
-    /// Path of the data that stays on the disk.
+    /// Data stays on the disk, at this path.
     Kept(&'a Path),
 }
 
@@ -178,12 +179,12 @@ fn check_functions(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error for a contender that the plan defines wrongly.
+/// Returns a function that makes an error for a wrong definition of a contender.
 fn wrong(plan: &Plan, case: &Case, contender: &Contender) -> impl Fn(String) -> Error {
     move |what| Error::in_case(&plan.name, &case.name, format!("contender {}: {what}", contender.name))
 }
 
-/// Formats a command line so that a reader can repeat it.
+/// Formats the command line of a contender so that a reader can repeat it.
 fn shown(contender: &Contender) -> String {
     let quoted = |word: &String| match word.contains([' ', '*', '"', '\'']) {
         true => format!("'{}'", word.replace('\'', "'\\''")),
@@ -311,8 +312,8 @@ fn run_case(
     Ok(None)
 }
 
-/// Writes prepared data to the disks; otherwise the kernel would do it during the first runs. The
-/// sync cannot be interrupted, so a thread waits for it.
+/// Writes prepared data to the disks, so that the kernel does not write it during the first runs. A
+/// sync cannot be interrupted, so another thread makes it.
 fn write_out(settings: &Settings<'_>) -> Result<()> {
     let (done, written) = mpsc::channel();
     std::thread::spawn(move || {
@@ -327,7 +328,7 @@ fn write_out(settings: &Settings<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Computes the modelled contenders of a case, before any measurement of it.
+/// Computes the modelled contenders of a case, before the case is measured.
 fn compute(
     plan: &Plan,
     case: &Case,
@@ -366,8 +367,8 @@ fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
     })
 }
 
-/// Returns the contenders in the order of a round, which changes each round but not between
-/// measurements. The order matters: the host of a virtual machine may take back idle memory.
+/// Returns the contenders in the order of a round. Each round has another order, the same in every
+/// measurement. The order affects times: the host of a virtual machine may take back idle memory.
 fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
     let mut order: Vec<&Contender> = contenders.iter().collect();
     fastrand::Rng::with_seed(u64::from(round)).shuffle(&mut order);

@@ -1,7 +1,7 @@
 //! Runs the program fio on local paths and parses its JSON.
 //!
-//! fio must not create files or invalidate caches, because the engine controls the cache state. It
-//! writes only if the job may write to its target. Called by the workload `fio`.
+//! fio never creates files, writes or invalidates caches: the engine controls data and cache state.
+//! Called by the workload `fio`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -145,7 +145,7 @@ struct Reads {
     total_ios: u64,
     /// Latency from submission to completion.
     lat_ns: Latency,
-    /// Latency from the kernel's acceptance to completion. The percentiles are taken from this one.
+    /// Latency from the kernel's acceptance to completion. Percentiles come from this latency.
     clat_ns: Latency,
 }
 

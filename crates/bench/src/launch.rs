@@ -5,7 +5,7 @@
 //! a *launcher*, a small process (this program under a hidden name), which starts the contender.
 //! The launcher waits until its standard input ends, so that parallel jobs begin at one moment, and
 //! writes its figures into a file. Services also start under a launcher, which replaces itself by
-//! the service, so that they end with the engine even if it is killed.
+//! the service. They therefore end with the engine even if the engine is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -58,10 +58,11 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Working directory.
     pub(crate) at: PathBuf,
-    /// Files to which the launcher writes its process id, which makes it join a cgroup.
+    /// Files of cgroups. The launcher writes its process id into them, and so joins the cgroups.
     pub(crate) join: Vec<PathBuf>,
-    /// For a command that runs on another machine: the words before it, and a file that both
-    /// machines see. A launcher on the other machine writes its figures there.
+    /// For a command that runs on another machine: the words before it, and a file on a file system
+    /// that both machines share. The launcher on the other machine writes its figures into that
+    /// file.
     pub(crate) through: Option<(Vec<String>, PathBuf)>,
 }
 
@@ -88,8 +89,7 @@ struct Waiting {
     errors: PathBuf,
 }
 
-/// Starts all of `launches` at one moment, and waits for their end. A failed command is not an
-/// error.
+/// Starts all `launches` at one moment, and waits for their end. A failed command is not an error.
 ///
 /// Their outputs go to the directory `scratch`. After `timeout`, or once `stop` returns true, the
 /// remaining commands are killed.
@@ -106,7 +106,7 @@ pub(crate) fn run_together(
         waiting.push(prepare(launch, started, &scratch.join(format!("job-{index}")))?);
     }
     drop(start);
-    // A launcher creates its file of figures once everything is open.
+    // A launcher creates its file of figures once it waits for the start signal.
     let ready = Instant::now() + Duration::from_secs(10);
     while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready && !stop() {
         thread::sleep(Duration::from_millis(1));
@@ -156,7 +156,7 @@ fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Wai
 
 /// Returns the command that starts this program as a launcher.
 pub(crate) fn launcher() -> Command {
-    // This path works even if the file was replaced or removed since the engine started.
+    // This path names the running program even if its file was replaced or removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg(LAUNCHER);
     command
@@ -206,7 +206,7 @@ fn read(one: &Waiting, killed: bool) -> Result<Ended> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
     // A killed launcher wrote no figures.
     let figures: Figures = serde_json::from_slice(&text).unwrap_or_default();
-    // If the program that reaches the other machine failed, its own figures explain why.
+    // If the program that reaches the other machine failed, its own figures have the reason.
     let elsewhere = one.elsewhere.as_ref().filter(|_| figures.code == Some(0));
     let figures = match elsewhere.map(std::fs::read) {
         Some(Ok(text)) => serde_json::from_slice(&text).unwrap_or(figures),
@@ -282,7 +282,7 @@ fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) 
     if std::fs::write(path, "").is_err() {
         return 2;
     }
-    // The end of standard input is the start signal, at one moment for all launchers.
+    // The end of standard input is the start signal. All launchers see it at one moment.
     let _ = io::stdin().read(&mut [0]);
     let began = Instant::now();
     let status = command.spawn().and_then(|mut child| child.wait());
@@ -301,7 +301,7 @@ fn written(path: &Path, figures: &Figures) -> u8 {
     u8::from(std::fs::write(path, text).is_err())
 }
 
-/// Returns the resource usage of all children that were waited for.
+/// Returns the resource usage of all children that have ended.
 fn of_children(seconds: f64) -> Figures {
     // SAFETY: a `rusage` of zeros is valid, and the call writes only to it.
     let usage = unsafe {

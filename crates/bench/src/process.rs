@@ -22,8 +22,8 @@ pub(crate) fn ending(output: &Output) -> String {
     }
 }
 
-/// Returns the lines that a child prints. A thread reads them, so that the child never waits for a
-/// reader.
+/// Returns the lines that a child prints. A thread reads them, so that the child never waits. Drops
+/// lines beyond 1024 unread ones.
 pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (line, lines) = mpsc::sync_channel(1024);
     thread::spawn(move || {
@@ -34,7 +34,7 @@ pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// Signals a child to end and waits for it; kills it after `patience`.
+/// Requests a child to end and waits for it. Kills it after `patience`.
 pub(crate) fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
     if let Some(status) = child.try_wait()? {
         return Ok(status);

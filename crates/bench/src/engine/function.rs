@@ -2,8 +2,8 @@
 //! function.
 //!
 //! Each emulated function gets its own memory, and the share of a processor that belongs to that
-//! memory. If the machine is too small for all functions of a run, either as many jobs as fit run
-//! at once ([`Limited::at_once`]) and the others afterwards, or the run is refused.
+//! memory. If the machine is too small for all functions of a run, the run is refused, or split
+//! into waves of as many jobs as fit ([`Limited::at_once`]).
 
 use crate::result::CacheState;
 use firstbyte_location::units;
@@ -17,7 +17,7 @@ use crate::words::Words;
 /// The control groups of a run.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
-    /// Empty without limits; one group for all jobs, or one for each function.
+    /// One group for all jobs, or one for each function. Empty without limits.
     pub(super) groups: Vec<Group>,
     /// Number of functions that run at once; `None` for all jobs.
     pub(super) at_once: Option<u32>,
@@ -31,7 +31,7 @@ pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<Function
 }
 
 impl Limited {
-    /// Makes the groups of a run of so many jobs. `wrong` makes an error from a mistake in the
+    /// Makes the groups for a run of `jobs` jobs. `wrong` makes an error from a mistake in the
     /// plan.
     pub(super) fn create(
         contender: &Contender,
@@ -54,8 +54,8 @@ impl Limited {
         })
     }
 
-    /// Makes one group that limits all jobs together. Without limits, makes a group only if bytes
-    /// read from devices are the only evidence of a cache state.
+    /// Makes one group that limits all jobs together. Without limits, makes a group only for a run
+    /// that lists names in a controlled cache state: only bytes read from devices prove that state.
     fn together(
         contender: &Contender,
         words: &Words,
@@ -108,7 +108,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
     }
 }
 
-/// Returns how many of these functions run at once.
+/// Returns the number of these functions that run at once. Error if the run is refused.
 fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
     let fitting = function.fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
@@ -140,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn as_many_run_at_once_as_memory_and_processors_allow() {
+    fn memory_and_processors_limit_the_jobs_at_once() {
         assert_eq!(at_once(function(128), 20, false, MACHINE), Ok(20));
         // 19.2 GB have room for six functions, eight processors for four.
         assert_eq!(at_once(function(3008), 20, true, MACHINE), Ok(4));
         let roomy = Machine { processors: 64, ..MACHINE };
         assert_eq!(at_once(function(3008), 20, true, roomy), Ok(6));
-        // A single function may require more processors than there are.
+        // A single function may have more processors than the machine.
         assert_eq!(at_once(function(3008), 1, false, Machine { processors: 1, ..MACHINE }), Ok(1));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_to_do() {
+    fn functions_that_do_not_fit_are_refused_with_advice() {
         let error = at_once(function(3008), 20, false, MACHINE).unwrap_err();
         assert!(error.contains("need 60.2 GB and 34.0 processors"), "{error}");
         assert!(error.contains("4 fit: ask for waves"), "{error}");

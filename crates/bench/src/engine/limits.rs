@@ -1,7 +1,7 @@
 //! Limits of a measurement: the time, and the bytes and dollars of all its runs.
 //!
 //! Invariant: runs of a continued results file count like those of this process, so a repeated
-//! command line does not pass its limits. Called by the engine.
+//! command line stays within its limits. Called by the engine.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,16 +19,17 @@ pub(super) struct MeasurementLimits<'a> {
     began: Instant,
     bytes: u64,
     usd: f64,
-    /// Case and contender of runs already paid for.
+    /// Names of case and contender of the runs already counted.
     paid: BTreeSet<(String, String)>,
     settings: &'a Settings<'a>,
 }
 
-/// Bytes and dollars that a run needs at most.
+/// Largest bytes and dollars that a run needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunNeed {
+    /// Names of case and contender.
     name: (String, String),
-    /// Bytes that precede the run: the hydration before the first one.
+    /// Bytes of the hydration that precedes the first run.
     before: u64,
     /// Bytes that the run moves or reads.
     bytes: u64,
@@ -36,7 +37,7 @@ pub(super) struct RunNeed {
 }
 
 impl<'a> MeasurementLimits<'a> {
-    /// Begins with the runs that the results already have.
+    /// Counts the runs that the results already have.
     pub(super) fn continued(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
         let (began, paid) = (Instant::now(), BTreeSet::new());
         let mut budget = Self { began, bytes: 0, usd: 0.0, paid, settings };
@@ -53,8 +54,8 @@ impl<'a> MeasurementLimits<'a> {
             }
             let mut words = plan.words_of(case);
             settings.words.iter().for_each(|(name, value)| words.set(name, value));
-            // Only a prepared case knows the addresses of its services. Its runs have their own
-            // counts of bytes.
+            // Addresses of services are known only in a prepared case. Runs through services have
+            // their own counts of bytes.
             let need =
                 budget.next(case, &contender, &words).unwrap_or_else(|_| budget.dollars(case, &contender));
             budget.add(need, run);
@@ -70,7 +71,7 @@ impl<'a> MeasurementLimits<'a> {
     /// Returns the need of the next run of a contender.
     ///
     /// # Errors
-    /// The plan states its bytes or jobs wrongly.
+    /// The plan's bytes or jobs are malformed.
     pub(super) fn next(&self, case: &Case, contender: &Contender, words: &Words) -> Result<RunNeed, String> {
         let jobs = u64::from(contender.jobs(words)?);
         let size = |text: &str| {
@@ -112,8 +113,8 @@ impl<'a> MeasurementLimits<'a> {
         Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
     }
 
-    /// Adds a run that has ended. Its own count of bytes on the wire is exact; without one, the
-    /// larger of its estimate and of the bytes that its job read counts.
+    /// Adds a run that has ended. The bytes on the wire are exact if they were counted. Otherwise
+    /// the larger of the estimate and of the bytes that the jobs report counts.
     pub(super) fn add(&mut self, need: RunNeed, run: &Run) {
         let moved = run.wire_bytes.unwrap_or_else(|| need.bytes.max(run.bytes.unwrap_or(0)));
         self.bytes = self.bytes.saturating_add(need.before).saturating_add(moved);
@@ -121,7 +122,7 @@ impl<'a> MeasurementLimits<'a> {
         self.paid.insert(need.name);
     }
 
-    /// Returns the timeout of a run: `longest`, or the time left for the measurement if that is
+    /// Returns the timeout of a run: `longest`, or the remaining time of the measurement if that is
     /// less.
     pub(super) fn time_for(&self, longest: f64) -> Duration {
         let left = self.settings.max_seconds.map(|most| most - self.began.elapsed().as_secs_f64());

@@ -31,7 +31,7 @@ use crate::words::Words;
 
 /// Longest error text of a run, in characters.
 const ERROR: usize = 300;
-/// Longest wait for a link to count delivered bytes: its thread needs one turn on a processor.
+/// Longest wait for a link to count delivered bytes. Its thread needs one turn on a processor.
 const COUNTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A case that is prepared to run.
@@ -49,7 +49,8 @@ pub(super) fn now() -> String {
 }
 
 impl Scene<'_> {
-    /// Returns the bytes that all jobs of a run move or read. `None` if the plan does not say.
+    /// Returns the bytes that all jobs of a run move or read. `None` if the plan does not state
+    /// them.
     pub(super) fn bytes_of(&self, contender: &Contender) -> Result<Option<u64>> {
         let Some(text) = &contender.bytes else { return Ok(None) };
         let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
@@ -63,8 +64,8 @@ impl Scene<'_> {
         contender.jobs(&self.prepared.words).map_err(|what| self.in_case(what))
     }
 
-    /// Runs a contender once. Its failure becomes the run's outcome; an error means that the
-    /// measurement cannot continue.
+    /// Runs a contender once. A failure of the contender is the outcome of the run. An error means
+    /// that the measurement cannot continue.
     pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
         let ran = self.run_into(contender, &destination, longest);
@@ -163,7 +164,8 @@ impl Scene<'_> {
         Ok((0..self.jobs(contender)?).map(of_job).collect())
     }
 
-    /// Makes a directory for outputs beside the destination, which belongs to the contender.
+    /// Makes a directory for outputs beside the destination. The destination itself belongs to the
+    /// contender.
     fn scratch(&self, destination: &Path) -> Result<PathBuf> {
         let scratch = destination.with_extension("scratch");
         std::fs::create_dir_all(&scratch).map_err(Error::file(&scratch))?;
@@ -233,7 +235,7 @@ impl Scene<'_> {
         jobs.iter().enumerate().map(launch).collect()
     }
 
-    /// Makes the function's next calls start new environments, if the calls must be cold.
+    /// Makes the next calls of the function start new environments if the calls must be cold.
     fn refresh(&self, contender: &Contender, words: &Words) -> Result<()> {
         if contender.invoke.is_none() || contender.cache.state != CacheState::Cold {
             return Ok(());
@@ -254,7 +256,8 @@ impl Scene<'_> {
     }
 
     /// Returns the traffic on the contender's link since `before`. The last receiver may end before
-    /// the link has counted its bytes, so a cold run waits a while for the `expected` bytes.
+    /// the link has counted its bytes, so a cold run waits up to [`COUNTED_WITHIN`] for the
+    /// `expected` bytes.
     fn crossed(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
         let until = Instant::now() + COUNTED_WITHIN;
         let expected = expected.filter(|_| contender.cache.state == CacheState::Cold).unwrap_or(0);
@@ -271,7 +274,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Lists the services of a name: one, or one for each job.
+    /// Lists the services of this name: one, or one for each job.
     fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Running> {
         self.prepared.services.iter().filter(move |service| service.name() == name)
     }
@@ -287,7 +290,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Checks the content that each job delivered; once if all jobs delivered to one place.
+    /// Checks the content that each job delivered. One check is enough if all jobs deliver to one
+    /// place.
     fn check_all(&self, contender: &Contender, at: &Path, jobs: &[Words]) -> std::result::Result<(), String> {
         let texts = [&contender.check.same, &contender.check.at].into_iter().flatten();
         let for_each = texts.chain(&contender.check.command).any(|text| text.contains("{job}"));
@@ -320,13 +324,14 @@ impl Scene<'_> {
     }
 }
 
-/// Scales the noise to the run itself: the meter also covers the start and end of launchers.
+/// Scales the noise to the run itself, because the meter also covers the start and end of
+/// launchers.
 fn during(noise: Noise, share: f64) -> Noise {
     let of = |seconds: Option<f64>| seconds.map(|seconds| seconds * share.min(1.0));
     Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
 }
 
-/// Returns the origin of a contender's figures; figures of an emulated function are emulated.
+/// Returns the origin of a contender's figures. Figures of a function on this machine are emulated.
 fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
         Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => {
@@ -453,7 +458,7 @@ fn failure(ended: &Ended) -> Option<(Outcome, String)> {
 /// Figures that a contender printed.
 struct Printed {
     metrics: BTreeMap<String, f64>,
-    /// Limiting resource that a receipt names.
+    /// Limiting resource, named by a receipt.
     bound_by: Option<String>,
 }
 

@@ -1,5 +1,5 @@
 //! Estimates the time until a measurement's end, from the runs made so far. Called by the engine
-//! after each round, for people who wait.
+//! after each round, for the progress display.
 
 use std::time::Instant;
 
@@ -22,8 +22,8 @@ impl Outlook {
         self.runs += 1;
     }
 
-    /// Estimates the seconds until the end, after `done` rounds of `case` in `spent` seconds.
-    /// `later` are the cases that follow.
+    /// Estimates the seconds until the end, after `done` rounds of `case` in `spent` seconds. The
+    /// cases in `later` follow.
     pub(super) fn left(&self, case: &Case, done: u32, spent: f64, later: &[Case]) -> f64 {
         let pace = self.began.elapsed().as_secs_f64() / f64::from(self.runs.max(1));
         let of_round = spent / f64::from(done.max(1));
@@ -37,7 +37,7 @@ impl Outlook {
 }
 
 /// Estimates the seconds of a case with `rounds` rounds of `each` seconds. A case ends with the
-/// round that exceeds `most`, but not before its third measured round.
+/// round that exceeds `most` seconds, but not before its third measured round.
 fn of_rounds(rounds: u32, each: f64, most: f64) -> f64 {
     let all = f64::from(rounds) * each;
     let least = f64::from(rounds.min(LEAST_ROUNDS + 1)) * each;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_shrinks_and_later_cases_count() {
+    fn the_estimate_shrinks_and_includes_later_cases() {
         let outlook = Outlook { began: Instant::now(), runs: 4 };
         let case = Case { rounds: 9, seconds: 30.0, ..Case::default() };
         assert_eq!(outlook.left(&case, 2, 4.0, &[]), 16.0);

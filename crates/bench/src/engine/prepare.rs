@@ -119,7 +119,8 @@ fn start(
     services::start(service, root, words, &settings.env).map(Some)
 }
 
-/// Starts the services that each job has to itself, as many as the largest number of jobs.
+/// Starts the services of which each job has its own instance, for the largest number of jobs of
+/// the case.
 fn start_for_each_job(
     plan: &Plan,
     case: &Case,
@@ -152,7 +153,7 @@ fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Runs unmeasured commands, one after another. `wrong` makes an error of a mistake in the plan.
+/// Runs unmeasured commands, one after another. `wrong` makes an error from a mistake in the plan.
 pub(super) fn do_all(
     commands: &[Vec<String>],
     words: &Words,
@@ -166,12 +167,12 @@ pub(super) fn do_all(
     })
 }
 
-/// Timeout of an unmeasured command. It may build a program or fill a server, but one that hangs
-/// must not keep a measurement for ever.
+/// Timeout of an unmeasured command. A command may build a program or fill a server, but a hanging
+/// one must not block a measurement for ever.
 const LONGEST_COMMAND: Duration = Duration::from_secs(30 * 60);
 
-/// Runs an unmeasured command. When the user stops the measurement, or after [`LONGEST_COMMAND`],
-/// kills it with all its descendants.
+/// Runs an unmeasured command. If the user stops the measurement, or after [`LONGEST_COMMAND`],
+/// kills the command with its process group.
 pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() -> bool) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };

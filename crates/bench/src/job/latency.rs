@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::watch::Metrics;
 
-/// Number of operations below which percentiles above the median only repeat the maximum.
+/// Number of operations below which percentiles above the median would only repeat the maximum.
 const FEW: usize = 20;
 
 /// Durations of operations.
@@ -18,7 +18,7 @@ impl FromIterator<Latencies> for Latencies {
 }
 
 impl Latencies {
-    /// Reserves memory for so many operations, so that recording one never waits for memory.
+    /// Reserves memory for `operations` durations, so that recording one never allocates.
     pub(crate) fn with_capacity(operations: usize) -> Self {
         Self(Vec::with_capacity(operations))
     }

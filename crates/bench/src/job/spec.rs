@@ -24,8 +24,8 @@ pub struct Job {
     pub target: String,
     /// Access to the target.
     pub access: Access,
-    /// Object below the target, for workloads of one object. If empty, the target is the object.
-    /// The target and not the object is mounted, so a bucket can be mounted and one object read.
+    /// Object below the target, for workloads of one object. If empty, the target is the object. A
+    /// mount shows the whole target, so a job can mount a bucket and read one object.
     pub object: String,
     /// Global options of firstbyte, such as `["--endpoint-url", "http://..."]`.
     pub options: Vec<String>,
@@ -45,8 +45,8 @@ pub struct Job {
 
     /// Bytes per read.
     pub block: Option<Size>,
-    /// Offset of the first byte. A different offset in each run reads bytes that were never read
-    /// before.
+    /// Offset of the first byte. With another offset in each run, a run reads bytes that were never
+    /// read before.
     pub offset: Size,
     /// Number of bytes to read from `offset`; `None` for all up to the end.
     pub size: Option<Size>,
@@ -102,7 +102,7 @@ pub enum Workload {
     /// Reads one object in stages: ready, opened, first byte, a part, all.
     #[default]
     Open,
-    /// The work of `open`, started several times at once by the engine.
+    /// The same work as `open`. The engine starts it several times at once.
     ColdStart,
     /// Reads one object from start to end.
     OneBig,
@@ -181,8 +181,8 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// Seed for [`crate::data`]. A single object was made by `file`; many files were made by
-    /// `files`, and may be in any directories.
+    /// Seed for [`crate::data`]. The function `file` made a single object. The function `files`
+    /// made many files, which may be in any directories.
     pub seed: u64,
     /// Part of each read to compare.
     #[serde(default)]
@@ -307,7 +307,7 @@ const COMMON: &[&str] = &[
 ];
 
 impl Job {
-    /// True if the job is about one object, not about all below a directory.
+    /// True if the job reads one object, not all objects of a directory.
     pub(crate) fn is_of_one_object(&self) -> bool {
         match self.workload {
             Workload::Mapped | Workload::Command => !self.object.is_empty() || !self.target.ends_with('/'),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_is_wrong() {
+    fn a_wrong_job_is_refused_with_its_mistake() {
         for (fields, why) in [
             (r#""workload": "fly""#, "unknown variant `fly`"),
             (r#""speed": 3"#, "unknown field `speed`"),

@@ -22,8 +22,8 @@ impl Watch {
         Self { began: Instant::now() }
     }
 
-    /// Starts the clock at the start of this process. Until now the process has only computed
-    /// (loading, parsing arguments), so its processor time equals the time since its start.
+    /// Starts the clock at the start of this process. The process has so far only computed, to load
+    /// and to parse its arguments, so its processor time equals the time since its start.
     #[must_use]
     pub fn start_with_process() -> Self {
         let used = clock_gettime(ClockId::ProcessCPUTime);
