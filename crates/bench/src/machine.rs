@@ -1,8 +1,8 @@
 //! Describes the measuring machine for results: processors, memory, kernel, and the file systems of
 //! paths.
 //!
-//! A fact that cannot be read is left empty. The only error is a path that is not on the expected
-//! file system. Called by the engine once for each results file.
+//! A fact that cannot be read stays empty. The only error is a path on another file system than
+//! expected. Called by the engine once for each results file.
 
 mod metadata;
 
@@ -16,7 +16,7 @@ use crate::cgroup::places::{self, Places};
 use crate::mounts::{self, MountTableEntry, Mounts};
 
 /// Describes this machine, and the file systems of `paths`. `env` looks up an environment variable.
-/// Only on EC2, requests the instance's metadata, for at most 1 s.
+/// On EC2, requests the instance's metadata, for at most 1 s.
 #[must_use]
 pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Machine {
     let system = rustix::system::uname();
@@ -39,8 +39,7 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
 /// `nfs4`, and `fuse` every `fuse.NAME`.
 ///
 /// # Errors
-/// The path is on another file system. The message names that one, and an expected one hidden by
-/// it.
+/// The path is on another file system. The message names it, and an expected one that it hides.
 pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
     let (real, mounts) = (mounts::real(path), Mounts::current().unwrap_or_default());
     let Some(mount) = mounts.of(&real) else {

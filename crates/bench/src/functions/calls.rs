@@ -1,6 +1,6 @@
 //! Calls a function on Lambda or on the local host, by Lambda's API.
 //!
-//! A throttled call waits and is repeated, and the repetitions are counted. If a response has a
+//! A throttled call is repeated after a pause, and the repetitions are counted. If a response has a
 //! token to continue, the next call continues the work. Called by `bench invoke`, one process for
 //! each caller.
 
@@ -20,7 +20,7 @@ use crate::plan::Invoke;
 
 /// Path of functions in Lambda's API.
 const API: &str = "/2015-03-31/functions";
-/// Variable of a function. Changing it makes Lambda start new environments.
+/// Variable of a function. A new value makes Lambda start new environments.
 const REFRESHED: &str = "FIRSTBYTE_REFRESHED";
 /// Time allowed for a response in addition to the function's timeout, for a queue and the start of
 /// an environment.
@@ -29,9 +29,9 @@ const MARGIN: Duration = Duration::from_secs(60);
 const UPDATE: Duration = Duration::from_secs(120);
 /// Time after which a call that is still throttled fails.
 const THROTTLED: Duration = Duration::from_secs(120);
-/// Longest pause between two tries of a throttled call.
+/// Longest pause between two attempts of a throttled call.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Figures that add up over the calls of one work.
+/// Figures that are summed over all calls of one event.
 const SUMS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedged", "reread_bytes"];
 
 /// A function to call.
@@ -187,8 +187,8 @@ mod tests {
     use super::*;
     use crate::scripted::{bodies, serve};
 
-    /// Calls a function whose API gives these answers, one after another. Also returns the bodies
-    /// sent.
+    /// Calls a function whose API sends these responses in order. Also returns the bodies of the
+    /// requests.
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
         let api = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_given_to_the_next_call_and_figures_add_up() {
+    fn the_next_call_has_the_token_and_figures_add_up() {
         let first = r#"{"seconds": 2, "requests": 3, "continue": "token", "stages": {"ready_seconds": 1}}"#;
         let second = r#"{"seconds": 5, "requests": 4, "bytes": 7, "stages": {"all_seconds": 5}}"#;
         let (worked, sent) = worked(&[(200, first), (200, second)]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_api_says_what_the_role_lacks() {
+    fn an_error_of_the_api_names_the_action_that_the_role_lacks() {
         let said =
             r#"{"Message": "User: u is not authorized to perform: lambda:InvokeFunction on resource: r"}"#;
         let error = worked(&[(403, said)]).0.unwrap_err().to_string();

@@ -36,8 +36,8 @@ pub(super) struct Code {
     /// Name of the handler, for the environment.
     pub(super) handler: String,
     python: Option<PathBuf>,
-    /// Directories below `/tmp` that Python needs. A function has a private `/tmp`, in which these
-    /// are mounted.
+    /// Directories below `/tmp` that Python needs. They are mounted in the private `/tmp` of a
+    /// function.
     pub(super) below_tmp: Vec<PathBuf>,
 }
 
@@ -78,7 +78,7 @@ impl Code {
         Ok(Self { directory, handler, python, below_tmp })
     }
 
-    /// True if the code is run by Python.
+    /// True if a Python interpreter runs the code.
     pub(super) fn is_python(&self) -> bool {
         self.python.is_some()
     }
@@ -95,8 +95,8 @@ impl Code {
     }
 }
 
-/// Program that prints the directories of a Python's modules and libraries, as given and without
-/// links.
+/// Python program that prints the directories of the interpreter's modules and libraries, with
+/// links and with links resolved.
 const DIRECTORIES: &str = "
 import os, sys
 found = [os.path.dirname(sys.executable), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
@@ -106,9 +106,10 @@ for path in found:
             print(place)
 ";
 
-/// Lists the directories that a Python needs.
+/// Lists the directories that a Python interpreter needs.
 fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
-    // Isolated from the caller's variables and current directory, as in an environment.
+    // The interpreter runs without the caller's variables and current directory, as in an
+    // environment.
     let mut command = Command::new(python);
     command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
     let output = command.output().map_err(Error::file(python))?;
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_a_python_below_tmp_are_named_once() {
+    fn nested_directories_below_tmp_are_listed_once() {
         let found = |paths: &[&str]| outermost(paths.iter().map(PathBuf::from).collect());
         let all = ["/usr/lib", "/tmp/a/bin", "/tmp/a", "/tmp", "/tmp/a/lib", "/tmp/ab", "/tmpfs", ""];
         assert_eq!(found(&all), ["/tmp/a", "/tmp/ab"].map(PathBuf::from));

@@ -28,7 +28,7 @@ pub(super) const MOST_BYTES: usize = 6 * 1024 * 1024 + 100;
 /// Path of the Runtime API.
 const API: &str = "/2018-06-01/runtime";
 
-/// Response to an invocation.
+/// The response to an invocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
     /// `Unhandled` or `Handled` if the function failed.
@@ -59,11 +59,11 @@ enum End {
 struct State {
     /// Invocation that the runtime has not yet fetched.
     waiting: Option<Invocation>,
-    /// Invocation without a response: its id, and when the runtime fetched it.
+    /// Invocation without a response: its id, and the time at which the runtime fetched it.
     running: Option<(String, Instant)>,
     outcome: Option<Outcome>,
     end: Option<End>,
-    /// True once the process was waited for. Its id may then belong to another process.
+    /// True once the process was reaped. Its id may then belong to another process.
     reaped: bool,
 }
 
@@ -124,8 +124,8 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Runs one invocation and waits for its end. [`is_usable`](Self::is_usable) then says whether
-    /// another can follow.
+    /// Runs one invocation and waits for its end. Another one can follow if
+    /// [`is_usable`](Self::is_usable).
     pub(super) fn invoke(&self, id: &str, event: Vec<u8>, timeout: Duration) -> Outcome {
         let called = Instant::now();
         let mut state = self.state();
@@ -158,7 +158,7 @@ impl Environment {
         self.state().end.is_none()
     }
 
-    /// Ends the environment and removes its resources. Returns when none is left.
+    /// Ends the environment. Returns once all of its resources are removed.
     pub(super) fn dispose(&self) {
         let mut state = self.state();
         state.end.get_or_insert(End::Killed);
@@ -171,7 +171,7 @@ impl Environment {
         self.stop.store(true, Ordering::Relaxed);
         let mut holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         let Holdings { group, services, root } = std::mem::take(&mut *holdings);
-        // Links are dropped after the group, whose processes may still use them.
+        // The group is dropped first, because its processes may still use the links.
         drop(group);
         drop(services);
         let _ = std::fs::remove_dir_all(root);
@@ -181,7 +181,8 @@ impl Environment {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills the process group, unless its id may belong to another process by now.
+    /// Kills the process group. Does nothing after the process was reaped, because its id may then
+    /// belong to another process.
     fn kill(&self, state: &State) {
         if !state.reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -190,7 +191,7 @@ impl Environment {
 
     /// Waits for the end of the process, and kills its remaining group.
     fn watch(&self, mut child: Child) {
-        // Waits without reaping: until the process is reaped, its id cannot belong to another
+        // Waits without reaping, because the id of an unreaped process cannot belong to another
         // group.
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let mut state = self.state();

@@ -21,7 +21,7 @@ use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
 
-/// Account in ARNs, which does not exist.
+/// Fictitious account in ARNs.
 const ACCOUNT: &str = "000000000000";
 
 /// Settings that callers may change.
@@ -34,11 +34,13 @@ struct Configuration {
 }
 
 #[derive(Debug, Default)]
+/// The environments of a host.
 struct Pool {
     idle: Vec<Arc<Environment>>,
     busy: Vec<Arc<Environment>>,
-    /// Number of environments that are being started; `leaving` counts those being removed.
+    /// Number of environments that are being started.
     starting: usize,
+    /// Number of environments that are being removed.
     leaving: usize,
     stopped: bool,
 }
@@ -97,7 +99,7 @@ impl Host {
     pub(super) fn stop(&self) {
         let mut pool = self.pool();
         pool.stopped = true;
-        // Busy environments are only ended here; the thread of their call removes them.
+        // Busy environments are only ended here. The thread of their call removes them.
         let busy = pool.busy.clone();
         drop(pool);
         self.retire(&busy);
@@ -217,7 +219,7 @@ impl Host {
             } else if pool.leaving == 0 {
                 return Err(Refused::Concurrency);
             } else {
-                // An environment that is being removed will soon make room.
+                // The removal of another environment will soon make room.
                 pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -228,7 +230,7 @@ impl Host {
         self.changed.notify_all();
         let environment = started.map_err(|error| Refused::Start(error.to_string()))?;
         pool.busy.push(Arc::clone(&environment));
-        // The host may have stopped meanwhile, without this environment in its list.
+        // If the host has stopped meanwhile, it has not ended this environment.
         if pool.stopped {
             drop(pool);
             environment.dispose();
@@ -251,7 +253,7 @@ impl Host {
             variables: configuration.variables,
             generation: configuration.generation,
         };
-        // A process ends with the thread that started it, so a lasting thread starts it.
+        // A process ends with the thread that started it, so the thread of the spawner starts it.
         self.spawner.run(move || launching::launch(blueprint))
     }
 

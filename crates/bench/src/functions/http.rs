@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Longest head of a request, in bytes.
 const HEAD: usize = 64 << 10;
-/// Longest body read, in bytes. The APIs themselves allow less.
+/// Longest body of a request, in bytes. The APIs themselves allow less.
 const BODY: u64 = 32 << 20;
 /// Most headers of a request.
 const HEADERS: usize = 100;
@@ -55,7 +55,7 @@ impl Answer {
 /// Function that answers a request.
 pub(super) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
-/// Answers the requests on `listener`, in its own threads, until `stop` is true.
+/// Answers the requests on `listener` in other threads, until `stop` is true.
 pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handler) -> io::Result<()> {
     let accept = move || {
         while !stop.load(Ordering::Relaxed) {
@@ -97,7 +97,8 @@ fn converse(socket: TcpStream, handler: &Handler) {
     }
 }
 
-/// True if the request's `Host` is this machine: a web page can point its own name at our address.
+/// True if the `Host` of a request is this machine. A web page can point only its own name at this
+/// address.
 fn is_local(request: &Request) -> bool {
     let host = request.header("host").unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_requests_and_those_of_pages_are_refused() {
+    fn malformed_requests_and_requests_of_web_pages_are_refused() {
         for (sent, status) in [
             ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
             ("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n", "403"),

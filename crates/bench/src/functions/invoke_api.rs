@@ -1,6 +1,6 @@
 //! The callers' part of Lambda's API: invokes a function, reads and changes its configuration.
 //!
-//! Signatures are accepted unread, as the API listens on loopback only. Errors have Lambda's names.
+//! The API accepts any signature, because it listens only on loopback. Errors have Lambda's names.
 //! Called by the HTTP server, and calls the host.
 
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ use crate::slow_link::{proxy, slow_directory};
 use crate::words::Words;
 use crate::{launch, services};
 
-/// Everything needed to start an environment.
+/// Inputs for the start of an environment.
 pub(super) struct Blueprint {
     pub(super) settings: Settings,
     pub(super) code: Code,
@@ -145,7 +145,7 @@ fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     };
     let file = File::create(&path).map_err(Error::file(&path))?;
     file.set_len(bytes).map_err(Error::file(&path))?;
-    // Without a journal and a reserve, nearly all of the size is left for files.
+    // Without a journal and a reserve, files can use nearly all of the size.
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0"]).arg(&path);
     let failed = |what: String| Error::Prepare { command: "mkfs.ext4".into(), what };

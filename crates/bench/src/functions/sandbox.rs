@@ -51,7 +51,7 @@ pub(crate) struct Private {
 }
 
 impl Sandbox {
-    /// Enters the sandbox. The error says which step failed.
+    /// Enters the sandbox. The error names the step that failed.
     pub(crate) fn enter(&self) -> Result<(), String> {
         for file in &self.join {
             let joined = fs::write(file, std::process::id().to_string());
@@ -98,7 +98,7 @@ impl Private {
     }
 
     /// Unmounts the slow file systems of all environments, which this namespace has inherited.
-    /// Otherwise the other environments' could not end before this one.
+    /// Otherwise they could not end before this environment.
     fn leave_others(&self) {
         for mount in
             Mounts::current().unwrap_or_default().iter().filter(|mount| mount.at.starts_with(&self.stage))

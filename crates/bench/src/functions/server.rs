@@ -17,7 +17,7 @@ pub struct Server {
     host: Arc<Host>,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// The host's files, removed after everything else.
+    /// The host's files, removed after all environments.
     _stage: Stage,
 }
 

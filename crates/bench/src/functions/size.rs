@@ -7,7 +7,7 @@ use crate::machine;
 
 /// Memory in bytes at which a function has one processor, according to AWS Lambda's documentation.
 const ONE_PROCESSOR: u64 = 1_769_000_000;
-/// Part of the machine's memory for functions. Services and data need the rest.
+/// Part of the machine's memory that functions may use. Services and data need the rest.
 const SHARE: f64 = 0.8;
 
 /// The size of a function.
@@ -53,7 +53,7 @@ impl FunctionSize {
     pub(crate) fn fitting(self, machine: Machine) -> u32 {
         let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
-        // A single function may require more processors than there are, and still run.
+        // A single function runs even if it has more processors than the machine.
         by_memory.min(by_time.max(1.0)) as u32
     }
 }

@@ -2,8 +2,8 @@
 //! instance.
 //!
 //! The metadata service is queried only if the firmware reports EC2, so that other machines do not
-//! wait for an address that never answers. This was never run on EC2; tests use their own server.
-//! Called by `machine`.
+//! wait for an address that never answers. No run on EC2 has tested this; the tests use a server of
+//! their own. Called by `machine`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,8 +23,8 @@ pub(super) struct Place {
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Link-local address of the service.
 const SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
-/// Longest accepted response, in bytes. The service responds with one word; a longer response is
-/// not from the service.
+/// Longest accepted response, in bytes. The service sends one word, so a longer response has
+/// another sender.
 const LONGEST: u64 = 16 << 10;
 
 /// Finds the values in the environment, or, on EC2, in the instance's metadata.
@@ -39,8 +39,8 @@ pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
         env("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if !is_function && !is_disabled && is_ec2(Path::new("/sys/class/dmi/id")) {
         let found = ask(SERVICE.into(), Instant::now() + TIMEOUT).unwrap_or_default();
-        // The variable names the default region of requests, but the metadata name the instance's
-        // own.
+        // The variable is the default region of requests. The metadata have the region of the
+        // instance.
         place.region = found.region.or(place.region);
         place.instance_type = found.instance_type;
     }
@@ -104,7 +104,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn the_metadata_of_an_instance_is_asked_with_a_token() {
+    fn instance_metadata_are_requested_with_a_token() {
         let service = Scripted::start(|_, head| {
             let has_token = head.contains("X-aws-ec2-metadata-token: secret\r\n");
             let (status, body) = match head.split(" HTTP").next().unwrap() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_never_answers_ends_with_the_time() {
+    fn a_metadata_service_that_never_answers_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error =
             ask(listener.local_addr().unwrap(), Instant::now() + Duration::from_millis(50)).unwrap_err();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_firmware_of_ec2_is_taken_for_it() {
+    fn only_the_firmware_of_ec2_identifies_ec2() {
         let firmware = tempfile::tempdir().unwrap();
         assert!(!is_ec2(firmware.path()));
         std::fs::write(firmware.path().join("sys_vendor"), "QEMU\n").unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_says_its_memory() {
+    fn the_instance_type_of_a_function_is_its_memory() {
         let vars = |name: &str| match name {
             "AWS_REGION" => Some("eu-north-1".to_owned()),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE" => Some("512".to_owned()),
