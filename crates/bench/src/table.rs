@@ -1,7 +1,7 @@
 //! The schema of tables that set measured figures beside published ones.
 //!
-//! A table is part of a plan and of its results. For each cell, it names the runs and their figure
-//! to show. [`crate::statistics::cells`] computes the cells.
+//! A table is part of a plan and of its results. For each cell, the table names the runs and the
+//! figure to show. [`crate::statistics::cells`] computes the cells.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Table {
     pub rows: Vec<Axis>,
 }
 
-/// Properties common to the cells of a row or a column. An empty field is not set here.
+/// Properties common to the cells of a row or a column. An empty field is unset.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Axis {

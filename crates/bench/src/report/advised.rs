@@ -1,8 +1,9 @@
-//! The advice of `firstbyte advise run` as a page: the recommendation, all options, and precomputed
-//! curves of time and cost, each with its table and its flips.
+//! Renders the advice of `firstbyte advise run` as a page: the recommendation, all options, and
+//! precomputed curves of time and cost, each with its table and the points at which the answer
+//! changes (flips).
 //!
-//! Pure, as the other forms. The page contains no model: its script only draws the curves. Called
-//! by `firstbyte advise run --page`.
+//! Pure. The page contains no model: its script only draws the curves. Called by `firstbyte advise
+//! run --page`.
 
 use std::iter::once;
 
@@ -21,7 +22,7 @@ use super::words::project;
 pub struct Asked {
     /// Command line, without the program's name.
     pub command: String,
-    /// Region of the prices, and their day.
+    /// Region and day of the prices.
     pub prices: String,
     /// Version of firstbyte.
     pub version: String,
@@ -130,7 +131,7 @@ fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Cros
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 
-/// Describes effects and costs that the model of an option ignores.
+/// Lists effects and costs that the model of an option ignores, and prices that are missing or old.
 fn left_out(row: &AdviceRow) -> String {
     let mut text = row.leaves_out.clone();
     if !row.unbilled.is_empty() {

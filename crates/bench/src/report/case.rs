@@ -15,7 +15,7 @@ use super::words::{
     bytes, count, figure, goal, kept_out, metric, metric_among, number, parameter, remarks, seconds, title,
 };
 
-/// Most runs listed in order for each contender; the table of raw runs shows all of them.
+/// Most runs listed in order for each contender. The table of raw runs has all of them.
 const LISTED: usize = 40;
 
 /// Returns the values of a case. The page's script draws its `data`.
@@ -94,7 +94,7 @@ const COLUMNS: [Column; 17] = [
     ("shares of jobs", |line| line.least_share.zip(line.most_share).map(|(a, b)| format!("{a:.2} – {b:.2}"))),
 ];
 
-/// Figures of single operations that have their own columns.
+/// Metrics of single operations, which have their own columns.
 const OF_OPERATIONS: [&str; 4] =
     ["operations", "operations_per_second", "latency_p50_seconds", "latency_p99_seconds"];
 
@@ -106,8 +106,8 @@ fn time(line: &Contender, text: impl Fn(&Summary) -> String) -> Option<String> {
     line.seconds.as_ref().map(text)
 }
 
-/// Formats the figures that only some contenders have (wire, passes, shares and their own metrics),
-/// for a form without columns for them.
+/// Formats the figures that only some contenders have, such as wire bytes, passes, shares and their
+/// own metrics, for a form of the report without columns for them.
 fn extra(line: &Contender) -> Vec<String> {
     let own = line.metrics.iter().map(|(name, s)| format!("{} {}", metric(name), figure(name, s.median)));
     let shares = line.least_share.zip(line.most_share);
@@ -121,8 +121,8 @@ fn extra(line: &Contender) -> Vec<String> {
     parts.into_iter().flatten().chain(own).collect()
 }
 
-/// Returns a table of the figures that contenders printed themselves, one in a row, since there may
-/// be twenty. Empty if there are none.
+/// Returns a table of the figures that contenders printed themselves, one figure per row, because
+/// there may be twenty. Empty without such figures.
 fn own(lines: &[Contender]) -> Vec<Vec<String>> {
     let mut names: Vec<&String> = lines.iter().flat_map(|line| line.metrics.keys()).collect();
     names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()) && *name != "schema");
@@ -160,7 +160,8 @@ pub(super) fn chart(kind: &str, caption: &str, rows: &[Vec<String>]) -> Value {
     json!({ "kind": kind, "caption": caption, "rows": rows })
 }
 
-/// Charts the times of all runs in the order in which they ended. A cache shows as a step.
+/// Charts the times of all runs in the order in which they ended. A cache that gets warm shows as a
+/// step.
 fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     if runs.iter().all(|run| run.seconds <= 0.0) {
         return None;

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slower_comes_first_and_a_note_of_all_is_said_once() {
+    fn slower_contenders_come_first_and_a_shared_note_is_printed_once() {
         let change = |case: &str, outcome| Change {
             case: case.into(),
             contender: "ours".into(),

@@ -53,11 +53,11 @@ fn state(run: &Run, reasons: &mut Vec<String>) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-/// Fewest rates for a line in a chart. Fewer show when samples were taken, not how fast the run
-/// was.
+/// Fewest rates for a line in a chart. A line of fewer would show the sampling, not the speed of
+/// the run.
 const FEWEST_RATES: usize = 5;
 
-/// Returns the rates of a contender's typical run; `None` if they are too few for a line.
+/// Returns the rates of a contender's typical run. `None` if there are too few for a line.
 pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64, f64)>> {
     Some(rates(typical(runs, line)?)).filter(|rates| rates.len() >= FEWEST_RATES)
 }

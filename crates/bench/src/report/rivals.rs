@@ -1,23 +1,23 @@
 //! Compares the subject of a case with other projects' programs, and describes the result in words.
 //!
-//! Other contenders of firstbyte (lazy, hydrated) are shown beside the subject and never ranked
-//! against it: they do other work or begin with other caches.
+//! Other contenders that run firstbyte, such as lazy or hydrated ones, are shown beside the subject
+//! but not ranked against it, because they do other work or begin with other caches.
 
 use crate::result::{Basis, Case, ContenderLine, Outcome, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
 use super::words::{cases, seconds, title};
 
-/// Comparisons that the headline lists for each rival.
+/// Most comparisons that the headline lists for each rival.
 const NAMED: usize = 4;
 
-/// True if the contenders of `case` do different amounts of work, or with different parameters, so
-/// that none is the fastest.
+/// True if the contenders of `case` have different parameters. Their work then differs, so none is
+/// the fastest.
 pub(super) fn varies(case: &Case) -> bool {
     case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
 }
 
-/// True for a program that is not firstbyte.
+/// True for another project's program: neither the subject, nor firstbyte, nor a model.
 fn is_other(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
@@ -122,13 +122,13 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
     })
 }
 
-/// Returns the title without the word in capitals that a demo puts first.
+/// Returns the title without the label in capitals at its start, as in titles of the demo.
 fn matter(title: &str) -> &str {
     let named = title.split_once(": ").filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
     named.map_or(title, |(_, matter)| matter)
 }
 
-/// Returns the name of the subject of all comparisons.
+/// Returns one name for the subjects of all comparisons.
 fn name_of(compared: &[Comparison<'_>]) -> String {
     let first = compared.first().map_or("", |one| one.subject);
     match compared.iter().all(|one| one.subject.starts_with("firstbyte")) {
@@ -138,7 +138,7 @@ fn name_of(compared: &[Comparison<'_>]) -> String {
     }
 }
 
-/// Formats a factor with one decimal, below 0.95 with two; `about as` for a tie.
+/// Formats a factor, such as `1.2x as`, with one decimal, or two below 0.95. A tie is `about as`.
 fn times(one: &Comparison<'_>) -> String {
     match 1.0 / one.ratio {
         _ if one.is_tie => "about as".to_owned(),
@@ -174,7 +174,8 @@ fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
     cases(results).filter_map(|(results, case)| comparison(case, &contenders(results, case))).collect()
 }
 
-/// Describes how the subject compares with rivals; `None` if none was measured.
+/// Describes the speed of the subject in comparison with its rivals. `None` if no rival was
+/// measured.
 pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
     let compared = compared(results);
     (!compared.is_empty()).then(|| as_fast_as(&compared))
@@ -234,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_called_as_we_are_is_no_program_of_ours() {
+    fn a_bucket_named_firstbyte_is_not_the_program() {
         assert!(runs_firstbyte("sh -c '/usr/bin/firstbyte cp x y; sync'"));
         assert!(!runs_firstbyte("aws s3 cp s3://data/firstbyte $OUT/"));
         assert!(!runs_firstbyte("s5cmd cp s3://firstbyte/x /tmp/firstbyte-1/out"));
     }
 
     #[test]
-    fn the_headline_says_how_many_times_as_fast_and_on_what() {
+    fn the_headline_has_factors_rivals_and_titles() {
         let compared =
             [one("aws", "256 MiB", 0.83), one("aws", "1,000 files", 0.244), one("s5cmd", "a list", 1.25)];
         assert_eq!(

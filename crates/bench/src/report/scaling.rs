@@ -1,5 +1,5 @@
-//! Finds how time depends on a parameter, such as the size: groups contenders that differ only in
-//! this parameter into series, for charts.
+//! Groups contenders that differ only in a parameter, such as the size, into series for charts of
+//! time over that parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The cells, as text, of tables that set published figures beside measured ones.
+//! Formats the cells of tables that set published figures beside measured ones.
 //!
 //! A cell shows the measured figure with a letter for its origin, then the published one. Rows and
 //! tables without any figure of these results are omitted.

@@ -1,7 +1,7 @@
 //! The templates of the pages and of Markdown, with the filters that format figures in them.
 //!
-//! The templates are part of the program, so one that cannot be filled is a bug. Called by the
-//! forms of the report.
+//! The templates are part of the program, so a template that cannot be filled is a bug. Called by
+//! the forms of the report.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -26,7 +26,7 @@ pub(super) fn filled(name: &str, values: &serde_json::Value) -> String {
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut all = Environment::new();
-    // A tag alone on its line leaves no empty line.
+    // With these options, a line that has only a tag leaves no empty line.
     all.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     all.add_filter("explain", |stand_in: &str| explain(stand_in));
@@ -48,7 +48,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(all)
 }
 
-/// Escapes the marks of Markdown.
+/// Escapes the special characters of Markdown.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -61,7 +61,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
 /// Returns the figures of one run: its own, or those of its jobs.
 fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     if of == Of::Runs || run.jobs.is_empty() {
-        // This also finds the shares of parallel jobs, which are figures of the run.
+        // `figure` also has the shares of parallel jobs, which are figures of the run.
         return figure(run, metric).into_iter().collect();
     }
     let figure = |job: &crate::result::Job| match metric {
@@ -74,7 +74,7 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     run.jobs.iter().filter_map(figure).collect()
 }
 
-/// Reduces `values` to one figure; `None` if there are none.
+/// Reduces `values` to one figure. `None` without values.
 fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     match statistic {
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_empty() {
+    fn an_unmeasured_cell_is_empty() {
         assert!(cells(&table(), &results())[1].iter().all(|cell| cell.value.is_none()));
     }
 
     #[test]
-    fn a_cell_whose_runs_failed_says_why() {
+    fn a_cell_whose_runs_failed_has_their_error() {
         let mut results = results();
         let error = Some("exit code 1: OutOfMemoryError".to_owned());
         for round in [0, 1] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_asked_before_its_column_and_the_table() {
+    fn a_row_takes_precedence_over_its_column_and_the_table() {
         let mut table = table();
         table.rows[0].case = "other".into();
         table.columns[1].case = "third".into();

@@ -15,7 +15,7 @@ const MEDIAN_DEVIATION: f64 = 0.6745;
 /// Square root of pi / 2: sigma divided by the mean absolute deviation.
 const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// Fewest samples from which a deviation is estimated.
+/// Fewest samples for an estimate of the deviation.
 const LEAST: usize = 5;
 
 /// Returns the indices of the outliers among `samples`, ascending.
@@ -37,7 +37,7 @@ fn sigma(distances: &[f64], finite: usize) -> Option<f64> {
     if sigma > 0.0 {
         return Some(sigma);
     }
-    // Summed in ascending order, so that the result does not depend on the order of the samples.
+    // The sum is in ascending order, so that it does not depend on the order of the samples.
     let mut ascending: Vec<f64> = distances.iter().copied().filter(|d| d.is_finite()).collect();
     ascending.sort_by(f64::total_cmp);
     let mean = ascending.iter().sum::<f64>() / finite as f64;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outlier_is_named_by_its_place_among_the_runs() {
+    fn outliers_are_indices_into_the_samples() {
         let samples = [1.0, 1.02, 9.0, 0.99, f64::NAN, 1.01, 0.98, 0.1, 1.0];
         assert_eq!(outliers(&samples), [2, 7]);
         assert!(outliers(&[1.0, 1.1, 0.9, 1.05, 1.0, 0.95]).is_empty());
