@@ -24,7 +24,7 @@ use crate::words::Words;
 
 /// Longest wait for a service to become ready.
 const START: Duration = Duration::from_secs(30);
-/// Longest wait for a service to end by itself.
+/// Longest wait for a service to end before it is killed.
 const END: Duration = Duration::from_secs(5);
 /// Longest wait for a link to report its counters.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -83,7 +83,7 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// Sets the placeholders of a service that cannot be started, so that commands can still be filled.
+/// Sets the placeholders of a service that is not started, so that commands can still be filled.
 pub(crate) fn leave_out(service: &Service, root: &Path, words: &mut Words) {
     set_words(service, 0, &root.join(&service.name), 0, words);
 }
@@ -108,7 +108,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Requests the counters since the start; `None` if the service does not count, or does not
+    /// Requests the counters since the start. `None` if the service does not count or does not
     /// answer.
     pub(crate) fn counters(&self) -> Option<Counters> {
         while self.lines.try_recv().is_ok() {}
@@ -159,7 +159,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the port in a line with `HOST:PORT`, alone or in a URL.
+/// Returns the port of a loopback `HOST:PORT` in a line, alone or in a URL.
 fn port_in(line: &str) -> Option<u16> {
     let after = line.rsplit_once("127.0.0.1:").or_else(|| line.rsplit_once("localhost:"))?.1;
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();

@@ -1,9 +1,10 @@
-//! Services that put the network of a serverless function between a job and its target: a proxy, or
-//! a slow file system. Called for the targets of `--function` and by the host for functions.
+//! Makes services that put the network of a serverless function between a job and its target: a
+//! proxy, or a slow file system. Called for the targets of `--function` and by the host for
+//! functions.
 
 use crate::plan::{Ready, Service};
 
-/// Name of the service.
+/// Name of these services, for placeholders.
 pub(crate) const LINK: &str = "function";
 
 /// Returns the proxy for a server `to`, with the network of a function.

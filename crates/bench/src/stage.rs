@@ -1,9 +1,9 @@
-//! Temporary directories for data, services and destinations, removed when the measurement ends.
-//! Such a directory is called a stage.
+//! Stages: temporary directories for data, services and destinations, removed when the measurement
+//! ends.
 //!
-//! A stage is locked while it is used. The next measurement removes stages without a lock, which
-//! killed processes left, and unmounts everything below them. A process that ends without unwinding
-//! calls [`remove_stages`].
+//! A stage is locked while it is in use. A new measurement removes stages without a lock, which
+//! killed processes left behind, and unmounts everything below them. A process that ends without
+//! unwinding calls [`remove_stages`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ const LOCK: &str = ".lock";
 /// Directory on a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Time limit of [`remove_stages`]: other processes may still be making files in a stage.
+/// Time limit of [`remove_stages`], because other processes may still make files in a stage.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Directories of this process's stages.
@@ -42,6 +42,7 @@ pub(crate) struct Stage {
 }
 
 #[derive(Debug)]
+/// A locked directory. Dropping it removes it, unless it is kept.
 struct Locked {
     path: PathBuf,
     _lock: File,
@@ -68,8 +69,7 @@ impl Stage {
         }
     }
 
-    /// Makes a new directory for a run. Its number is unique, so that no tool finds files of an
-    /// earlier run.
+    /// Makes a directory for a run. Its name is new, so that no tool finds files of an earlier run.
     pub(crate) fn destination(&mut self, place: Place) -> Result<PathBuf> {
         self.destinations += 1;
         self.directory(place, &format!("out-{}", self.destinations))
@@ -131,7 +131,7 @@ pub fn remove_stages() {
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
-        // Only stages are opened: other entries may be mounts whose server does not answer.
+        // Other entries are not opened, because they may be mounts whose server does not answer.
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_removes_its_stages_though_files_are_made_in_them() {
+    fn an_ending_process_removes_its_stages_while_files_are_made_in_them() {
         let root = tempfile::tempdir().unwrap();
         let mut stage = Stage::new(root.path()).unwrap();
         let directory = stage.destination(Place::Disk).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! A thread samples a counter. There are never more than [`MOST`] samples: at the limit, every
 //! second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
-//! processor, and never enters a file system that the run mounts: that would add load to the
-//! measurement, and prevent unmounting. Called by the engine around each run.
+//! processor. The sampler never enters a file system that the run mounts, because its reads would
+//! add load and prevent unmounting. Called by the engine around each run.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
-/// Most samples: about one for two pixels of a phone's chart.
+/// Most samples, about one for every two pixels of a chart on a phone.
 pub(crate) const MOST: usize = 200;
 /// The first interval.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
@@ -30,8 +30,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Samples the bytes that `counter` returns, until [`Sampler::finish`]. `None` means that there
-    /// is nothing to count yet.
+    /// Samples the bytes that `counter` returns, until [`Sampler::finish`]. `None` gives no sample.
     pub(crate) fn start(mut counter: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
         let (stop, stopped) = channel();
         let begin = Instant::now();
@@ -56,8 +55,8 @@ impl Sampler {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Samples the bytes that are allocated to the files at `destination` and below. Lengths would
-    /// mean nothing: programs that download often set a file's length first.
+    /// Samples the bytes allocated to the files at `destination` and below. Lengths would be
+    /// misleading, because downloading programs often set the length of a file first.
     pub(crate) fn of_destination(destination: PathBuf) -> Self {
         Self::start(move || allocated(&destination))
     }
@@ -70,7 +69,7 @@ impl Sampler {
     }
 }
 
-/// Samples, thinned out as they grow in number.
+/// Samples at a regular interval, which grows with their number.
 #[derive(Debug)]
 struct Series {
     points: Vec<(f64, u64)>,
@@ -84,7 +83,7 @@ impl Series {
     }
 
     fn push(&mut self, seconds: f64, bytes: u64) {
-        // A place is reserved for the last sample.
+        // One place stays free for the last sample.
         if self.points.len() + 1 >= MOST {
             let mut is_kept = false;
             self.points.retain(|_| {
@@ -102,8 +101,8 @@ impl Series {
     }
 }
 
-/// Sums the bytes allocated to a file, or to everything below a directory on the same file system.
-/// `None` if nothing exists there, or more than `MOST_FILES` entries.
+/// Sums the bytes allocated to a file, or to all files below a directory on the same file system.
+/// `None` if the path does not exist, or has more than `MOST_FILES` entries below it.
 fn allocated(place: &Path) -> Option<u64> {
     const MOST_FILES: usize = 2_000;
     let first = rustix::fs::lstat(place).ok()?;
@@ -116,7 +115,7 @@ fn allocated(place: &Path) -> Option<u64> {
     let mut directories = vec![PathBuf::from(".")];
     while let Some(path) = directories.pop() {
         let within = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        // A directory that was removed meanwhile, or on which the run mounted, is skipped.
+        // Skips a directory that was removed meanwhile, or on which the run has mounted.
         let Ok(directory) = rustix::fs::openat2(&root, &path, flags, Mode::empty(), within) else { continue };
         let Ok(entries) = Dir::read_from(&directory) else { continue };
         for entry in entries.flatten() {
@@ -143,7 +142,7 @@ enum Found {
     Directory,
 }
 
-/// Examines an entry. A directory is not opened, as another file system may be mounted on it.
+/// Examines an entry. Does not open a directory, because another file system may be mounted on it.
 fn of_entry(directory: &OwnedFd, entry: &DirEntry) -> Option<Found> {
     let name = entry.file_name();
     match entry.file_type() {
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_counts_what_was_written_and_not_its_length() {
+    fn the_bytes_of_a_destination_are_allocated_ones_not_lengths() {
         let place = tempfile::tempdir_in("/var/tmp").unwrap();
         let target = place.path().join("tree");
         assert_eq!(allocated(&target), None);

@@ -1,5 +1,5 @@
-//! Makes the case of a workload that a function does: calls in new environments, for each number of
-//! jobs. Called for `bench run TARGET --on lambda:NAME`.
+//! Makes the case of a workload that a function does: for each number of jobs, calls in new
+//! environments. Called for `bench run TARGET --on lambda:NAME`.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_calls_of_an_action_at_each_number_of_jobs() {
+    fn a_workload_is_a_contender_of_calls_for_each_number_of_jobs() {
         let case = made("one-big", Found::Object(7)).unwrap();
         let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
         assert_eq!(names, ["1 at once", "20 at once"]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_function_does_is_refused() {
+    fn a_workload_that_no_function_does_is_refused() {
         assert!(made("fio", Found::Object(7)).unwrap_err().contains("functions do open"));
         assert!(made("list", Found::Object(7)).unwrap_err().contains("needs a prefix"));
         assert!(made("open", Found::Tree(Shape::default())).unwrap_err().contains("needs an object"));

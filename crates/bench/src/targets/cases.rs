@@ -19,7 +19,7 @@ use crate::slow_link::LINK;
 use crate::words::literal;
 use crate::workloads::part_bytes;
 
-/// Default for the bytes of an object that a run reads: about a second over a network.
+/// Default for the bytes of an object that a run reads, about a second over a network.
 const SIZE: u64 = 256 << 20;
 /// Default for the files that a run reads.
 const FILES: u64 = 1_000;
@@ -33,8 +33,8 @@ const CACHE_BLOCK: u64 = 128 << 10;
 const NAMES: u64 = 1_000;
 /// Fewest files of a tree for the workloads of many small files.
 const MANY: usize = 20;
-/// Time limit of a case, in seconds. At least three rounds are run even if they take longer. The
-/// limit keeps a slow target to minutes.
+/// Time limit of a case in seconds, so that a slow target takes minutes only. Three rounds are run
+/// even if they take longer.
 const SECONDS: f64 = 30.0;
 /// Timeout of a run in seconds.
 const TIMEOUT: f64 = 600.0;
@@ -83,7 +83,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
     let request = &request;
     let mut contenders = Vec::new();
     for way in ways(target, workload)? {
-        // A copy brings the whole object, which is other work than to read a part of it.
+        // A copy fetches the whole object, which is other work than reading a part of it.
         if way.access == "cp" && workload == "one-big" && work.parameters.contains_key("size") {
             continue;
         }
@@ -139,8 +139,8 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     })
 }
 
-/// The work of one run. `target`, the files, the object and texts of the parameters are words of a
-/// plan: their literal braces are doubled.
+/// The work of one run. `target`, `files`, `object` and the texts in `parameters` are words of a
+/// plan, in which literal braces are doubled.
 struct Work {
     workload: String,
     /// Target as it was given.
@@ -153,9 +153,9 @@ struct Work {
     parameters: BTreeMap<String, Value>,
     /// Bytes that a run reads.
     bytes: u64,
-    /// Bytes of everything that a copy fetches.
+    /// Bytes that a copy fetches.
     whole: u64,
-    /// Number of files or names in a run; `None` if the target has more than were examined.
+    /// Number of files or names in a run. `None` if the target has more than were examined.
     count: Option<u64>,
     /// Local files that the run reads.
     files: Vec<String>,
@@ -192,7 +192,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Changes the location at which jobs reach the target.
+    /// Sets the location at which jobs reach the target.
     fn reached_at(&mut self, target: &Target, location: &str) {
         if target.local {
             let from = literal(target.location.trim_end_matches('/'));
@@ -261,14 +261,13 @@ impl Work {
             return Err("command: which? write it after --".into());
         }
         self.title = format!("{} on {}", request.command.join(" "), self.location);
-        // The workload itself fills `{target}`, because only a job knows where it reaches the
-        // target.
+        // The workload itself fills `{target}`, because only a job knows the path of its target.
         let words: Vec<_> = request.command.iter().map(|word| literal(word)).collect();
         self.parameters.insert("command".into(), json!(words));
         Ok(())
     }
 
-    /// Adds a workload of one object: the target itself, or the largest object below it.
+    /// Describes the work on one object: the target itself, or the largest object below it.
     fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let (name, size) = match &target.found {
             Found::Object(size) => (None, *size),
@@ -277,7 +276,7 @@ impl Work {
                 (Some(name.to_owned()), size)
             }
         };
-        // The work of one-big is the whole object.
+        // `one-big` reads the whole object.
         let usual = if self.workload == "one-big" { size } else { SIZE };
         let most = request.size.unwrap_or(usual).min(size);
         self.whole = size;
@@ -357,7 +356,7 @@ impl Work {
         let contender = |program: programs::Program| {
             let prints = if program.is_timed { Prints::Metrics } else { Prints::Nothing };
             let own = Contender { name: program.name.to_owned(), prints, ..Contender::default() };
-            // These programs copy all that there is.
+            // These programs copy whole objects.
             let bytes = (self.whole > 0).then(|| self.whole.to_string());
             Contender { bytes, ..self.other(program.command, own) }
         };
@@ -376,7 +375,7 @@ impl Work {
         }
     }
 
-    /// Estimates from above what a job with this access reads from the service.
+    /// Estimates from above the bytes and requests of a job with this access.
     fn billed(&self, way: &Way) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
@@ -385,7 +384,7 @@ impl Work {
         let (bytes, gets) = match (self.workload.as_str(), way.access, way.state) {
             ("list", ..) => (self.count.map(|_| 0), Some(0)),
             ("command" | "upload" | "probe", ..) => (None, None),
-            // The first run hydrates, or copies, everything.
+            // The first run hydrates or copies the whole target.
             (_, "cp", _) | (_, _, CacheState::Hydrated) => {
                 (Some(self.whole), Some(blocks(self.whole) + files))
             }
@@ -414,7 +413,7 @@ impl Work {
             job.insert("options".into(), json!(request.options));
         }
         let hydrated = way.state == CacheState::Hydrated;
-        // A hydrated cache is kept for all runs of a contender; other runs start without a cache.
+        // All runs of a hydrated contender share one cache. Other runs start without a cache.
         let cache = if hydrated { "{disk}/hydrated" } else { "{out}/cache-{job}" };
         if way.access == "mount" || self.workload == "hydrate" {
             job.insert("cache".into(), json!(cache));

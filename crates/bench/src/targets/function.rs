@@ -1,5 +1,5 @@
-//! For `--function`: puts an emulated network link between each job and its target, so that the job
-//! sees the network of a serverless function.
+//! Puts an emulated network link between each job and its target for `--function`, so that the job
+//! has the network of a serverless function.
 //!
 //! A local target is shown through the slow file system, a remote one through the proxy. The proxy
 //! passes bytes unchanged, so it does not work with TLS: the certificate does not name the proxy.
@@ -10,7 +10,7 @@ use crate::plan::Service;
 use crate::slow_link::{LINK, proxy, slow_directory};
 use crate::words::literal;
 
-/// A target as jobs of a function reach it. All texts are words of a plan, with placeholders.
+/// A target behind its link. All texts are words of a plan, with placeholders.
 pub(super) struct Linked {
     /// Link service, one instance for each job.
     pub(super) service: Service,
@@ -64,7 +64,7 @@ fn directory(location: &str, request: &Request) -> Linked {
     Linked { service, location, options: request.options.clone() }
 }
 
-/// Splits a URL into `SCHEME://HOST` or `HOST`, and the path.
+/// Splits a URL, with or without its scheme, before the path.
 fn split_url(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |at| at + 3);
     url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_with_what_to_do() {
+    fn tls_is_refused_with_advice() {
         for (location, endpoint) in
             [("https://host/file", None), ("s3://b/k", None), ("s3://b/k", Some("https://host"))]
         {

@@ -39,7 +39,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Sums the files of a database: those whose names begin with its name and a dot.
+/// Sums the sizes of the files of a database. Their names begin with the name of the database and a
+/// dot.
 fn bytes(database: &Path) -> Result<u64> {
     let (Some(directory), Some(name)) = (database.parent(), database.file_name()) else {
         return Err(Error::job(format!("database {} has no name", database.display())));

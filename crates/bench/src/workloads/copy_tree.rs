@@ -30,7 +30,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Copies each file by the standard library: the kernel copies the bytes if it can.
+/// Copies each file by the standard library, which leaves the copy to the kernel if possible.
 fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u64, u64)> {
     let found = session.list()?;
     let next = AtomicUsize::new(0);

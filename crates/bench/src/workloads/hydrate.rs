@@ -8,7 +8,7 @@ use super::many_small::figures;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Length of one wait, which is then repeated: only the engine limits the time of a job.
+/// Length of one wait. Waits are repeated, because only the engine limits the time of a job.
 const WAIT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

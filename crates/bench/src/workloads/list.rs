@@ -15,7 +15,7 @@ use firstbyte_store::ListOptions;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Buffer of the C library for one getdents64, in bytes.
+/// Buffer for one getdents64, in bytes, as in the C library.
 const BUFFER: u64 = 32 << 10;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

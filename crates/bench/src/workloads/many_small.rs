@@ -113,7 +113,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the figures of a number of files. Error if the job expects another number.
+/// Adds the figures `files` and `bytes`. Error if the job expects another number of files.
 pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
     if let Some(count) = job.count.filter(|count| *count != files) {
         return Err(Error::target(&job.target, format!("{files} files instead of {count}")));

@@ -12,7 +12,7 @@ use crate::data::first_difference;
 use crate::job::{Error, Expect, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
-/// Bytes between two reads: the smallest page size.
+/// Bytes between two reads, the smallest page size.
 const PAGE: usize = 4096;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -32,7 +32,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Reads one byte of every page of a file; each thread has its own part. Returns the file's length.
+/// Reads the first byte of every page of a file. Each thread reads its own part. Returns the length
+/// of the file.
 fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
     let file = File::open(path).map_err(Error::at(path))?;
     let length = fs::metadata(path).map_err(Error::at(path))?.len();

@@ -59,7 +59,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Runs so many operations, one after another.
+    /// Runs `operations` operations, one after another.
     fn several(&self, thread: u64, operations: u64) -> Result<Sum> {
         let mut random = fastrand::Rng::with_seed(self.job.seed.wrapping_add(thread));
         let mut sum = Sum::default();
@@ -102,7 +102,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads the block at a position, which returns to the start after the end.
+    /// Reads the block at `position`, or the first block at the end of the range. Advances
+    /// `position`.
     fn next_block(&self, object: &Object, position: &mut u64) -> Result<u64> {
         let range = range_of(self.job, object)?;
         let offset = if (range.start..range.end).contains(position) { *position } else { range.start };
@@ -126,7 +127,8 @@ impl Sum {
         }
     }
 
-    /// Adds the figures of all operations, and those of each workload with its name as prefix.
+    /// Adds the figures of all operations, and the figures of each workload with its name as a
+    /// prefix.
     fn into_metrics(self, metrics: &mut Metrics) {
         let (mut bytes, mut all) = (0, Latencies::default());
         for (workload, (its, latencies)) in self.0 {

@@ -64,7 +64,7 @@ pub(super) fn range_of(job: &Job, object: &Object) -> Result<Range<u64>> {
     }
 }
 
-/// Reads a range in order and passes each piece to `visit`. Returns the number of bytes.
+/// Reads a range in order, and passes each piece to `visit`. Returns the length of the range.
 pub(super) fn read_all(
     object: &Object,
     range: Range<u64>,

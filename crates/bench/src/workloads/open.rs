@@ -22,8 +22,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 }
 
 /// Estimates the bytes of the largest object that is usable within `limit` seconds, from measured
-/// stages. A copy must be complete, so its rate is that of the whole run. Without a copy, the time
-/// up to the first byte is lost, and the rest is read at the rate of the last stage.
+/// stages. A copy must be complete before it is usable, so its rate is that of the whole run.
+/// Without a copy, reading starts at the first byte and has the rate of the last stage.
 fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     let at = |name: &str| metrics.get(name).copied();
     let (bytes, all) = (at("object_bytes")?, at("all_seconds")?);
@@ -34,7 +34,7 @@ fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     (reading > 0.0).then(|| (limit - lost).max(0.0) * bytes / reading)
 }
 
-/// Goes through the stages up to the last requested one, and counts the bytes read.
+/// Runs the stages up to the last requested one, and counts the bytes read.
 fn stages(
     job: &Job,
     session: &Session<'_>,
@@ -73,7 +73,7 @@ fn stages(
     Ok(())
 }
 
-/// Returns number and length of the pieces that make up the part of an object.
+/// Returns the number of the pieces of a part, and their length in bytes.
 fn pieces(share: Option<Share>, size: u64) -> (u64, u64) {
     let part = share.unwrap_or(PART).of(size);
     ((part / PIECE).max(1), part.min(PIECE))
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_limit_depends_on_whether_all_has_to_be_copied_first() {
+    fn the_size_that_fits_a_limit_depends_on_the_access() {
         let stages = [("first_byte_seconds", 1.0), ("part_seconds", 2.0), ("all_seconds", 12.0)];
         let mut metrics: Metrics = stages.map(|(name, seconds)| (name.to_owned(), seconds)).into();
         assert_eq!(fitting(Access::Open, 29.0, &metrics), None);

@@ -38,7 +38,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Draws the offsets to read at: whole blocks with equal probability.
+/// Draws the offsets of the reads: whole blocks with equal probability.
 fn offsets(job: &Job, object: &Object, block: u64) -> Result<Vec<u64>> {
     let range = range_of(job, object)?;
     let mut random = fastrand::Rng::with_seed(job.seed);

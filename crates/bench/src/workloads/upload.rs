@@ -11,7 +11,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let is_tree = std::fs::metadata(source).map_err(Error::at(source))?.is_dir();
     let depth = if is_tree { OperandKind::Tree } else { OperandKind::Object };
     let text = source.to_string_lossy();
-    // The contents of the directory, not the directory itself.
+    // A trailing slash selects the contents of the directory, not the directory itself.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
     let summary = copied(session.client()?, &from, &job.target, depth)?;
     let mut metrics = Metrics::new();
