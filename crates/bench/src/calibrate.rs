@@ -151,7 +151,7 @@ pub fn measured(results: &Results) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Case, ContenderLine, Job};
+    use crate::result::{Case, ContenderLine, JobFigures};
 
     fn results(name: &str, runs: Vec<Run>) -> Results {
         let mut results = Results::default();
@@ -173,7 +173,7 @@ mod tests {
             bytes: Some(2_000_000),
             storage_bytes: Some(4_000_000),
             user_seconds: 3.0,
-            jobs: vec![Job::default(); 2],
+            jobs: vec![JobFigures::default(); 2],
             ..Run::default()
         }
     }

@@ -19,14 +19,14 @@ use serde::Serialize;
 
 use crate::mounts::{self, Mounts};
 use crate::plan::{Billed, Case, Contender, Invoke, Plan};
-use crate::slow_link::LINK;
+use crate::slow_link::LINK_NAME;
 use crate::words::Words;
 
 /// Bytes of the smallest data request, one block of the cache.
-const BLOCK: f64 = 131_072.0;
+const BLOCK_BYTES: f64 = 131_072.0;
 
 /// Longest call of a function, in seconds.
-const LONGEST_CALL: f64 = 900.0;
+const MAX_CALL_SECONDS: f64 = 900.0;
 
 /// Prices, and the user's statements about the services.
 pub struct Tariff {
@@ -119,7 +119,7 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     let mounts = Mounts::current().ok();
     for case in &plan.cases {
         let mut words = plan.words_of(case);
-        // Only a run has these values. They do not affect the cost, so any path and job number
+        // Values that only a run has. They do not affect the cost, so any path and job number
         // suffice.
         for name in ["firstbyte", "plan", "memory", "disk", "out", "run"] {
             words.set(name, format!("/{name}"));
@@ -192,7 +192,7 @@ impl Tariff {
         mounts: Option<&Mounts>,
     ) -> (String, Service<'_>) {
         let text = text_of(contender);
-        let stand_in = |name: &str| name != LINK && text.contains(&format!("{{{name}."));
+        let stand_in = |name: &str| name != LINK_NAME && text.contains(&format!("{{{name}."));
         if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
@@ -232,7 +232,7 @@ impl Tariff {
         line.service = Some("lambda".into());
         let memory =
             filled(&invoke.memory).and_then(|text| parse_size(&text).map_err(|error| error.to_string()));
-        let timeout = filled(&invoke.timeout).map(|text| text.parse::<f64>().unwrap_or(LONGEST_CALL));
+        let timeout = filled(&invoke.timeout).map(|text| text.parse::<f64>().unwrap_or(MAX_CALL_SECONDS));
         let (memory, timeout, jobs) = match (memory, timeout, contender.jobs(words)) {
             (Ok(memory), Ok(timeout), Ok(jobs)) => (memory as f64, timeout, f64::from(jobs)),
             _ => {
@@ -413,7 +413,7 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), 
         number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
     };
     let reads = JobTraffic {
-        gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
+        gets: count(&billed.gets, (bytes / BLOCK_BYTES).ceil().max(1.0))?,
         lists: count(&billed.lists, 1.0)?,
         bytes,
         ..JobTraffic::default()

@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde::Deserialize;
 
-use crate::job::{Error, Fio, Metrics, Pattern, Result, program};
+use crate::job::{Error, Fio, Metrics, ReadPattern, Result, program};
 
 /// Parameters of one fio process tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct FioRun<'a> {
     /// File to read.
     pub(crate) path: &'a Path,
     /// Parameters that only fio has.
@@ -29,15 +29,15 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
 }
 
-impl Run<'_> {
+impl FioRun<'_> {
     /// Returns the arguments of the command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { fio, jobs, .. } = self;
         let depth = fio.depth.unwrap_or(1);
         let engine = fio.engine.as_deref().unwrap_or(if depth > 1 { "libaio" } else { "psync" });
         let pattern = match fio.pattern {
-            Pattern::Read => "read",
-            Pattern::RandRead => "randread",
+            ReadPattern::Read => "read",
+            ReadPattern::RandRead => "randread",
         };
         let share = self.size / *jobs as u64;
         let mut words: Vec<String> =
@@ -61,8 +61,10 @@ impl Run<'_> {
             words.push(format!("--{name}={value}"));
         }
         match fio.pattern {
-            Pattern::Read => words.extend([format!("--offset_increment={share}"), format!("--size={share}")]),
-            Pattern::RandRead => {
+            ReadPattern::Read => {
+                words.extend([format!("--offset_increment={share}"), format!("--size={share}")])
+            }
+            ReadPattern::RandRead => {
                 words.extend([format!("--size={}", self.size), format!("--io_size={share}")]);
             }
         }

@@ -20,7 +20,7 @@ mod spawner;
 
 pub use calls::Calls;
 pub use code::Source;
-pub use server::Server;
-pub use settings::{Settings, SlowDirectory};
+pub use server::FunctionServer;
+pub use settings::{HostSettings, SlowDirectory};
 pub use size::FunctionSize;
-pub(crate) use size::Machine;
+pub(crate) use size::MachineCapacity;

@@ -26,14 +26,14 @@ pub fn run(job: &Job, watch: &Watch) -> Result<Metrics> {
         // Figures of the work take precedence over those of a preparing copy.
         metrics.entry(name).or_insert(value);
     }
-    let seconds = seconds(job, &metrics);
+    let seconds = compared_seconds(job, &metrics);
     metrics.entry("seconds".into()).or_insert(seconds);
     Ok(metrics)
 }
 
 /// Returns the time by which contenders are compared. A mount is made once for many reads, so only
 /// the stages of `open` include it. No time includes unmounting.
-fn seconds(job: &Job, metrics: &Metrics) -> f64 {
+fn compared_seconds(job: &Job, metrics: &Metrics) -> f64 {
     let at = |name: &str| metrics.get(name).copied().unwrap_or_default();
     match (job.access, job.workload) {
         (Access::Mount, Workload::Open | Workload::ColdStart) => at("all_seconds"),

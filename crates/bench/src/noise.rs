@@ -11,7 +11,7 @@ use crate::result::Noise;
 
 /// Processor time of the whole machine since its start, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Total {
+struct MachineTime {
     busy: f64,
     steal: f64,
 }
@@ -20,7 +20,7 @@ struct Total {
 #[derive(Debug)]
 pub(crate) struct Meter {
     place: PathBuf,
-    before: Option<Total>,
+    before: Option<MachineTime>,
     services: Vec<u32>,
     services_before: f64,
 }
@@ -33,7 +33,7 @@ impl Meter {
     }
 
     fn reading(place: PathBuf, services: Vec<u32>) -> Self {
-        let before = Total::read(&place);
+        let before = MachineTime::read(&place);
         let services_before = cpu_seconds_below(&services);
         Self { place, before, services, services_before }
     }
@@ -42,7 +42,7 @@ impl Meter {
     ///
     /// The kernel counts in ticks of 10 ms per processor, so noise of a few ticks is rounding.
     pub(crate) fn finish(self, own_cpu_seconds: f64) -> Noise {
-        let (Some(before), Some(after)) = (self.before, Total::read(&self.place)) else {
+        let (Some(before), Some(after)) = (self.before, MachineTime::read(&self.place)) else {
             return Noise::default();
         };
         let services = (cpu_seconds_below(&self.services) - self.services_before).max(0.0);
@@ -89,7 +89,7 @@ fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
     Some((fields.get(1)?.parse().ok()?, used.sum::<Result<u64, _>>().ok()?))
 }
 
-impl Total {
+impl MachineTime {
     fn read(place: &std::path::Path) -> Option<Self> {
         let ticks = rustix::param::clock_ticks_per_second();
         Self::parse(&std::fs::read_to_string(place).ok()?, ticks)
@@ -140,7 +140,7 @@ mod tests {
         let noise = Meter::start(Vec::new()).finish(1e9);
         assert_eq!(noise.other_cpu_seconds, Some(0.0));
         assert_eq!(Meter::reading("/proc/no such file".into(), Vec::new()).finish(0.0), Noise::default());
-        assert_eq!(Total::parse("intr 5\n", 100), None);
+        assert_eq!(MachineTime::parse("intr 5\n", 100), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Chooses where the jobs of a measurement run: as functions here or on Lambda, on the nodes of a
 //! Slurm cluster, or all inside one job of AWS Batch.
 //!
-//! For all but Batch, the plan is changed before it is executed, so that the engine, its results
-//! and its tables stay the same. Called by `bench run --on`.
+//! For all places except Batch, only the plan is changed, before the engine executes it. Called by
+//! `bench run --on`.
 
 use std::path::PathBuf;
 

@@ -21,7 +21,7 @@ use crate::inherit;
 use crate::sweep;
 use crate::words::Words;
 
-pub use contender::{Billed, Cache, Check, Command, Contender, Count, Invoke, Prints};
+pub use contender::{Billed, CachePlan, Command, Contender, ContentCheck, Count, Invoke, Prints};
 
 /// A measurement: data, services, and cases one after another.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -95,7 +95,7 @@ pub struct Case {
     /// Timeout of a run in seconds.
     pub timeout: f64,
     /// Medium of the destinations: `memory` or `disk`.
-    pub destination: Place,
+    pub destination: Medium,
     /// True if destinations stay until the measurement ends. ext4 does not reuse an inode within
     /// half a minute of its deletion, so deleting a thousand files would slow down the next
     /// thousand.
@@ -125,7 +125,7 @@ impl Default for Case {
             warm_up: true,
             seconds: 150.0,
             timeout: 240.0,
-            destination: Place::Memory,
+            destination: Medium::Memory,
             keep: false,
         }
     }
@@ -143,7 +143,7 @@ impl Case {
 /// The medium of a stage.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Medium {
     /// tmpfs, where no slow disk hides a difference. Files are always in memory, so they are never
     /// cold.
     #[default]
@@ -178,7 +178,7 @@ pub struct Data {
     /// Seed of the content.
     pub seed: u64,
     /// Medium that the data is made on.
-    pub place: Place,
+    pub place: Medium,
 }
 
 /// Kinds of data.

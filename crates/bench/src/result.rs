@@ -259,7 +259,7 @@ pub struct Run {
     /// their median.
     pub metrics: BTreeMap<String, f64>,
     /// Parallel jobs of the run, in order; empty for a single job.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobFigures>,
     /// Progress: seconds since the start, with the bytes so far.
     pub throughput: Vec<(f64, u64)>,
     /// The cache state and its evidence.
@@ -271,7 +271,7 @@ pub struct Run {
 /// A parallel job of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Job {
+pub struct JobFigures {
     /// Wall time in seconds, from the common start.
     pub seconds: f64,
     /// Processor time in seconds.

@@ -1,8 +1,8 @@
 //! Writes a results file during a measurement: a header, then each run when it ends. Reads such
 //! files for reports.
 //!
-//! An existing file of the same plan is continued, so that after an interruption the same command
-//! line ends with the same set of runs.
+//! A file of the same plan is continued. After an interruption, the same command line therefore
+//! ends with the same set of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

@@ -5,7 +5,7 @@
 use crate::plan::{Ready, Service};
 
 /// Name of these services, for placeholders.
-pub(crate) const LINK: &str = "function";
+pub(crate) const LINK_NAME: &str = "function";
 
 /// Returns the proxy for a server `to`, with the network of a function.
 pub(crate) fn proxy(to: &str) -> Service {
@@ -23,7 +23,7 @@ pub(crate) fn slow_directory(root: &str, options: &[&str]) -> Service {
 
 fn service(command: &[&str], ready: Ready) -> Service {
     Service {
-        name: LINK.into(),
+        name: LINK_NAME.into(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         ready,
         stand_in: Some("link function: 0.6 Gbit/s sustained and 20 ms for each job".into()),

@@ -78,24 +78,25 @@ impl Table {
     /// it.
     pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
-        pairs.map(|(row, column)| (self.said(row, column, |axis| &axis.case), self.contender(row, column)))
+        pairs
+            .map(|(row, column)| (self.property(row, column, |axis| &axis.case), self.contender(row, column)))
     }
 
     /// Returns the contender of a cell.
     pub(crate) fn contender(&self, row: &Axis, column: &Axis) -> String {
-        let contender = self.said(row, column, |axis| &axis.contender);
+        let contender = self.property(row, column, |axis| &axis.contender);
         contender.replace("{row}", &row.title).replace("{column}", &column.title)
     }
 
     /// Returns a property as set by the row, else by the column, else by the table; empty if none
     /// sets it.
-    pub(crate) fn said<'a>(
+    pub(crate) fn property<'a>(
         &'a self,
         row: &'a Axis,
         column: &'a Axis,
         field: fn(&Axis) -> &String,
     ) -> &'a str {
-        let said = [row, column, &self.all].into_iter().map(field).find(|text| !text.is_empty());
-        said.map_or("", String::as_str)
+        let property = [row, column, &self.all].into_iter().map(field).find(|text| !text.is_empty());
+        property.map_or("", String::as_str)
     }
 }

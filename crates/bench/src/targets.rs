@@ -23,9 +23,9 @@ use crate::plan::Plan;
 pub struct Request {
     /// Names of workloads; empty for all that fit.
     pub workloads: Vec<String>,
-    /// Most bytes of one object to read in a run.
+    /// Largest number of bytes of one object to read in a run.
     pub size: Option<u64>,
-    /// Most files to read in a run.
+    /// Largest number of files to read in a run.
     pub files: Option<u64>,
     /// Bytes per read in `seq-read` and `rand-read`.
     pub block: Option<u64>,

@@ -24,7 +24,7 @@ use crate::access::Session;
 use crate::job::{Job, Metrics, Result, Share, Watch, Workload};
 
 /// Default for the bytes of a read.
-const BLOCK: u64 = 1 << 20;
+const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 
 /// Runs the workload of a job once.
 pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

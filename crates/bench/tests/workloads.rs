@@ -144,7 +144,7 @@ fn one_object_is_read_by_every_access_and_wrong_bytes_are_found() {
         }
     }
     assert!(world.refused("big", "path", &mapped).is_wrong_content());
-    // These reads cover every block of the object.
+    // The reads cover every block of the object.
     let random = json!({"workload": "rand-read", "count": 20_000, "seed": 5, "expect": expect});
     assert!(world.refused("big", "path", &random).is_wrong_content());
     // By default only the ends of each read are compared, and the changed byte is one.

@@ -55,7 +55,7 @@ pub(super) struct Opened {
     /// Device number.
     pub(super) device: u64,
     /// True if mincore reports the real residency of the file's pages to this process.
-    may_map: bool,
+    may_use_mincore: bool,
 }
 
 impl Opened {
@@ -69,7 +69,7 @@ impl Opened {
             bytes: found.len(),
             allocated: found.blocks() * 512,
             device: found.dev(),
-            may_map: owns || rustix::fs::access(path, Access::WRITE_OK).is_ok(),
+            may_use_mincore: owns || rustix::fs::access(path, Access::WRITE_OK).is_ok(),
             file,
         })
     }
@@ -81,7 +81,7 @@ impl Opened {
         {
             return Ok((bytes, Method::Cachestat));
         }
-        if !self.may_map {
+        if !self.may_use_mincore {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "only its owner, root, or a process that may write it can see what is resident",
@@ -120,7 +120,7 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Lists the files of the block caches.
-pub(super) fn of_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
+pub(super) fn files_of_block_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
     let caches = spec.objects.iter().map(|object| object.cache.clone());
     expand(&caches.filter(|directory| directory.is_dir()).collect::<Vec<_>>())
 }

@@ -29,7 +29,7 @@ impl Method {
 /// The number of `cachestat`, equal on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// Bytes mapped for one call of mincore; a multiple of every page size.
-const WINDOW: u64 = 1 << 30;
+const MINCORE_WINDOW_BYTES: u64 = 1 << 30;
 
 /// `struct cachestat_range` of linux/mman.h.
 #[repr(C)]
@@ -76,7 +76,7 @@ pub(super) fn by_mincore(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let mut pages = 0;
     let mut at = first;
     while at < range.end {
-        let length = (range.end - at).min(WINDOW);
+        let length = (range.end - at).min(MINCORE_WINDOW_BYTES);
         pages += mapped_pages(file, at, length)?;
         at += length;
     }

@@ -2,8 +2,8 @@
 
 /// Returns the tolerated deviation of a state in bytes: 1 % of the content, but at least 64 KiB.
 /// The kernel keeps pages that are mapped, dirty or part of a large folio, and protocols add
-/// headers. Below 640 KiB it is a tenth of the content, so that a wholly cached small file does not
-/// count as cold.
+/// headers. For less than 640 KiB, a tenth of the content, so that a wholly cached small file never
+/// counts as cold.
 pub(super) fn tolerance(total: u64) -> u64 {
     const LEAST: u64 = 64 << 10;
     (total / 100).max(LEAST.min(total / 10))

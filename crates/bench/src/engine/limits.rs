@@ -30,7 +30,7 @@ pub(super) struct RunNeed {
     /// Names of case and contender.
     name: (String, String),
     /// Bytes of the hydration that precedes the first run.
-    before: u64,
+    hydration_bytes: u64,
     /// Bytes that the run moves or reads.
     bytes: u64,
     usd: f64,
@@ -56,8 +56,9 @@ impl<'a> MeasurementLimits<'a> {
             settings.words.iter().for_each(|(name, value)| words.set(name, value));
             // Addresses of services are known only in a prepared case. Runs through services have
             // their own counts of bytes.
-            let need =
-                budget.next(case, &contender, &words).unwrap_or_else(|_| budget.dollars(case, &contender));
+            let need = budget
+                .need_of_next(case, &contender, &words)
+                .unwrap_or_else(|_| budget.billed_need(case, &contender));
             budget.add(need, run);
         }
         budget
@@ -72,7 +73,12 @@ impl<'a> MeasurementLimits<'a> {
     ///
     /// # Errors
     /// The plan's bytes or jobs are malformed.
-    pub(super) fn next(&self, case: &Case, contender: &Contender, words: &Words) -> Result<RunNeed, String> {
+    pub(super) fn need_of_next(
+        &self,
+        case: &Case,
+        contender: &Contender,
+        words: &Words,
+    ) -> Result<RunNeed, String> {
         let jobs = u64::from(contender.jobs(words)?);
         let size = |text: &str| {
             let size = units::parse_size(&words.fill(text)?).map_err(|error| format!("bytes: {error}"));
@@ -82,23 +88,23 @@ impl<'a> MeasurementLimits<'a> {
         let billed = contender.billed.as_ref();
         let fetched = billed.map(|billed| billed.bytes.as_str()).filter(|text| !text.is_empty());
         let fetched = fetched.map_or(Ok(0), size)?;
-        let need = self.dollars(case, contender);
+        let need = self.billed_need(case, contender);
         Ok(match billed.is_some_and(|billed| billed.once) {
             true if self.paid.contains(&need.name) => RunNeed { bytes: read, ..need },
-            true => RunNeed { before: fetched, bytes: read, ..need },
+            true => RunNeed { hydration_bytes: fetched, bytes: read, ..need },
             false => RunNeed { bytes: read.max(fetched), ..need },
         })
     }
 
-    fn dollars(&self, case: &Case, contender: &Contender) -> RunNeed {
+    fn billed_need(&self, case: &Case, contender: &Contender) -> RunNeed {
         let name = (case.name.clone(), contender.name.clone());
         let usd = self.settings.costs.of_run(&name.0, &name.1, !self.paid.contains(&name));
-        RunNeed { name, before: 0, bytes: 0, usd }
+        RunNeed { name, hydration_bytes: 0, bytes: 0, usd }
     }
 
     /// Returns the limit that a run would exceed; `None` if it may begin.
     pub(super) fn refuses(&self, next: &RunNeed) -> Option<String> {
-        let (bytes, usd) = (next.before.saturating_add(next.bytes), next.usd);
+        let (bytes, usd) = (next.hydration_bytes.saturating_add(next.bytes), next.usd);
         let spent = self.began.elapsed().as_secs_f64();
         if self.settings.max_seconds.is_some_and(|most| spent >= most) {
             return Some(format!("--max-time: {spent:.0} s are over"));
@@ -117,7 +123,7 @@ impl<'a> MeasurementLimits<'a> {
     /// the larger of the estimate and of the bytes that the jobs report counts.
     pub(super) fn add(&mut self, need: RunNeed, run: &Run) {
         let moved = run.wire_bytes.unwrap_or_else(|| need.bytes.max(run.bytes.unwrap_or(0)));
-        self.bytes = self.bytes.saturating_add(need.before).saturating_add(moved);
+        self.bytes = self.bytes.saturating_add(need.hydration_bytes).saturating_add(moved);
         self.usd += need.usd;
         self.paid.insert(need.name);
     }

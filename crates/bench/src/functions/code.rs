@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
-use crate::process::ending;
+use crate::process::exit_description;
 
 /// Executable in a zip without a handler.
 const BOOTSTRAP: &str = "bootstrap";
@@ -97,7 +97,7 @@ impl Code {
 
 /// Python program that prints the directories of the interpreter's modules and libraries, with
 /// links and with links resolved.
-const DIRECTORIES: &str = "
+const DIRECTORIES_PROGRAM: &str = "
 import os, sys
 found = [os.path.dirname(sys.executable), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
 for path in found:
@@ -111,10 +111,13 @@ fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
     // The interpreter runs without the caller's variables and current directory, as in an
     // environment.
     let mut command = Command::new(python);
-    command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
+    command.args(["-I", "-c", DIRECTORIES_PROGRAM]).env_clear().env("PATH", PATH).stdin(Stdio::null());
     let output = command.output().map_err(Error::file(python))?;
     if !output.status.success() {
-        return Err(Error::Prepare { command: python.display().to_string(), what: ending(&output) });
+        return Err(Error::Prepare {
+            command: python.display().to_string(),
+            what: exit_description(&output),
+        });
     }
     Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::code::Code;
-use super::environment::{Environment, Outcome};
+use super::environment::{Environment, InvocationOutcome};
 use super::launching::{self, Blueprint};
-use super::settings::{MAX_TIMEOUT, Settings};
+use super::settings::{HostSettings, MAX_TIMEOUT};
 use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ pub(super) enum Refused {
 
 /// A function and its environments.
 pub(super) struct Host {
-    settings: Settings,
+    settings: HostSettings,
     code: Code,
     /// Directory that contains the directories of environments.
     root: PathBuf,
@@ -76,7 +76,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Makes a host without environments, whose directories will be below `root`.
-    pub(super) fn new(settings: Settings, code: Code, root: PathBuf) -> Result<Self> {
+    pub(super) fn new(settings: HostSettings, code: Code, root: PathBuf) -> Result<Self> {
         let configuration = Configuration {
             size: settings.size,
             timeout: settings.timeout,
@@ -180,7 +180,7 @@ impl Host {
     }
 
     /// Runs an invocation in an idle environment, else in a new one.
-    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<Outcome, Refused> {
+    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<InvocationOutcome, Refused> {
         let timeout = self.current().timeout;
         let environment = self.claim()?;
         let outcome = environment.invoke(id, event, timeout);

@@ -14,7 +14,7 @@ pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A function to serve.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HostSettings {
     /// Name of the function.
     pub name: String,
     /// Code of the function.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub size: Option<FunctionSize>,
     /// Longest time of an invocation.
     pub timeout: Duration,
-    /// Most environments at once.
+    /// Largest number of environments at once.
     pub concurrency: usize,
     /// Loopback address for callers.
     pub listen: SocketAddr,

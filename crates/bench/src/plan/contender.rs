@@ -49,9 +49,9 @@ pub struct Contender {
     /// once, then the next. If false, the measurement is refused.
     pub waves: bool,
     /// Check of the content after each run.
-    pub check: Check,
+    pub check: ContentCheck,
     /// Cache state of the runs.
-    pub cache: Cache,
+    pub cache: CachePlan,
     /// Name of the link, a service that counts the contender's requests and bytes.
     pub link: Option<String>,
     /// Name of a service whose memory is sampled. Its largest resident memory, with its
@@ -155,7 +155,7 @@ pub enum Prints {
 /// The check of delivered content.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Check {
+pub struct ContentCheck {
     /// File or directory that the destination must equal byte for byte.
     pub same: Option<String>,
     /// Path of the content; `None` for the run's destination.
@@ -167,7 +167,7 @@ pub struct Check {
 /// The cache state of a contender's runs, and the files and objects that are evidence for it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Cache {
+pub struct CachePlan {
     /// The state.
     pub state: CacheState,
     /// Local files that the run reads.
@@ -210,7 +210,7 @@ impl Contender {
     pub(crate) fn needed_program(&self) -> Option<(&'static str, &'static str)> {
         match self.job.as_ref()?.get("workload")?.as_str()? {
             "fio" => Some(("fio", "fio")),
-            "blast" => Some(("blastn", program::BLAST)),
+            "blast" => Some(("blastn", program::BLAST_PACKAGE)),
             _ => None,
         }
     }

@@ -8,8 +8,8 @@ use crate::statistics::{Contender, contenders, verdicts};
 
 use super::words::{cases, seconds, title};
 
-/// Most comparisons that the headline lists for each rival.
-const NAMED: usize = 4;
+/// Largest number of comparisons that the headline lists for each rival.
+const MAX_NAMED: usize = 4;
 
 /// True if the contenders of `case` have different parameters. Their work then differs, so none is
 /// the fastest.
@@ -18,7 +18,7 @@ pub(super) fn varies(case: &Case) -> bool {
 }
 
 /// True for another project's program: neither the subject, nor firstbyte, nor a model.
-fn is_other(case: &Case, line: &ContenderLine) -> bool {
+fn is_rival(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
     line.name != case.subject() && is_program && !runs_firstbyte(command)
@@ -34,7 +34,7 @@ fn runs_firstbyte(command: &str) -> bool {
 /// Returns the contenders that can be ranked: the subject and other projects' programs.
 fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
     let is_ranked = |name: &str| {
-        name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
+        name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_rival(case, line))
     };
     if varies(case) { Vec::new() } else { lines.iter().filter(|line| is_ranked(&line.name)).collect() }
 }
@@ -116,20 +116,20 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
     Some(Comparison {
         subject: case.subject(),
         rival: rival.name.clone(),
-        title: matter(title(case)),
+        title: title_without_label(title(case)),
         ratio: base / least,
         is_tie: if base < least { overlap(own, rival) } else { overlap(rival, own) },
     })
 }
 
 /// Returns the title without the label in capitals at its start, as in titles of the demo.
-fn matter(title: &str) -> &str {
+fn title_without_label(title: &str) -> &str {
     let named = title.split_once(": ").filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
-    named.map_or(title, |(_, matter)| matter)
+    named.map_or(title, |(_, rest)| rest)
 }
 
 /// Returns one name for the subjects of all comparisons.
-fn name_of(compared: &[Comparison<'_>]) -> String {
+fn name_of_subjects(compared: &[Comparison<'_>]) -> String {
     let first = compared.first().map_or("", |one| one.subject);
     match compared.iter().all(|one| one.subject.starts_with("firstbyte")) {
         true => "firstbyte".to_owned(),
@@ -139,7 +139,7 @@ fn name_of(compared: &[Comparison<'_>]) -> String {
 }
 
 /// Formats a factor, such as `1.2x as`, with one decimal, or two below 0.95. A tie is `about as`.
-fn times(one: &Comparison<'_>) -> String {
+fn factor(one: &Comparison<'_>) -> String {
     match 1.0 / one.ratio {
         _ if one.is_tie => "about as".to_owned(),
         factor if factor < 0.95 => format!("{factor:.2}x as"),
@@ -157,17 +157,17 @@ fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     }
     let of_rival = |rival: &&str| {
         let all: Vec<&Comparison<'_>> = compared.iter().filter(|one| one.rival == **rival).collect();
-        let named = all.iter().take(NAMED).enumerate().map(|(at, one)| match at {
-            0 => format!("{} fast as {rival} on {}", times(one), one.title),
-            _ => format!("{} fast on {}", times(one), one.title),
+        let named = all.iter().take(MAX_NAMED).enumerate().map(|(at, one)| match at {
+            0 => format!("{} fast as {rival} on {}", factor(one), one.title),
+            _ => format!("{} fast on {}", factor(one), one.title),
         });
         let named: Vec<String> = named.collect();
-        let more = all.len().saturating_sub(NAMED);
+        let more = all.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{more}", named.join(", "))
     };
     let clauses: Vec<String> = rivals.iter().map(of_rival).collect();
-    format!("{} is {}.", name_of(compared), clauses.join("; "))
+    format!("{} is {}.", name_of_subjects(compared), clauses.join("; "))
 }
 
 fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
@@ -222,7 +222,7 @@ pub(super) fn meaning(results: &[Results]) -> String {
         if emulated { "on this machine, against emulated networks or services" } else { "on this machine" };
     format!(
         "In short: {} takes {span} the time of the fastest other program{count}, {scope}; expect other ratios elsewhere.",
-        name_of(&compared)
+        name_of_subjects(&compared)
     )
 }
 
@@ -253,6 +253,9 @@ mod tests {
         assert!(as_fast_as(&many).ends_with("2.0x as fast on it and 2 more."), "{}", as_fast_as(&many));
         let tie = [Comparison { is_tie: true, ..one("curl", "a list", 0.75) }];
         assert_eq!(as_fast_as(&tie), "firstbyte is about as fast as curl on a list.");
-        assert_eq!([matter("LIST: a: b"), matter("Copies: a")], ["a: b", "Copies: a"]);
+        assert_eq!(
+            [title_without_label("LIST: a: b"), title_without_label("Copies: a")],
+            ["a: b", "Copies: a"]
+        );
     }
 }

@@ -19,7 +19,7 @@ const TEMPLATES: [(&str, &str); 6] = [
 ];
 
 /// Fills a template. Texts in pages are escaped.
-pub(super) fn filled(name: &str, values: &serde_json::Value) -> String {
+pub(super) fn rendered(name: &str, values: &serde_json::Value) -> String {
     let text = environment().and_then(|all| all.get_template(name)?.render(Value::from(Serde(values))));
     text.expect("the templates fit their values")
 }
@@ -31,7 +31,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     all.add_filter("explain", |stand_in: &str| explain(stand_in));
     all.add_filter("fixed", |value: f64, digits: usize| format!("{value:.digits$}"));
-    all.add_filter("md", |text: &str| plain(text));
+    all.add_filter("md", |text: &str| escaped_markdown(text));
     all.add_filter("seconds", seconds);
     let css = concat!(include_str!("uplot/uPlot.min.css"), "\n", include_str!("page.css"));
     let parts = [
@@ -49,7 +49,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
 }
 
 /// Escapes the special characters of Markdown.
-fn plain(text: &str) -> String {
+fn escaped_markdown(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

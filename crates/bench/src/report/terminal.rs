@@ -10,12 +10,12 @@ use super::tables::{Grid, grids};
 use super::words::{goal, machine, noise, reservations, seconds, title, widths};
 
 /// Smallest width of the layout, also used for narrower terminals.
-const NARROWEST: usize = 24;
+const MIN_WIDTH: usize = 24;
 
 /// Renders all results as text whose lines have at most `width` columns.
 #[must_use]
 pub fn terminal(results: &[Results], width: usize) -> String {
-    let width = width.max(NARROWEST);
+    let width = width.max(MIN_WIDTH);
     let mut out = String::new();
     if let Some(text) = compared_in_words(results) {
         wrap(&mut out, &text, width);

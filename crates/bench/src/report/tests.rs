@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::result::{
-    Basis, CacheEvidence, CacheState, Case, ContenderLine, Goal, Header, Job, Machine, Noise, Outcome,
+    Basis, CacheEvidence, CacheState, Case, ContenderLine, Goal, Header, JobFigures, Machine, Noise, Outcome,
     Results, Run,
 };
 
@@ -65,7 +65,10 @@ fn made() -> Results {
                 seconds: seconds + f64::from(round) / 100.0,
                 bytes: Some(100),
                 throughput: (0..=5).map(|step| (f64::from(step) / 5.0, step as u64 * 20)).collect(),
-                jobs: vec![Job { seconds: 1.0, ..Job::default() }; if seconds > 3.0 { 4 } else { 0 }],
+                jobs: vec![
+                    JobFigures { seconds: 1.0, ..JobFigures::default() };
+                    if seconds > 3.0 { 4 } else { 0 }
+                ],
                 cache: CacheEvidence { wanted: CacheState::Cold, held: Some(true), evidence: Vec::new() },
                 noise: Noise { steal_seconds: Some(1.0), other_cpu_seconds: None },
                 metrics: BTreeMap::new(),
@@ -132,7 +135,7 @@ fn a_page_has_its_meaning_its_machine_and_explained_stand_ins() {
     for fact in ["<dt>Date", "<dt>Processor", "<dt>Command", "<dt>Program", "A proxy on this machine"] {
         assert!(page.contains(fact), "{fact}");
     }
-    // No program except firstbyte was measured.
+    // Results in which only firstbyte was measured.
     let mut alone = made();
     for line in &mut alone.header.cases[0].contenders {
         line.command = "firstbyte cp".into();

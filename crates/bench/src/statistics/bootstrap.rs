@@ -10,13 +10,13 @@ use serde::Serialize;
 use super::quantile::{COARSE_BELOW, quantile, sorted};
 
 /// Share of the resampled values on either side of a 95 % interval.
-const TAIL: f64 = 0.025;
+const TAIL_SHARE: f64 = 0.025;
 
-/// Most resamples for an interval.
-const RESAMPLES: usize = 2000;
+/// Largest number of resamples for an interval.
+const MAX_RESAMPLES: usize = 2000;
 
-/// Most draws for one interval. With very many samples, fewer resamples suffice.
-const DRAWS: usize = 4_000_000;
+/// Largest number of draws for one interval. With very many samples, fewer resamples suffice.
+const MAX_DRAWS: usize = 4_000_000;
 
 /// Seed of the draws, chosen arbitrarily.
 const SEED: u64 = 0x0f15_7b17_e000_0001;
@@ -76,7 +76,7 @@ pub fn ratio(over: &[f64], under: &[f64]) -> Option<Ratio> {
 }
 
 fn resamples(samples: usize) -> usize {
-    (DRAWS / samples).clamp(400, RESAMPLES)
+    (MAX_DRAWS / samples).clamp(400, MAX_RESAMPLES)
 }
 
 /// Returns the 95 % interval of resampled values, widened to contain `value`, that of the sample
@@ -84,7 +84,7 @@ fn resamples(samples: usize) -> usize {
 fn percentiles(mut values: Vec<f64>, value: f64) -> Interval {
     values.sort_by(f64::total_cmp);
     let end = |part| quantile(&values, part).unwrap_or(value);
-    Interval { low: end(TAIL).min(value), high: end(1.0 - TAIL).max(value) }
+    Interval { low: end(TAIL_SHARE).min(value), high: end(1.0 - TAIL_SHARE).max(value) }
 }
 
 /// Draws resamples of one size with replacement.

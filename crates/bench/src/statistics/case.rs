@@ -162,7 +162,7 @@ fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{ContenderLine, Job};
+    use crate::result::{ContenderLine, JobFigures};
 
     fn run(contender: &str, round: u32, seconds: f64) -> Run {
         Run { case: "c".into(), contender: contender.into(), round, seconds, ..Run::default() }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn shares_of_jobs_are_figures_and_figures_are_finite() {
-        let job = |seconds| Job { seconds, bytes: Some(10), ..Job::default() };
+        let job = |seconds| JobFigures { seconds, bytes: Some(10), ..JobFigures::default() };
         let run = Run { jobs: vec![job(1.0), job(3.0)], bytes: Some(1), ..Run::default() };
         assert_eq!((figure(&run, "least_share"), figure(&run, "most_share")), (Some(0.5), Some(1.5)));
         assert_eq!(figure(&run, "bytes_per_second"), None, "a run of 0 s has no rate");

@@ -35,9 +35,9 @@ pub fn cells(table: &Table, results: &Results) -> Vec<Vec<Cell>> {
 }
 
 fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usize) -> Cell {
-    let case = table.said(row, column, |axis| &axis.case);
+    let case = table.property(row, column, |axis| &axis.case);
     let contender = &table.contender(row, column);
-    let metric = match table.said(row, column, |axis| &axis.metric) {
+    let metric = match table.property(row, column, |axis| &axis.metric) {
         "" => "seconds",
         metric => metric,
     };
@@ -50,7 +50,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     let last = results.runs.iter().rfind(failed).filter(|_| runs.is_empty());
     Cell {
         metric: metric.to_owned(),
-        value: one(statistic, values.collect()),
+        value: reduced(statistic, values.collect()),
         error: last.map(|run| run.error.clone().unwrap_or_default()),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
         limit: runs.first().and_then(|run| run.limit.clone()),
@@ -64,7 +64,7 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
         // `figure` also has the shares of parallel jobs, which are figures of the run.
         return figure(run, metric).into_iter().collect();
     }
-    let figure = |job: &crate::result::Job| match metric {
+    let figure = |job: &crate::result::JobFigures| match metric {
         "seconds" => Some(job.seconds),
         "cpu_seconds" => Some(job.cpu_seconds),
         "peak_memory_bytes" => Some(job.peak_memory_bytes as f64),
@@ -75,7 +75,7 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
 }
 
 /// Reduces `values` to one figure. `None` without values.
-fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
+fn reduced(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     match statistic {
         Statistic::Median => quantile(&values, 0.5),
@@ -89,7 +89,7 @@ fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Job;
+    use crate::result::JobFigures;
 
     fn results() -> Results {
         let run = |round, seconds: f64, jobs: &[f64]| Run {
@@ -98,7 +98,7 @@ mod tests {
             round,
             seconds,
             basis: Basis::Emulated,
-            jobs: jobs.iter().map(|&seconds| Job { seconds, ..Job::default() }).collect(),
+            jobs: jobs.iter().map(|&seconds| JobFigures { seconds, ..JobFigures::default() }).collect(),
             ..Run::default()
         };
         let runs = vec![

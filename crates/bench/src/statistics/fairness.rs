@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::result::Job;
+use crate::result::JobFigures;
 
 /// The evenness of the parallel jobs of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -22,9 +22,9 @@ pub struct Fairness {
 /// by its time. Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and
 /// Discrimination" (1984).
 #[must_use]
-pub fn fairness(jobs: &[Job]) -> Option<Fairness> {
+pub fn fairness(jobs: &[JobFigures]) -> Option<Fairness> {
     let with_bytes = jobs.iter().all(|job| job.bytes.is_some());
-    let work = |job: &Job| if with_bytes { job.bytes.unwrap_or(0) as f64 } else { 1.0 };
+    let work = |job: &JobFigures| if with_bytes { job.bytes.unwrap_or(0) as f64 } else { 1.0 };
     let rates: Vec<f64> = jobs.iter().map(|job| work(job) / job.seconds).collect();
     if rates.len() < 2 || rates.iter().any(|rate| !rate.is_finite() || *rate < 0.0) {
         return None;
@@ -43,8 +43,8 @@ pub fn fairness(jobs: &[Job]) -> Option<Fairness> {
 mod tests {
     use super::*;
 
-    fn job(seconds: f64, bytes: Option<u64>) -> Job {
-        Job { seconds, bytes, ..Job::default() }
+    fn job(seconds: f64, bytes: Option<u64>) -> JobFigures {
+        JobFigures { seconds, bytes, ..JobFigures::default() }
     }
 
     #[test]

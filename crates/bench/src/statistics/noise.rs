@@ -17,7 +17,7 @@ pub const MOST_DISTURBED_RUNS: f64 = 0.2;
 
 /// Processor seconds below which other work is ignored, because the kernel counts in ticks of 0.01
 /// s.
-const TICKS: f64 = 0.03;
+const IGNORED_SECONDS: f64 = 0.03;
 
 /// Disturbance of the counted runs of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -48,7 +48,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     }
     let lost = noise.other_cpu_seconds.unwrap_or(0.0) + noise.steal_seconds.unwrap_or(0.0);
     let offered = run.seconds * processors.max(1) as f64;
-    let part = if lost < TICKS { 0.0 } else { lost / offered };
+    let part = if lost < IGNORED_SECONDS { 0.0 } else { lost / offered };
     part.is_finite().then_some(part)
 }
 

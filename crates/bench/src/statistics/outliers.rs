@@ -7,7 +7,7 @@
 use super::quantile::median;
 
 /// The score above which Iglewicz and Hoaglin call a sample an outlier.
-const LIMIT: f64 = 3.5;
+const OUTLIER_SCORE: f64 = 3.5;
 
 /// 0.75 quantile of the standard normal distribution: median absolute deviation divided by sigma.
 const MEDIAN_DEVIATION: f64 = 0.6745;
@@ -15,17 +15,17 @@ const MEDIAN_DEVIATION: f64 = 0.6745;
 /// Square root of pi / 2: sigma divided by the mean absolute deviation.
 const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// Fewest samples for an estimate of the deviation.
-const LEAST: usize = 5;
+/// Smallest number of samples for an estimate of the deviation.
+const MIN_SAMPLES: usize = 5;
 
 /// Returns the indices of the outliers among `samples`, ascending.
 #[must_use]
 pub fn outliers(samples: &[f64]) -> Vec<usize> {
     let finite = samples.iter().filter(|sample| sample.is_finite()).count();
-    let Some(middle) = median(samples).filter(|_| finite >= LEAST) else { return Vec::new() };
+    let Some(middle) = median(samples).filter(|_| finite >= MIN_SAMPLES) else { return Vec::new() };
     let distances: Vec<f64> = samples.iter().map(|sample| (sample - middle).abs()).collect();
     let Some(sigma) = sigma(&distances, finite) else { return Vec::new() };
-    let outlying = |distance: f64| distance.is_finite() && distance / sigma > LIMIT;
+    let outlying = |distance: f64| distance.is_finite() && distance / sigma > OUTLIER_SCORE;
     (0..samples.len()).filter(|&index| outlying(distances[index])).collect()
 }
 

@@ -32,7 +32,7 @@ pub fn median(samples: &[f64]) -> Option<f64> {
 #[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
-    let place = q.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    Some(low + (high - low) * place.fract())
+    let position = q.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
+    Some(low + (high - low) * position.fract())
 }

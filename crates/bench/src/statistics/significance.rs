@@ -2,7 +2,7 @@
 //! correction for many comparisons. Called by `compare`.
 
 /// Share of the samples removed at each end, so that single slow runs do not decide.
-const TRIMMED: f64 = 0.2;
+const TRIMMED_SHARE: f64 = 0.2;
 
 /// Returns the probability that two lists from one distribution differ at least this much, in
 /// either direction. 1 if either has fewer than two positive samples.
@@ -40,7 +40,7 @@ impl Trimmed {
         let mut logs: Vec<f64> = positive.map(|x| x.ln()).collect();
         logs.sort_by(f64::total_cmp);
         let count = logs.len();
-        let cut = (TRIMMED * count as f64) as usize;
+        let cut = (TRIMMED_SHARE * count as f64) as usize;
         let (left, freedom) = (count - 2 * cut, count.checked_sub(2 * cut + 1)?);
         if freedom == 0 {
             return None;

@@ -35,15 +35,15 @@ pub struct Summary {
     pub outliers: Vec<usize>,
 }
 
-/// Fewest samples for which percentiles near the end are shown. With fewer, the 95th percentile is
-/// close to the largest sample.
-const TAIL: usize = 20;
+/// Smallest number of samples for which percentiles near the end are shown. With fewer, the 95th
+/// percentile is close to the largest sample.
+const MIN_SAMPLES_FOR_TAIL: usize = 20;
 
 impl Summary {
     /// Returns a percentile near the end; `None` if there are too few samples.
     #[must_use]
     pub fn tail(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
-        (self.count >= TAIL).then(|| percentile(self))
+        (self.count >= MIN_SAMPLES_FOR_TAIL).then(|| percentile(self))
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::Request;
 use super::probe::{Found, Target};
 use crate::functions::FunctionSize;
-use crate::plan::{Cache, Case, Contender, Count, Invoke};
+use crate::plan::{CachePlan, Case, Contender, Count, Invoke};
 use crate::words::literal;
 
 /// Workloads that a function can do.
 const WORKLOADS: [&str; 6] = ["open", "one-big", "seq-read", "many-small", "copy-tree", "list"];
 /// Timeout of a run in seconds.
-const TIMEOUT: f64 = 1800.0;
+const RUN_TIMEOUT_SECONDS: f64 = 1800.0;
 
 /// A function of Lambda, or of the user's own host.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ pub(super) fn case(
             event: event.clone(),
         }),
         jobs: Some(Count::Number(*jobs)),
-        cache: Cache { state: CacheState::Cold, ..Cache::default() },
+        cache: CachePlan { state: CacheState::Cold, ..CachePlan::default() },
         bytes: bytes.map(|bytes| bytes.to_string()),
         workload: workload.to_owned(),
         target: literal(&target.location),
@@ -76,7 +76,7 @@ pub(super) fn case(
         title: format!("{workload} of {} in lambda:{}", target.location, called.name),
         vars,
         contenders: jobs.iter().map(contender).collect(),
-        timeout: TIMEOUT,
+        timeout: RUN_TIMEOUT_SECONDS,
         ..Case::default()
     })
 }

@@ -10,8 +10,8 @@ use firstbyte_store::ListOptions;
 
 use crate::error::{Error, Result};
 
-/// Most files to examine. A larger target is measured by its first files.
-const ENTRIES: usize = 20_000;
+/// Largest number of files to examine. A larger target is measured by its first files.
+const MAX_FILES: usize = 20_000;
 
 /// A target that was examined.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
     let mut shape = Shape { complete: true, ..Shape::default() };
     for entry in client.list(location, &options)? {
         let entry = entry?;
-        if shape.sizes.len() == ENTRIES {
+        if shape.sizes.len() == MAX_FILES {
             shape.complete = false;
             break;
         }

@@ -13,7 +13,7 @@ pub(super) enum Objects<'a> {
     One(&'a str, &'a str),
     /// All objects below a prefix of a bucket.
     Below(&'a str, &'a str),
-    /// Only the names below a prefix of a bucket.
+    /// The names, without content, below a prefix of a bucket.
     Names(&'a str, &'a str),
 }
 

@@ -11,10 +11,10 @@ use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
 /// Default for the time of a probe, in seconds.
-const SECONDS: u64 = 20;
+const DEFAULT_SECONDS: u64 = 20;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
-    let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
+    let time = Duration::from_secs(job.limit_seconds.unwrap_or(DEFAULT_SECONDS));
     // The probe has no budget of money, because the measurement has one.
     let options = ProbeOptions {
         budget: Budget { time, spending: None },

@@ -3,7 +3,7 @@
 
 use firstbyte::OperandKind;
 
-use crate::access::{Session, add_summary, copied, join};
+use crate::access::{Session, add_summary, copy_all, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -13,7 +13,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let text = source.to_string_lossy();
     // A trailing slash selects the contents of the directory, not the directory itself.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
-    let summary = copied(session.client()?, &from, &job.target, depth)?;
+    let summary = copy_all(session.client()?, &from, &job.target, depth)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     add_summary(&summary, &mut metrics);
