@@ -137,7 +137,7 @@ impl DirectorySnapshot {
     }
 
     /// Returns the time at which the listing began.
-    pub(crate) fn taken(&self) -> Instant {
+    pub(crate) fn began(&self) -> Instant {
         self.taken
     }
 

@@ -243,7 +243,7 @@ pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Ver
     if paths.remove(&shared.dir).is_err() {
         return VersionRemoval::Nothing;
     }
-    freeing.done();
+    freeing.complete();
     VersionRemoval::Bytes(bytes)
 }
 

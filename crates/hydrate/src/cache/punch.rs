@@ -91,7 +91,7 @@ impl OpenVersion {
         }
         let freeing = self.shared.usage.free(freed);
         subtract(&live.charged, freed);
-        freeing.done();
+        freeing.complete();
         freed
     }
 

@@ -70,23 +70,25 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> C
         if !tags_contain(&tags, current.etag) {
             return ConditionResult::Failed;
         }
-    } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
-    {
+    } else if compare_known(current.modified, date(headers, &names.unmodified_since), |modified, date| {
+        modified > date
+    }) {
         return ConditionResult::Failed;
     }
     if let Some(tags) = join_values(headers, &names.differs) {
         if tags_contain(&tags, current.etag) {
             return ConditionResult::NotModified;
         }
-    } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
-    {
+    } else if compare_known(current.modified, date(headers, &names.modified_since), |modified, date| {
+        modified <= date
+    }) {
         return ConditionResult::NotModified;
     }
     ConditionResult::Proceed
 }
 
 /// Whether both times are known and `compare` holds for them.
-fn both(
+fn compare_known(
     modified: Option<SystemTime>,
     date: Option<SystemTime>,
     compare: impl FnOnce(SystemTime, SystemTime) -> bool,
