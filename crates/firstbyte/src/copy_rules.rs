@@ -162,7 +162,7 @@ impl Destination {
     /// Parses `text`, the destination of one source or, if `several`, of several sources.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn of(text: &OsStr, several: bool) -> Result<Self> {
         let location = Location::parse(text)?;
         if is_written_as_directory(text, &location) {

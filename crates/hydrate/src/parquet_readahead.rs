@@ -22,7 +22,7 @@ pub(crate) const FOOTER_END_BYTES: usize = 8;
 /// Maximum length of a footer that is parsed, bytes.
 const MAX_FOOTER: u64 = 16 << 20;
 
-/// What is known about a file and its reader.
+/// Knowledge about a file and its reader.
 #[derive(Debug, Default)]
 pub(crate) enum Columns {
     /// The end of the file has not been read yet.

@@ -60,7 +60,7 @@ pub use unshard::unshard;
 /// Data that is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayoutDurability {
-    /// Nothing is synced: a power cut may lose files that were just written.
+    /// No sync: a power cut may lose files that were just written.
     #[default]
     None,
     /// The file's content and name are synced.

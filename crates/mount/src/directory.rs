@@ -147,14 +147,14 @@ impl DirectorySnapshot {
     }
 }
 
-/// What is known about a directory.
+/// Knowledge about a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownNames {
     /// All names.
     Whole(Arc<DirectorySnapshot>),
     /// The directory has too many names to be kept. Pages of it may be known.
     Wide,
-    /// Nothing that is still valid.
+    /// No knowledge that is still valid.
     Nothing,
 }
 

@@ -19,7 +19,7 @@ pub struct Budget {
     pub spending: Option<Spending>,
 }
 
-/// What a probe has used.
+/// Resources that a probe has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
     /// Wall-clock time, in seconds.

@@ -24,7 +24,7 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// What the filter means for listings of local directories.
+    /// Effect of the filter on listings of local directories.
     pub bounds: WalkBounds,
     /// How content is compared.
     pub content: ContentComparison,

@@ -436,7 +436,7 @@ impl Copy<'_> {
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             if name.is_empty() {
-                // This is the root itself, which no pattern matches.
+                // The name is the root itself, which no pattern matches.
                 return glob.is_none();
             }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));

@@ -46,7 +46,7 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// What to do if the files of a version are missing or corrupt.
+/// Behaviour if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
     Create(&'a CachedIdentity),

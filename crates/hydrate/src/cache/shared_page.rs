@@ -13,8 +13,8 @@ use super::mapping::SharedMapping;
 /// Length of the page, bytes: the smallest page size.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// What to do with a page that another program has cut short while processes use it. Those
-/// processes die at their next access.
+/// Treatment of a page that another program has cut short while processes use it. Such processes
+/// die at their next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfCut {
     /// Start the page again with zeros, because its counts can be counted again.

@@ -60,8 +60,8 @@ impl<'a> ThreadCwd<'a> {
     /// Changes back to the process's working directory.
     pub(super) fn back(&self) {
         if let Some(home) = self.home {
-            // This fails if the directory may no longer be entered. Relative paths would fail there
-            // too.
+            // The call fails if the directory may no longer be entered. Relative paths would fail
+            // there too.
             let _ = fchdir(home);
         }
     }

@@ -99,7 +99,7 @@ fn compare_known(
 /// A condition on the current version, required by a write or a removal. By default it always
 /// holds.
 ///
-/// It is evaluated only under the lock of the changed name (`publish`).
+/// The condition is evaluated only under the lock of the changed name (`publish`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     matches: Option<String>,

@@ -244,7 +244,7 @@ struct Failed {
     fault: Fault,
 }
 
-/// What a failure says about the server.
+/// Conclusion about the server from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server had closed the reused connection, or something was on it that belongs to no

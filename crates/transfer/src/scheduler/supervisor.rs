@@ -53,8 +53,8 @@ pub(super) fn supervise<'scope>(
             }
         }
         if context.is_ended() {
-            // This is repeated at every tick, because a request may have started, and movers that
-            // end the run do not wake threads.
+            // The cancellation is repeated at every tick, because a request may have started, and
+            // movers that end the run do not wake threads.
             context.tracker.cancel_all();
             run.wake_all();
         }

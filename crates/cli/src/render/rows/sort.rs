@@ -19,7 +19,7 @@ use firstbyte_location::to_usize;
 use super::record::{LENGTH_FIELD_BYTES, records, values};
 use super::{Broken, Schema, Value, Written};
 
-/// What rows are sorted by. Rows that are equal in it are sorted by name.
+/// Property by which rows are sorted. Rows with equal properties are sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// By the bytes of the whole name, ascending
