@@ -13,7 +13,7 @@ fuzz_target!(|input: (u8, &[u8])| {
         assert_eq!(whole, cut);
         let Ok(Some((content, length))) = whole else { continue };
         assert!(length <= bytes.len() && content.len() < length);
-        // Nothing behind the end matters.
+        // Bytes behind the end do not matter.
         let alone = decode_chunked(dialect, &bytes[..length], usize::MAX).map_err(|error| error.kind());
         assert_eq!(alone, Ok(Some((content, length))));
     }

@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(page.contents.len() <= named("Contents"));
         assert!(page.common_prefixes.len() <= named("Prefix"));
         for object in &page.contents {
-            // What stands for a character in XML is never shorter than it.
+            // A character is never longer than its text in XML.
             assert!(object.key.chars().count() <= bytes.len());
         }
     }

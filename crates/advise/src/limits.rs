@@ -72,7 +72,7 @@ pub enum PhasePurpose {
 /// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct JobPhase {
-    /// Its purpose.
+    /// Purpose of the phase.
     pub stage: PhasePurpose,
     /// Duration in seconds.
     pub seconds: f64,

@@ -8,7 +8,7 @@ mod client;
 mod mount;
 mod object;
 
-pub(crate) use object::Object;
+pub(crate) use object::OpenObject;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,25 +25,25 @@ use client::add_counters;
 pub(crate) use client::add_summary;
 use mount::Mounted;
 
-/// A target that can be reached.
+/// Access to the target of one job.
 pub(crate) struct Session<'j> {
     job: &'j Job,
-    place: Place,
+    target: ReachedTarget,
     /// Metrics of the copy that was made before the work.
-    copied: Metrics,
+    copy_metrics: Metrics,
 }
 
-/// The form in which the bytes are reached.
-enum Place {
+/// A target in the form in which the job reaches it.
+enum ReachedTarget {
     /// A directory or a single file on a file system.
     Files(PathBuf),
     Mounted(Mounted),
     Store(Box<Client>),
 }
 
-/// An object of a directory or prefix.
+/// An object in the listing of a directory or prefix.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct ListedObject {
     /// Name below the target.
     pub(crate) name: String,
     /// Length in bytes; `None` if the listing has no sizes.
@@ -53,16 +53,16 @@ pub(crate) struct Found {
 impl<'j> Session<'j> {
     /// Makes the target reachable, which ends the stage `ready`.
     pub(crate) fn start(job: &'j Job) -> Result<Self> {
-        let mut copied = Metrics::new();
-        let place = match job.access {
-            Access::Path => Place::Files(PathBuf::from(&job.target)),
-            Access::Mount => Place::Mounted(Mounted::start(job)?),
-            Access::Open => Place::Store(Box::new(client::new(job)?)),
+        let mut copy_metrics = Metrics::new();
+        let target = match job.access {
+            Access::Path => ReachedTarget::Files(PathBuf::from(&job.target)),
+            Access::Mount => ReachedTarget::Mounted(Mounted::start(job)?),
+            Access::Open => ReachedTarget::Store(Box::new(client::new(job)?)),
             // For these workloads the copy is the measured work.
-            Access::Cp if is_copy(job.workload) => Place::Store(Box::new(client::new(job)?)),
-            Access::Cp => Place::Files(Self::copy(job, &mut copied)?),
+            Access::Cp if is_copy(job.workload) => ReachedTarget::Store(Box::new(client::new(job)?)),
+            Access::Cp => ReachedTarget::Files(Self::copy(job, &mut copy_metrics)?),
         };
-        Ok(Self { job, place, copied })
+        Ok(Self { job, target, copy_metrics })
     }
 
     /// Copies the target to the destination and returns the path of the copy.
@@ -74,7 +74,7 @@ impl<'j> Session<'j> {
             (false, _) => (join(&job.target, ""), OperandKind::Tree),
         };
         let to = join(&destination.to_string_lossy(), "");
-        let summary = copied(&client::new(job)?, &source, &to, depth)?;
+        let summary = copy_all(&client::new(job)?, &source, &to, depth)?;
         add_summary(&summary, metrics);
         match depth {
             OperandKind::Tree => Ok(destination.to_owned()),
@@ -84,18 +84,18 @@ impl<'j> Session<'j> {
 
     /// Returns the library's client. Error if this access does not use one.
     pub(crate) fn client(&self) -> Result<&Client> {
-        match &self.place {
-            Place::Store(client) => Ok(client),
+        match &self.target {
+            ReachedTarget::Store(client) => Ok(client),
             _ => Err(Error::job(format!("{}: no client by {}", self.job.workload, self.job.access))),
         }
     }
 
     /// Returns the directory or file that shows the target. `None` if the access is by a client.
     pub(crate) fn root(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Files(root) => Some(root),
-            Place::Mounted(mounted) => Some(mounted.root()),
-            Place::Store(_) => None,
+        match &self.target {
+            ReachedTarget::Files(root) => Some(root),
+            ReachedTarget::Mounted(mounted) => Some(mounted.root()),
+            ReachedTarget::Store(_) => None,
         }
     }
 
@@ -105,11 +105,11 @@ impl<'j> Session<'j> {
         let Some(root) = self.root() else {
             return Err(Error::job(format!("{}: no path by {}", self.job.workload, self.job.access)));
         };
-        Ok(match &self.place {
+        Ok(match &self.target {
             // The copy holds only the one object, whatever the target is.
-            Place::Files(root) if self.job.access == Access::Cp => root.clone(),
+            ReachedTarget::Files(root) if self.job.access == Access::Cp => root.clone(),
             // A mount of one object is a directory that contains its name.
-            Place::Mounted(_)
+            ReachedTarget::Mounted(_)
                 if self.job.object.is_empty() && root.join(base_name(&self.job.target)).is_file() =>
             {
                 root.join(base_name(&self.job.target))
@@ -125,45 +125,45 @@ impl<'j> Session<'j> {
     }
 
     /// Opens the one object that the job is about.
-    pub(crate) fn open(&self) -> Result<Object> {
+    pub(crate) fn open(&self) -> Result<OpenObject> {
         let expected = self.job.expect.map(|expect| (expect.seed, expect.compare));
-        match &self.place {
-            Place::Store(client) if self.job.object.is_empty() => {
-                Ok(Object::lazy(client.open(&self.job.target)?, expected))
+        match &self.target {
+            ReachedTarget::Store(client) if self.job.object.is_empty() => {
+                Ok(OpenObject::lazy(client.open(&self.job.target)?, expected))
             }
-            Place::Store(client) => Ok(Object::lazy(
+            ReachedTarget::Store(client) => Ok(OpenObject::lazy(
                 client.open_location(&self.location()?.join(self.job.object.as_bytes()))?,
                 expected,
             )),
-            _ => Object::file(&self.object_path()?, expected),
+            _ => OpenObject::file(&self.object_path()?, expected),
         }
     }
 
     /// Opens an object of the directory, by its name from [`list`](Self::list).
-    pub(crate) fn open_named(&self, name: &str) -> Result<Object> {
+    pub(crate) fn open_named(&self, name: &str) -> Result<OpenObject> {
         let expected = self
             .job
             .expect
             .map(|expect| (crate::data::seed_of(expect.seed, base_name(name)), expect.compare));
-        match (&self.place, self.root()) {
-            (Place::Store(client), _) => {
-                Ok(Object::lazy(client.open_location(&self.location()?.join(name.as_bytes()))?, expected))
+        match (&self.target, self.root()) {
+            (ReachedTarget::Store(client), _) => {
+                Ok(OpenObject::lazy(client.open_location(&self.location()?.join(name.as_bytes()))?, expected))
             }
-            (_, Some(root)) => Object::file(&root.join(name), expected),
+            (_, Some(root)) => OpenObject::file(&root.join(name), expected),
             (_, None) => Err(Error::job("no path")),
         }
     }
 
     /// Lists the objects below the target, in byte order of their names.
-    pub(crate) fn list(&self) -> Result<Vec<Found>> {
+    pub(crate) fn list(&self) -> Result<Vec<ListedObject>> {
         let mut found = Vec::new();
-        match (&self.place, self.root()) {
-            (Place::Store(client), _) => {
+        match (&self.target, self.root()) {
+            (ReachedTarget::Store(client), _) => {
                 let options = ListOptions { recursive: true, ..ListOptions::default() };
                 for entry in client.list(&self.job.target, &options)? {
                     let entry = entry?;
                     let name = String::from_utf8_lossy(&entry.name).into_owned();
-                    found.push(Found { name, size: entry.size });
+                    found.push(ListedObject { name, size: entry.size });
                 }
             }
             (_, Some(root)) => found = names_below(root)?,
@@ -178,11 +178,11 @@ impl<'j> Session<'j> {
 
     /// Unmounts if there is a mount. Returns the metrics of the copy and the mount.
     pub(crate) fn end(self) -> Result<Metrics> {
-        let mut metrics = self.copied;
-        match self.place {
-            Place::Files(_) => {}
-            Place::Store(client) => add_counters(&client.store().counters(), &mut metrics),
-            Place::Mounted(mounted) => metrics.append(&mut mounted.end()?),
+        let mut metrics = self.copy_metrics;
+        match self.target {
+            ReachedTarget::Files(_) => {}
+            ReachedTarget::Store(client) => add_counters(&client.store().counters(), &mut metrics),
+            ReachedTarget::Mounted(mounted) => metrics.append(&mut mounted.end()?),
         }
         Ok(metrics)
     }
@@ -196,7 +196,7 @@ pub(crate) fn destination(job: &Job) -> Result<&Path> {
 }
 
 /// Copies by the library. Error if any part of the copy failed.
-pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: OperandKind) -> Result<Summary> {
+pub(crate) fn copy_all(client: &Client, from: &str, to: &str, depth: OperandKind) -> Result<Summary> {
     let summary = client.cp_observed(from, to, &Copy { depth, ..Copy::default() }, &NoObserver)?;
     match summary.failed.first() {
         None => Ok(summary),
@@ -225,11 +225,11 @@ pub(crate) fn base_name(target: &str) -> &str {
 }
 
 /// Lists the files below a local directory, in byte order of their names.
-pub(crate) fn names_below(root: &Path) -> Result<Vec<Found>> {
+pub(crate) fn names_below(root: &Path) -> Result<Vec<ListedObject>> {
     let files = files_below(root).map_err(|(path, error)| Error::at(&path)(error))?;
     let name = |path: &PathBuf| Some(path.strip_prefix(root).ok()?.to_string_lossy().into_owned());
-    let mut found: Vec<Found> =
-        files.iter().filter_map(name).map(|name| Found { name, size: None }).collect();
+    let mut found: Vec<ListedObject> =
+        files.iter().filter_map(name).map(|name| ListedObject { name, size: None }).collect();
     found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }

@@ -1,7 +1,8 @@
-//! The API of a service of AWS other than S3: signed requests with bodies in JSON, by our own HTTP.
+//! The API of a service of AWS other than S3: signed requests with bodies in JSON, sent by the HTTP
+//! client of `store`.
 //!
-//! An error of the API is one line with its kind, its status and its message, which names the
-//! action that a role lacks. Called by `functions::calls` and by `batch`.
+//! An error of the API is one line: kind, status and message. The message names the action that a
+//! role lacks. Called by `functions::calls` and by `batch`.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Characters shown of a response that is not JSON.
-const MOST_SHOWN: usize = 300;
+/// Largest number of characters of a response that an error shows if the response is not JSON.
+const MAX_SHOWN_CHARACTERS: usize = 300;
 
 /// An endpoint of one AWS service, with credentials and a client.
 pub(crate) struct Api {
@@ -51,7 +52,7 @@ impl Api {
     ) -> Result<ServiceAnswer> {
         let (service, endpoint_url, place) = (self.service, self.endpoint.as_deref(), self.place.as_str());
         let request = ServiceRequest { service, endpoint_url, method, path, body, place, cancel };
-        self.store.call_service(&request).map_err(|error| self.wrong(&error.to_string()))
+        self.store.call_service(&request).map_err(|error| self.error(&error.to_string()))
     }
 
     /// Returns the response, or the API's error as an error.
@@ -63,18 +64,18 @@ impl Api {
         let message = ["Message", "message"].iter().find_map(|name| said.get(*name)?.as_str());
         let message = message.map_or_else(|| start_of(&answer.body), str::to_owned);
         let kind = answer.header("x-amzn-errortype").unwrap_or("error").split(':').next().unwrap_or_default();
-        Err(self.wrong(&format!("{kind} ({}): {message}", answer.status)))
+        Err(self.error(&format!("{kind} ({}): {message}", answer.status)))
     }
 
     /// Parses the JSON of a response. Returns the API's error as an error.
     pub(crate) fn value(&self, answer: ServiceAnswer) -> Result<Value> {
         let answer = self.accepted(answer)?;
         serde_json::from_slice(&answer.body)
-            .map_err(|error| self.wrong(&format!("its answer is no JSON: {error}")))
+            .map_err(|error| self.error(&format!("its answer is no JSON: {error}")))
     }
 
     /// Returns an error that names the called service.
-    pub(crate) fn wrong(&self, what: &str) -> Error {
+    pub(crate) fn error(&self, what: &str) -> Error {
         let place = format!("{}: ", self.place);
         let what = what.strip_prefix(&place).unwrap_or(what);
         Error::Target { location: self.place.clone(), what: what.to_owned() }
@@ -83,6 +84,6 @@ impl Api {
 
 /// Returns the start of a body that is not the API's, such as a proxy's error page.
 fn start_of(body: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(body).chars().take(MOST_SHOWN).collect();
+    let text: String = String::from_utf8_lossy(body).chars().take(MAX_SHOWN_CHARACTERS).collect();
     if text.trim().is_empty() { "no message".into() } else { text.trim().to_owned() }
 }

@@ -1,7 +1,7 @@
 //! Runs one shell command line as a job of AWS Batch: submits it, waits for its end, ends it early.
 //!
-//! If the wait fails, the caller must end the submitted job by [`Batch::terminate`]. Called by
-//! `bench run --on batch:QUEUE:DEFINITION`.
+//! If the wait fails, the caller must end the submitted job by [`BatchClient::terminate`]. Called
+//! by `bench run --on batch:QUEUE:DEFINITION`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use crate::aws::Api;
 use crate::error::{Error, Result};
 
 /// Longest time for a response.
-const LONGEST: Duration = Duration::from_secs(30);
-/// The first and the longest pause between two requests for a job's state.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
-/// Time after which a service that does not answer, or only throttles, is given up.
-const SILENCE: Duration = Duration::from_secs(120);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// First and longest pause between two requests for a job's state.
+const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+/// Time without a usable response after which the wait for a job fails.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which a pause checks whether the user has stopped the measurement.
-const LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Placeholder in a definition's command that the command line replaces.
-const PARAMETER: &str = "Ref::command";
+const COMMAND_PARAMETER: &str = "Ref::command";
 
-/// A job queue, and the definition of jobs submitted to it.
-pub struct Batch {
+/// A client of one job queue, which submits jobs of one definition.
+pub struct BatchClient {
     api: Api,
     queue: String,
     definition: String,
@@ -32,7 +32,7 @@ pub struct Batch {
 
 /// A job to submit.
 #[derive(Clone, Debug, Default)]
-pub struct Job {
+pub struct BatchJob {
     /// Name of the job.
     pub name: String,
     /// Command line for the job's shell.
@@ -43,8 +43,8 @@ pub struct Job {
     pub memory_mib: Option<u64>,
     /// Time after which Batch ends the job.
     pub limit: Option<Duration>,
-    /// True if Batch must not repeat the job after its instance was lost, whatever the definition
-    /// says.
+    /// True if Batch must not repeat the job after the loss of its instance, even if the definition
+    /// allows that.
     pub once: bool,
     /// Environment variables of the job.
     pub env: Vec<(String, String)>,
@@ -52,21 +52,22 @@ pub struct Job {
 
 /// The outcome of a job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Ended {
+pub struct BatchOutcome {
     /// Reason for the failure; `None` if the job succeeded.
     pub failed: Option<String>,
     /// Name of the job's log stream.
     pub log: Option<String>,
 }
 
-impl Batch {
+impl BatchClient {
     /// Makes a client for the queue and the definition, with the credentials and the region of
     /// `options`. `endpoint` replaces AWS's endpoint of Batch.
     ///
     /// # Errors
     /// The options cannot be used.
     pub fn new(options: StoreOptions, queue: &str, definition: &str, endpoint: Option<&str>) -> Result<Self> {
-        let api = Api::new("batch", options, endpoint, format!("batch:{queue}:{definition}"), LONGEST)?;
+        let api =
+            Api::new("batch", options, endpoint, format!("batch:{queue}:{definition}"), RESPONSE_TIMEOUT)?;
         Ok(Self { api, queue: queue.to_owned(), definition: definition.to_owned() })
     }
 
@@ -76,8 +77,8 @@ impl Batch {
     /// `deploy/terraform`. Otherwise it replaces the whole command.
     ///
     /// # Errors
-    /// There is no such queue or definition, or the job may not be submitted.
-    pub fn submit(&self, job: &Job) -> Result<String> {
+    /// The queue or the definition does not exist, or the user has no right to submit the job.
+    pub fn submit(&self, job: &BatchJob) -> Result<String> {
         let mut overrides = json!({
             "environment": job.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>(),
         });
@@ -93,7 +94,7 @@ impl Batch {
         }
         let mut wanted =
             json!({ "jobName": job.name, "jobQueue": self.queue, "jobDefinition": self.definition });
-        if self.takes_line()? {
+        if self.has_command_parameter()? {
             wanted["parameters"] = json!({ "command": job.line });
         } else {
             overrides["command"] = json!(["/bin/sh", "-ec", job.line]);
@@ -110,7 +111,7 @@ impl Batch {
     }
 
     /// True if the definition's command has a parameter for the command line.
-    fn takes_line(&self) -> Result<bool> {
+    fn has_command_parameter(&self) -> Result<bool> {
         let exact = self.definition.contains(':');
         let which = match exact {
             true => json!({ "jobDefinitions": [self.definition] }),
@@ -120,32 +121,32 @@ impl Batch {
         let found = answer.get("jobDefinitions").and_then(Value::as_array).cloned().unwrap_or_default();
         let newest = found.iter().max_by_key(|one| one.get("revision").and_then(Value::as_u64));
         let Some(newest) = newest else {
-            return Err(self.api.wrong("there is no such job definition"));
+            return Err(self.api.error("there is no such job definition"));
         };
         let Some(container) = newest.get("containerProperties") else {
-            return Err(self.api.wrong("its definition is not that of a single container"));
+            return Err(self.api.error("its definition is not that of a single container"));
         };
         let command = container.get("command").and_then(Value::as_array);
-        Ok(command.is_some_and(|words| words.iter().any(|word| word == PARAMETER)))
+        Ok(command.is_some_and(|words| words.iter().any(|word| word == COMMAND_PARAMETER)))
     }
 
     /// Waits for the end of a job and calls `watch` with each new state. If the job has not started
     /// after `start_within`, returns an error. Batch itself limits the running time.
     ///
     /// # Errors
-    /// The user stopped the measurement, the state cannot be found out, or the job has not started
-    /// in time. The caller ends the job.
+    /// The user stopped the measurement, the state of the job is unknown, or the job has not
+    /// started in time. The caller must then end the job.
     pub fn wait(
         &self,
         id: &str,
         start_within: Option<Duration>,
         stop: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&str),
-    ) -> Result<Ended> {
-        let (began, mut answered, mut pause) = (Instant::now(), Instant::now(), PAUSES[0]);
+    ) -> Result<BatchOutcome> {
+        let (began, mut answered, mut pause) = (Instant::now(), Instant::now(), POLL_PAUSES[0]);
         let mut known = String::new();
         loop {
-            match self.look(id) {
+            match self.description(id) {
                 Ok(Some(job)) => {
                     answered = Instant::now();
                     let state = self.text(&job, "/status")?;
@@ -154,19 +155,21 @@ impl Batch {
                         known = state;
                     }
                     match known.as_str() {
-                        "SUCCEEDED" => return Ok(Ended { failed: None, log: log_of(&job) }),
-                        "FAILED" => return Ok(Ended { failed: Some(reason(&job)), log: log_of(&job) }),
+                        "SUCCEEDED" => return Ok(BatchOutcome { failed: None, log: log_stream(&job) }),
+                        "FAILED" => {
+                            return Ok(BatchOutcome { failed: Some(reason(&job)), log: log_stream(&job) });
+                        }
                         "STARTING" | "RUNNING" => {}
                         _ if start_within.is_some_and(|most| began.elapsed() > most) => {
                             let what =
                                 format!("its job {id} has not started after {} s", began.elapsed().as_secs());
-                            return Err(self.api.wrong(&what));
+                            return Err(self.api.error(&what));
                         }
                         _ => {}
                     }
                 }
-                Ok(None) if answered.elapsed() > SILENCE => {
-                    return Err(self.api.wrong(&format!("the state of its job {id} cannot be found out")));
+                Ok(None) if answered.elapsed() > SILENCE_TIMEOUT => {
+                    return Err(self.api.error(&format!("the state of its job {id} cannot be found out")));
                 }
                 Ok(None) => {}
                 Err(error) => return Err(error),
@@ -176,17 +179,17 @@ impl Batch {
                 if stop() {
                     return Err(Error::Interrupted);
                 }
-                thread::sleep(LOOK);
+                thread::sleep(STOP_CHECK_INTERVAL);
             }
-            pause = pause.mul_f64(1.5).min(PAUSES[1]);
+            pause = pause.mul_f64(1.5).min(POLL_PAUSES[1]);
         }
     }
 
     /// Returns a job as Batch describes it. `None` if the request must be repeated.
-    fn look(&self, id: &str) -> Result<Option<Value>> {
+    fn description(&self, id: &str) -> Result<Option<Value>> {
         let body = json!({ "jobs": [id] }).to_string();
         let cancel = Cancel::new();
-        // A short outage of the network must not give up the job.
+        // A short outage of the network must not end the wait.
         let Ok(answer) = self.api.call(ServiceMethod::Post, "/v1/describejobs", body.as_bytes(), &cancel)
         else {
             return Ok(None);
@@ -200,7 +203,7 @@ impl Batch {
     /// Ends a job, waiting or running.
     ///
     /// # Errors
-    /// The job may not be ended, or Batch does not answer.
+    /// The user has no right to end the job, or Batch does not answer.
     pub fn terminate(&self, id: &str, reason: &str) -> Result<()> {
         self.post("terminatejob", &json!({ "jobId": id, "reason": reason })).map(drop)
     }
@@ -208,11 +211,11 @@ impl Batch {
     /// Returns the instance types that the queue may start, such as `m6i.xlarge`, or `fargate`.
     ///
     /// # Errors
-    /// There is no such queue, or it may not be described.
+    /// The queue does not exist, or the user has no right to describe it.
     pub fn instances(&self) -> Result<Vec<String>> {
         let answer = self.post("describejobqueues", &json!({ "jobQueues": [self.queue] }))?;
         let Some(queue) = answer.pointer("/jobQueues/0") else {
-            return Err(self.api.wrong("there is no such job queue"));
+            return Err(self.api.error("there is no such job queue"));
         };
         let order = queue.get("computeEnvironmentOrder").and_then(Value::as_array).into_iter().flatten();
         let names: Vec<&Value> = order.filter_map(|one| one.get("computeEnvironment")).collect();
@@ -241,11 +244,11 @@ impl Batch {
         let found = answer.pointer(pointer).and_then(Value::as_str);
         found
             .map(str::to_owned)
-            .ok_or_else(|| self.api.wrong(&format!("its answer has no {pointer}: {answer}")))
+            .ok_or_else(|| self.api.error(&format!("its answer has no {pointer}: {answer}")))
     }
 }
 
-/// Returns the reason for a job's failure, from all that Batch says about it.
+/// Returns the reason for a job's failure: Batch's reasons and the exit code, joined.
 fn reason(job: &Value) -> String {
     let of = |pointer: &str| job.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let code = job.pointer("/container/exitCode").and_then(Value::as_i64);
@@ -254,7 +257,7 @@ fn reason(job: &Value) -> String {
     if said.is_empty() { "no reason is given".into() } else { said.join(", ") }
 }
 
-fn log_of(job: &Value) -> Option<String> {
+fn log_stream(job: &Value) -> Option<String> {
     job.pointer("/container/logStreamName").and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -268,23 +271,23 @@ mod tests {
     use crate::scripted::{bodies, serve};
     use firstbyte_testkit::Scripted;
 
-    /// A queue whose API gives these answers, one after another.
-    fn batch(answers: &[(u16, &str)]) -> (Batch, Scripted) {
+    /// Makes a queue whose API sends these responses in order.
+    fn batch(answers: &[(u16, &str)]) -> (BatchClient, Scripted) {
         let api = serve(answers);
         let options = StoreOptions { signing: Signing::Anonymous, ..StoreOptions::default() };
-        (Batch::new(options, "q", "d", Some(api.url())).unwrap(), api)
+        (BatchClient::new(options, "q", "d", Some(api.url())).unwrap(), api)
     }
 
     #[test]
-    fn the_line_takes_the_place_of_the_parameter_or_of_the_command() {
-        let job = Job {
+    fn the_command_line_replaces_the_parameter_or_the_command() {
+        let job = BatchJob {
             name: "n".into(),
             line: "true".into(),
             cpus: Some(2),
             memory_mib: Some(512),
             limit: Some(Duration::from_secs(90)),
             once: true,
-            ..Job::default()
+            ..BatchJob::default()
         };
         let definition = |command: &str| {
             json!({ "jobDefinitions": [
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_watched_to_its_end_over_an_api_that_is_throttling() {
+    fn a_wait_survives_throttling_and_ends_with_the_job() {
         let (batch, _api) = batch(&[
             (200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#),
             (429, r#"{"message": "slow down"}"#),
@@ -331,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_does_not_start_is_not_waited_for() {
+    fn a_wait_fails_if_the_job_does_not_start_in_time() {
         let (batch, _api) = batch(&[(200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#)]);
         let error = batch.wait("j", Some(Duration::ZERO), &|| false, &mut |_| {}).unwrap_err();
         assert!(error.to_string().starts_with("batch:q:d: its job j has not started"), "{error}");
     }
 
     #[test]
-    fn what_the_api_refuses_ends_the_wait() {
+    fn a_refusal_of_the_api_ends_the_wait() {
         let denied = r#"{"message": "not authorized to perform: batch:DescribeJobs"}"#;
         let (batch, _api) = batch(&[(403, denied)]);
         let error = batch.wait("j", None, &|| false, &mut |_| {}).unwrap_err().to_string();

@@ -1,9 +1,9 @@
 //! Establishes the cache state of a run, such as cold or warm, and collects evidence for it.
 //!
-//! Three steps surround each run: [`prepare`] establishes the state, [`Prepared::observe_before`]
-//! observes it immediately before the run, and [`conclude`] observes it again and compares it with
-//! the bytes that crossed the wire. Because observing is a separate step, the engine notices a
-//! cache that another program warms in between. Called by the engine.
+//! Three steps surround each run. [`prepare`] establishes the state.
+//! [`PreparedCache::observe_before`] observes the state immediately before the run, so that the
+//! engine notices a cache that another program has warmed meanwhile. [`conclude`] observes the
+//! state again and compares it with the bytes that crossed the wire. Called by the engine.
 
 mod bring;
 mod environments;
@@ -22,9 +22,9 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::result::CacheEvidence;
 
-pub use environments::of_environments;
-use observe::Observation;
-pub use spec::{Object, Spec, Tools, Traffic};
+pub use environments::judge_environments;
+use observe::CacheObservation;
+pub use spec::{CachedObject, Spec, Tools, Traffic};
 
 /// Returns the error for a file, a directory or a listing of the target that cannot be read.
 fn unreadable(path: &Path, error: &io::Error) -> Error {
@@ -34,41 +34,40 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 
 /// An established cache state, with its first observation.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedCache {
     spec: Spec,
     tools: Tools,
     /// Actions taken, one sentence each.
     done: Vec<String>,
-    before: Option<Observation>,
+    before: Option<CacheObservation>,
 }
 
 /// Establishes the state. May read, evict, fetch and release, but never writes to the target.
 ///
 /// # Errors
 /// A file of the target cannot be read, or firstbyte fails.
-pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared> {
+pub fn prepare(spec: &Spec, tools: &Tools) -> Result<PreparedCache> {
     let mut spec = spec.clone();
     if spec.expected_bytes.is_none() {
-        spec.expected_bytes = names::bytes(&spec.names)?;
+        spec.expected_bytes = names::listing_bytes(&spec.names)?;
     }
-    let done = bring::about(&spec, tools)?;
-    Ok(Prepared { spec, tools: tools.clone(), done, before: None })
+    let done = bring::establish(&spec, tools)?;
+    Ok(PreparedCache { spec, tools: tools.clone(), done, before: None })
 }
 
-impl Prepared {
-    /// Observes the caches. Must be the last step before the run and precede reading the byte
-    /// counters: observing a file on a network opens it, which may send a request, but reads no
-    /// content.
+impl PreparedCache {
+    /// Observes the caches. The caller does this last before the run, but before it reads the byte
+    /// counters: opening a file on a network may send requests, although no content is read.
     pub fn observe_before(&mut self) {
-        self.before = Some(Observation::of(&self.spec, &self.tools));
+        self.before = Some(CacheObservation::of(&self.spec, &self.tools));
     }
 }
 
-/// Observes the caches after the run, and judges the state. The returned sentences are marks:
-/// reasons to keep the run out of the summary. Counters for `traffic` must be read before this
-/// call.
+/// Observes the caches after the run, and judges the state. Returns the evidence, and the marks:
+/// reasons to keep the run out of the summary. The caller reads the counters for `traffic` before
+/// this call.
 #[must_use]
-pub fn conclude(prepared: Prepared, traffic: &Traffic) -> (CacheEvidence, Vec<String>) {
-    let after = Observation::of(&prepared.spec, &prepared.tools);
+pub fn conclude(prepared: PreparedCache, traffic: &Traffic) -> (CacheEvidence, Vec<String>) {
+    let after = CacheObservation::of(&prepared.spec, &prepared.tools);
     verdict::judge(&prepared.spec, prepared.done, prepared.before.as_ref(), &after, traffic)
 }

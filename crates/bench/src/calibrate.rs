@@ -3,8 +3,8 @@
 //!
 //! A contender belongs to a model if its name, or the name of its case, contains the model's name.
 //! Its runs give the rate of a client. Runs that print `ready_seconds` or `first_byte_seconds` also
-//! give the start and the latency. If a run prints the times of a part and of the whole object,
-//! only the reading after the part counts for the rate. Called by `advise` and by the demo.
+//! give the start and the latency. If a run prints the times of a part and of the whole object, the
+//! rate is that of the reading after the part. Called by `advise` and by the demo.
 
 use firstbyte_advise::model::{
     Each, FigureSource, Flow, Latency, ModelCatalogue, ServiceModel, ServiceRates,
@@ -79,7 +79,7 @@ fn summary(runs: &[&Run], figure: impl Fn(&Run) -> Option<f64>) -> Option<Summar
 /// not counted again.
 fn reading_rate(run: &Run) -> Option<f64> {
     let at = |name: &str| run.metrics.get(name).copied();
-    // A copy is read locally.
+    // After a copy, the local copy is read, not the service.
     if at("copy_seconds").is_some() {
         return None;
     }
@@ -151,7 +151,7 @@ pub fn measured(results: &Results) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Case, ContenderLine, Job};
+    use crate::result::{Case, ContenderLine, JobFigures};
 
     fn results(name: &str, runs: Vec<Run>) -> Results {
         let mut results = Results::default();
@@ -173,13 +173,13 @@ mod tests {
             bytes: Some(2_000_000),
             storage_bytes: Some(4_000_000),
             user_seconds: 3.0,
-            jobs: vec![Job::default(); 2],
+            jobs: vec![JobFigures::default(); 2],
             ..Run::default()
         }
     }
 
     #[test]
-    fn runs_override_the_rates_of_the_model_that_their_name_has() {
+    fn runs_replace_the_rates_of_the_model_that_they_name() {
         let name = "ebs-gp3-snapshot, mine";
         let runs = [0.9, 1.0, 1.1].into_iter().zip(1..).map(|(seconds, round)| run(name, round, seconds));
         let mut all = ModelCatalogue::current();

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use crate::walk::files_below;
 
-/// Bytes compared at once.
-const PIECE: usize = 1 << 20;
+/// Bytes per comparison.
+const COMPARISON_BYTES: usize = 1 << 20;
 
-/// Checks that `found` equals `original`: a file as such or as the only file of a directory, a
-/// directory by names and contents. The error names the first difference.
-pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
+/// Checks that `found` equals `original`. Directories are compared by names and contents. The copy
+/// of a file may also be the only file of the directory `found`. The error names the first
+/// difference.
+pub(crate) fn check_same(original: &Path, found: &Path) -> Result<(), String> {
     if original.is_dir() {
         return same_trees(original, found);
     }
@@ -58,11 +59,11 @@ fn files_of(root: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, String> {
 
 fn same_files(original: &Path, found: &Path) -> Result<(), String> {
     let (mut expected, mut here) = (open(original)?, open(found)?);
-    let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut left, mut right) = (vec![0; COMPARISON_BYTES], vec![0; COMPARISON_BYTES]);
     let mut at = 0;
     loop {
         let (wanted, read) = (fill(&mut expected, &mut left), fill(&mut here, &mut right));
-        let (wanted, read) = (wanted.map_err(said(original))?, read.map_err(said(found))?);
+        let (wanted, read) = (wanted.map_err(with_path(original))?, read.map_err(with_path(found))?);
         if left[..wanted] != right[..read] {
             let differs = left.iter().zip(&right).take(wanted.min(read)).position(|(a, b)| a != b);
             let at = at + differs.unwrap_or(wanted.min(read));
@@ -76,10 +77,10 @@ fn same_files(original: &Path, found: &Path) -> Result<(), String> {
 }
 
 fn open(path: &Path) -> Result<File, String> {
-    File::open(path).map_err(said(path))
+    File::open(path).map_err(with_path(path))
 }
 
-fn said(path: &Path) -> impl FnOnce(std::io::Error) -> String {
+fn with_path(path: &Path) -> impl FnOnce(std::io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 
@@ -113,18 +114,18 @@ mod tests {
     #[test]
     fn trees_are_compared_by_names_and_contents() {
         let original = tree(&[("a", "1"), ("d/b", "22")]);
-        assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
+        assert_eq!(check_same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
         // Some tools keep the directory's name.
         let name = original.path().file_name().unwrap().to_str().unwrap();
         let (one, two) = (format!("{name}/a"), format!("{name}/d/b"));
-        assert_eq!(same(original.path(), tree(&[(&one, "1"), (&two, "22")]).path()), Ok(()));
+        assert_eq!(check_same(original.path(), tree(&[(&one, "1"), (&two, "22")]).path()), Ok(()));
         for wrong in [
             &[("a", "1")][..],
             &[("a", "1"), ("d/b", "23")],
             &[("a", "1"), ("d/c", "22")],
             &[("a", "1"), ("d/b", "2")],
         ] {
-            assert!(same(original.path(), tree(wrong).path()).is_err(), "{wrong:?}");
+            assert!(check_same(original.path(), tree(wrong).path()).is_err(), "{wrong:?}");
         }
     }
 
@@ -132,10 +133,12 @@ mod tests {
     fn a_file_is_found_under_any_name_in_the_destination() {
         let original = tree(&[("a", "1")]);
         let file = original.path().join("a");
-        assert_eq!(same(&file, tree(&[("other", "1")]).path()), Ok(()));
+        assert_eq!(check_same(&file, tree(&[("other", "1")]).path()), Ok(()));
         assert!(
-            same(&file, tree(&[("other", "2")]).path()).unwrap_err().ends_with("wrong content at byte 0")
+            check_same(&file, tree(&[("other", "2")]).path())
+                .unwrap_err()
+                .ends_with("wrong content at byte 0")
         );
-        assert!(same(&file, tree(&[]).path()).unwrap_err().starts_with("0 files"));
+        assert!(check_same(&file, tree(&[]).path()).unwrap_err().starts_with("0 files"));
     }
 }

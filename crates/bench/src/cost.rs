@@ -1,9 +1,9 @@
 //! Estimates the cost of a plan's runs at the services that they read, before any run.
 //!
 //! The service that bills a contender follows from its target or is declared by the user. Reads are
-//! counted from above: each block of 128 KiB is one request. Stand-ins, and files on disks of this
-//! machine, are free. An unknown service, region, price or network path is listed as missing and
-//! never guessed. Called by `bench run` for `--dry-run` and `--budget`.
+//! estimated from above: each block of 128 KiB counts as one request. Stand-ins, and files on disks
+//! of this machine, are free. An unknown service, region, price or network path is listed as
+//! missing and never guessed. Called by `bench run` for `--dry-run` and `--budget`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,14 +19,14 @@ use serde::Serialize;
 
 use crate::mounts::{self, Mounts};
 use crate::plan::{Billed, Case, Contender, Invoke, Plan};
-use crate::slow_link::LINK;
+use crate::slow_link::LINK_NAME;
 use crate::words::Words;
 
-/// Bytes of the smallest data request: one block of the cache.
-const BLOCK: f64 = 131_072.0;
+/// Bytes of the smallest data request, one block of the cache.
+const BLOCK_BYTES: f64 = 131_072.0;
 
 /// Longest call of a function, in seconds.
-const LONGEST_CALL: f64 = 900.0;
+const MAX_CALL_SECONDS: f64 = 900.0;
 
 /// Prices, and the user's statements about the services.
 pub struct Tariff {
@@ -67,7 +67,7 @@ pub struct Line {
     pub usd: f64,
     /// Reason why the runs are free; `None` if they are billed.
     pub free: Option<String>,
-    /// Unknown facts that the estimate needs.
+    /// Facts that the estimate needs and that are unknown, one sentence each.
     pub missing: Vec<String>,
     /// Age of the oldest price in days.
     pub oldest_days: Option<i64>,
@@ -98,7 +98,7 @@ impl Costs {
         self.lines.iter().flat_map(of)
     }
 
-    /// Returns the dollars of one run. `first` if the contender has not run before.
+    /// Returns the dollars of one run. `first` is true if the contender has not run before.
     pub(crate) fn of_run(&self, case: &str, contender: &str, first: bool) -> f64 {
         let found = self.runs.get(&(case.to_owned(), contender.to_owned()));
         found.map_or(0.0, |(usd, once)| if first || !once { *usd } else { 0.0 })
@@ -119,8 +119,8 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     let mounts = Mounts::current().ok();
     for case in &plan.cases {
         let mut words = plan.words_of(case);
-        // Only a run knows these values. They do not affect the cost, so any path or job number
-        // will do.
+        // Values that only a run has. They do not affect the cost, so any path and job number
+        // suffice.
         for name in ["firstbyte", "plan", "memory", "disk", "out", "run"] {
             words.set(name, format!("/{name}"));
         }
@@ -158,8 +158,8 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     costs
 }
 
-/// Adds the figures of `line` to the line of the same target, service and reason for being free.
-/// Appends it if there is none.
+/// Merges `line` into the line of the same target, service and reason for being free. Appends
+/// `line` if there is no such line.
 fn add(lines: &mut Vec<Line>, line: Line) {
     let same = |known: &&mut Line| {
         (&known.target, &known.service, &known.free) == (&line.target, &line.service, &line.free)
@@ -192,7 +192,7 @@ impl Tariff {
         mounts: Option<&Mounts>,
     ) -> (String, Service<'_>) {
         let text = text_of(contender);
-        let stand_in = |name: &str| name != LINK && text.contains(&format!("{{{name}."));
+        let stand_in = |name: &str| name != LINK_NAME && text.contains(&format!("{{{name}."));
         if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
@@ -208,7 +208,7 @@ impl Tariff {
         let endpoint = self.endpoint.clone().or_else(|| endpoint_of(contender, words));
         let service = match (self.declared(), target.split_once("://"), endpoint) {
             (_, Some(("s3", rest)), None) => self.bucket(rest.split('/').next().unwrap_or_default()),
-            // The user knows what is behind a tunnel, a gateway or a mounted disk.
+            // Only the user knows the service behind a tunnel, a gateway or a mounted disk.
             (Some(declared), ..) => declared,
             (None, None | Some(("file", _)), _) => self.path(target.trim_start_matches("file://"), mounts),
             (None, Some(("s3", _)), Some(url)) => self.url(&url),
@@ -218,13 +218,13 @@ impl Tariff {
     }
 
     /// Estimates the calls of a function, each as long as its timeout. Returns the line of all
-    /// runs, and the dollars of one run. The line has no service if the function is on this
-    /// machine.
+    /// runs, and the dollars of one run. If the function is on this machine, the line has no
+    /// service.
     fn calls(&self, invoke: &Invoke, contender: &Contender, words: &Words, runs: u32) -> (Line, f64) {
         let filled = |text: &String| words.fill(text);
         let name = filled(&invoke.function).unwrap_or_else(|_| invoke.function.clone());
         let mut line = Line { target: format!("lambda:{name}"), runs, ..Line::default() };
-        // Only an endpoint that the plan itself starts has no address yet.
+        // An endpoint without an address is a service that the plan itself starts on this machine.
         if filled(&invoke.endpoint).is_err() {
             line.free = Some("on this machine".into());
             return (line, 0.0);
@@ -232,7 +232,7 @@ impl Tariff {
         line.service = Some("lambda".into());
         let memory =
             filled(&invoke.memory).and_then(|text| parse_size(&text).map_err(|error| error.to_string()));
-        let timeout = filled(&invoke.timeout).map(|text| text.parse::<f64>().unwrap_or(LONGEST_CALL));
+        let timeout = filled(&invoke.timeout).map(|text| text.parse::<f64>().unwrap_or(MAX_CALL_SECONDS));
         let (memory, timeout, jobs) = match (memory, timeout, contender.jobs(words)) {
             (Ok(memory), Ok(timeout), Ok(jobs)) => (memory as f64, timeout, f64::from(jobs)),
             _ => {
@@ -240,7 +240,7 @@ impl Tariff {
                 return (line, 0.0);
             }
         };
-        // Lambda's MB are MiB. The call that changes the configuration is free.
+        // Lambda bills its MB as MiB. The call that changes the configuration is free.
         let gib = memory / 1e6 / 1024.0;
         let items = vec![
             UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
@@ -413,7 +413,7 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), 
         number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
     };
     let reads = JobTraffic {
-        gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
+        gets: count(&billed.gets, (bytes / BLOCK_BYTES).ceil().max(1.0))?,
         lists: count(&billed.lists, 1.0)?,
         bytes,
         ..JobTraffic::default()

@@ -1,7 +1,7 @@
 //! Generates test data from seeds, and checks content against the same seeds.
 //!
-//! Content is a function of seed and offset ([`fill`]), and names and sizes of files are functions
-//! of seed and number, so a delivered file is checked without its source. The engine makes data
+//! Content is a function of seed and offset ([`fill`]). Names and sizes of files are functions of
+//! seed and number. A delivered file is therefore checked without its source. The engine makes data
 //! before it measures; workloads compare what they read.
 
 mod blast;

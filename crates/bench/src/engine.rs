@@ -1,11 +1,12 @@
 //! Executes a plan: prepares each case, runs its contenders in turns, and writes each run to the
 //! results when it ends.
 //!
-//! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
-//! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all contenders and is kept out of summaries; a case may skip it. A contender that
-//! fails twice in a row is skipped for the rest of its case. The engine makes no choice by measured
-//! times, so a continued measurement ends with the same set of runs.
+//! Absolute times drift, because of other tenants, processor frequency and caches. Contenders
+//! therefore take turns, in another order each round, and only runs of one case are compared. Round
+//! 0 warms page cache, connections and code for all contenders, and is kept out of summaries. A
+//! case may have no round 0. A contender that fails twice in a row is skipped for the rest of its
+//! case. Apart from the time limit of a case, measured times do not affect which runs are made, so
+//! a continued measurement ends with the same set of runs.
 
 mod function;
 mod limits;
@@ -30,15 +31,15 @@ use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
 use limits::MeasurementLimits;
-use one_run::Scene;
+use one_run::CaseRun;
 use outlook::Outlook;
 
 /// Failures in a row after which a contender is skipped for the rest of its case.
-const FAILURES: usize = 2;
-/// Fewest measured rounds of a case, however slow its contenders are.
-const LEAST_ROUNDS: u32 = 3;
+const MAX_FAILURES: usize = 2;
+/// Smallest number of measured rounds of a case, even if its time is over.
+const MIN_ROUNDS: u32 = 3;
 /// Interval at which a wait checks whether the user has stopped the measurement.
-const LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Settings that the caller supplies.
 pub struct Settings<'a> {
@@ -54,14 +55,14 @@ pub struct Settings<'a> {
     pub rounds: Option<u32>,
     /// Limit on the bytes that all runs together read or move.
     pub max_bytes: Option<u64>,
-    /// Limit on the dollars of all runs together, according to `costs`.
+    /// Limit on the dollars of all runs together, as estimated by `costs`.
     pub max_usd: Option<f64>,
     /// Estimated costs of the runs.
     pub costs: Costs,
     /// Limit on the time of the measurement, in seconds.
     pub max_seconds: Option<f64>,
     /// True if data on the disk stays when the measurement is complete. Destinations of runs are
-    /// removed even then.
+    /// still removed, unless their case keeps them.
     pub keep: bool,
     /// Returns true once the user has stopped the measurement.
     pub stop: &'a dyn Fn() -> bool,
@@ -84,11 +85,11 @@ pub enum Event<'a> {
     Run(&'a Run),
     /// A case is complete. Carries all results so far.
     Complete(&'a Case, &'a Results),
-    /// Estimated seconds until the end, after each round.
+    /// A round ended. Carries the estimated seconds until the end.
     Left(f64),
     /// A note for the user.
     Note(&'a str),
-    /// Path of the data that stays on the disk.
+    /// Data stays on the disk, at this path.
     Kept(&'a Path),
 }
 
@@ -111,7 +112,7 @@ pub fn header(
     command: Vec<String>,
     machine: result::Machine,
 ) -> Header {
-    let cases = plan.cases.iter().map(|case| described(case, plan, settings)).collect();
+    let cases = plan.cases.iter().map(|case| case_header(case, plan, settings)).collect();
     let mut digest = Sha256::new();
     digest.update(serde_json::to_vec(plan).unwrap_or_default());
     digest.update(format!("{:?}", settings.rounds));
@@ -127,10 +128,10 @@ pub fn header(
     }
 }
 
-fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case {
+fn case_header(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case {
     let line = |contender: &Contender| ContenderLine {
         name: contender.name.clone(),
-        command: shown(contender),
+        command: repeatable_command(contender),
         workload: contender.workload.clone(),
         target: contender.target.clone(),
         parameters: contender.parameters.clone(),
@@ -157,7 +158,7 @@ fn stand_ins(case: &Case, plan: &Plan) -> Vec<String> {
     let functions = case
         .contenders
         .iter()
-        .filter_map(|contender| Some(function::of(contender, &words).ok()??.to_string()));
+        .filter_map(|contender| Some(function::size_of(contender, &words).ok()??.to_string()));
     let mut all: Vec<String> = Vec::new();
     for stand_in in services.chain(functions) {
         if !all.contains(&stand_in) {
@@ -172,19 +173,19 @@ fn check_functions(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         let words = plan.words_of(case);
         for contender in &case.contenders {
-            function::check(contender, &words).map_err(wrong(plan, case, contender))?;
+            function::check(contender, &words).map_err(contender_error(plan, case, contender))?;
         }
     }
     Ok(())
 }
 
-/// Returns an error for a contender that the plan defines wrongly.
-fn wrong(plan: &Plan, case: &Case, contender: &Contender) -> impl Fn(String) -> Error {
+/// Returns a function that makes an error for a wrong definition of a contender.
+fn contender_error(plan: &Plan, case: &Case, contender: &Contender) -> impl Fn(String) -> Error {
     move |what| Error::in_case(&plan.name, &case.name, format!("contender {}: {what}", contender.name))
 }
 
-/// Formats a command line so that a reader can repeat it.
-fn shown(contender: &Contender) -> String {
+/// Formats the command line of a contender so that a reader can repeat it.
+fn repeatable_command(contender: &Contender) -> String {
     let quoted = |word: &String| match word.contains([' ', '*', '"', '\'']) {
         true => format!("'{}'", word.replace('\'', "'\\''")),
         false => word.clone(),
@@ -240,15 +241,15 @@ fn is_complete(case: &Case, writer: &Writer) -> bool {
     case.contenders.iter().all(|contender| {
         let rounds = writer.rounds_of(&case.name, &contender.name);
         let computed = contender.modelled.is_some() && !rounds.is_empty();
-        computed || rounds.contains(&case.rounds) || left_out(writer, case, contender)
+        computed || rounds.contains(&case.rounds) || is_skipped(writer, case, contender)
     })
 }
 
-/// True if the last [`FAILURES`] runs of a contender failed.
-fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
+/// True if the last [`MAX_FAILURES`] runs of a contender failed.
+fn is_skipped(writer: &Writer, case: &Case, contender: &Contender) -> bool {
     let of = |run: &&Run| run.case == case.name && run.contender == contender.name;
-    let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(FAILURES).collect();
-    last.len() == FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
+    let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(MAX_FAILURES).collect();
+    last.len() == MAX_FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
 }
 
 fn run_case(
@@ -260,9 +261,9 @@ fn run_case(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Ending>> {
     let settings = budget.settings();
-    compute(plan, case, settings, writer, watch)?;
+    compute_modelled(plan, case, settings, writer, watch)?;
     let prepared = prepare::prepare(plan, case, stage, settings)?;
-    let scene = Scene { plan: &plan.name, case, prepared: &prepared, settings };
+    let case_run = CaseRun { plan: &plan.name, case, prepared: &prepared, settings };
     let missing = missing_programs(case, &prepared, settings);
     for contender in &case.contenders {
         if let Some(program) = missing.get(&contender.name) {
@@ -272,15 +273,15 @@ fn run_case(
             watch(Event::Note(&format!("{}: left out, {program} is not installed{advice}", contender.name)));
         }
     }
-    write_out(settings)?;
+    sync_disks(settings)?;
     let began = Instant::now();
     let mut positions = BTreeMap::new();
     for round in u32::from(!case.warm_up)..=case.rounds {
-        if round > LEAST_ROUNDS && began.elapsed().as_secs_f64() > case.seconds {
+        if round > MIN_ROUNDS && began.elapsed().as_secs_f64() > case.seconds {
             watch(Event::Note(&format!("ended after {} rounds: {} s are over", round - 1, case.seconds)));
             break;
         }
-        for contender in order(&case.contenders, round) {
+        for contender in order_of_round(&case.contenders, round) {
             if contender.modelled.is_some() {
                 continue;
             }
@@ -288,38 +289,40 @@ fn run_case(
             let done: BTreeSet<u32> = writer.rounds_of(&case.name, &contender.name);
             if missing.contains_key(&contender.name)
                 || done.contains(&round)
-                || left_out(writer, case, contender)
+                || is_skipped(writer, case, contender)
             {
                 *position += u32::from(done.contains(&round));
                 continue;
             }
             let words = &prepared.words;
-            let next = budget.next(case, contender, words).map_err(wrong(plan, case, contender))?;
+            let next = budget
+                .need_of_next(case, contender, words)
+                .map_err(contender_error(plan, case, contender))?;
             if let Some(why) = budget.refuses(&next) {
                 return Ok(Some(Ending::Limit(why)));
             }
-            let mut run = scene.run(contender, stage, budget.time_for(case.timeout))?;
+            let mut run = case_run.run(contender, stage, budget.time_for(case.timeout))?;
             (run.round, run.position) = (round, *position);
             *position += 1;
             budget.add(next, &run);
-            outlook.ran();
+            outlook.count_run();
             watch(Event::Run(&run));
             writer.write(run)?;
         }
-        watch(Event::Left(outlook.left(case, round + 1, began.elapsed().as_secs_f64(), later)));
+        watch(Event::Left(outlook.remaining_seconds(case, round + 1, began.elapsed().as_secs_f64(), later)));
     }
     Ok(None)
 }
 
-/// Writes prepared data to the disks; otherwise the kernel would do it during the first runs. The
-/// sync cannot be interrupted, so a thread waits for it.
-fn write_out(settings: &Settings<'_>) -> Result<()> {
+/// Writes prepared data to the disks, so that the kernel does not write it during the first runs. A
+/// sync cannot be interrupted, so another thread makes it.
+fn sync_disks(settings: &Settings<'_>) -> Result<()> {
     let (done, written) = mpsc::channel();
     std::thread::spawn(move || {
         rustix::fs::sync();
         let _ = done.send(());
     });
-    while written.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+    while written.recv_timeout(STOP_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
         if (settings.stop)() {
             return Err(Error::Interrupted);
         }
@@ -327,8 +330,8 @@ fn write_out(settings: &Settings<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Computes the modelled contenders of a case, before any measurement of it.
-fn compute(
+/// Computes the modelled contenders of a case, before the case is measured.
+fn compute_modelled(
     plan: &Plan,
     case: &Case,
     settings: &Settings<'_>,
@@ -342,11 +345,11 @@ fn compute(
         if !writer.rounds_of(&case.name, &contender.name).is_empty() {
             continue;
         }
-        let wrong = wrong(plan, case, contender);
+        let wrong = contender_error(plan, case, contender);
         let mut words = words.clone();
         for (name, of) in &modelled.measured {
             let of = words.fill(of).map_err(&wrong)?;
-            words.set(name, measured(&of, writer).map_err(&wrong)?);
+            words.set(name, measured_median(&of, writer).map_err(&wrong)?);
         }
         let run = modelled.run(&words, &one_run::now()).map_err(&wrong)?;
         let run = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
@@ -357,7 +360,7 @@ fn compute(
 }
 
 /// Returns the median seconds of an earlier measurement, named as `CASE / CONTENDER`.
-fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
+fn measured_median(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
     let (case, contender) = of.split_once(" / ").ok_or_else(|| format!("{of:?} is not CASE / CONTENDER"))?;
     let seconds: Vec<f64> = writer.results().counted(case, contender).map(|run| run.seconds).collect();
     let summary = summarise(&seconds);
@@ -366,9 +369,9 @@ fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
     })
 }
 
-/// Returns the contenders in the order of a round, which changes each round but not between
-/// measurements. The order matters: the host of a virtual machine may take back idle memory.
-fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
+/// Returns the contenders in the order of a round. Each round has another order, the same in every
+/// measurement. The order affects times: the host of a virtual machine may take back idle memory.
+fn order_of_round(contenders: &[Contender], round: u32) -> Vec<&Contender> {
     let mut order: Vec<&Contender> = contenders.iter().collect();
     fastrand::Rng::with_seed(u64::from(round)).shuffle(&mut order);
     order
@@ -377,7 +380,7 @@ fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
 /// Returns the optional contenders that lack a program, each with the program's name.
 fn missing_programs(
     case: &Case,
-    prepared: &prepare::Prepared,
+    prepared: &prepare::PreparedCase,
     settings: &Settings<'_>,
 ) -> BTreeMap<String, String> {
     let missing = |contender: &Contender| {

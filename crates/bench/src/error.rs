@@ -8,8 +8,8 @@ use crate::result;
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason why a measurement cannot begin or continue. A failed contender is not an error, but
-/// the outcome of its run.
+/// The reason why a measurement cannot begin or continue. The failure of a contender is not an
+/// error, but the outcome of its run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read, written or made.

@@ -1,18 +1,18 @@
 //! Runs the program fio on local paths and parses its JSON.
 //!
-//! fio must not create files or invalidate caches, because the engine controls the cache state. It
-//! writes only if the job may write to its target. Called by the workload `fio`.
+//! fio never creates files, writes or invalidates caches: the engine controls data and cache state.
+//! Called by the workload `fio`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde::Deserialize;
 
-use crate::job::{Error, Fio, Metrics, Pattern, Result, program};
+use crate::job::{Error, Fio, Metrics, ReadPattern, Result, program};
 
 /// Parameters of one fio process tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct FioRun<'a> {
     /// File to read.
     pub(crate) path: &'a Path,
     /// Parameters that only fio has.
@@ -29,15 +29,15 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
 }
 
-impl Run<'_> {
+impl FioRun<'_> {
     /// Returns the arguments of the command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { fio, jobs, .. } = self;
         let depth = fio.depth.unwrap_or(1);
         let engine = fio.engine.as_deref().unwrap_or(if depth > 1 { "libaio" } else { "psync" });
         let pattern = match fio.pattern {
-            Pattern::Read => "read",
-            Pattern::RandRead => "randread",
+            ReadPattern::Read => "read",
+            ReadPattern::RandRead => "randread",
         };
         let share = self.size / *jobs as u64;
         let mut words: Vec<String> =
@@ -61,8 +61,10 @@ impl Run<'_> {
             words.push(format!("--{name}={value}"));
         }
         match fio.pattern {
-            Pattern::Read => words.extend([format!("--offset_increment={share}"), format!("--size={share}")]),
-            Pattern::RandRead => {
+            ReadPattern::Read => {
+                words.extend([format!("--offset_increment={share}"), format!("--size={share}")])
+            }
+            ReadPattern::RandRead => {
                 words.extend([format!("--size={}", self.size), format!("--io_size={share}")]);
             }
         }
@@ -145,7 +147,7 @@ struct Reads {
     total_ios: u64,
     /// Latency from submission to completion.
     lat_ns: Latency,
-    /// Latency from the kernel's acceptance to completion. The percentiles are taken from this one.
+    /// Latency from the kernel's acceptance to completion. Percentiles come from this latency.
     clat_ns: Latency,
 }
 

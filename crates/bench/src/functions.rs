@@ -1,9 +1,9 @@
 //! Functions: a local host that runs them as AWS Lambda does, and the calls to functions on that
 //! host or on Lambda.
 //!
-//! The host has Lambda's two sides: environments get events from its Runtime API, callers send them
-//! to its Invoke API. Each environment has the memory, the share of a processor and the network of
-//! a function. Its figures are emulated.
+//! The host has both of Lambda's APIs: callers send events to the Invoke API, and environments
+//! fetch them from the Runtime API. Each environment has the memory, the share of a processor and
+//! the network of a function. Figures of the host are emulated.
 
 mod calls;
 mod code;
@@ -20,7 +20,7 @@ mod spawner;
 
 pub use calls::Calls;
 pub use code::Source;
-pub use server::Server;
-pub use settings::{Settings, SlowDirectory};
+pub use server::FunctionServer;
+pub use settings::{HostSettings, SlowDirectory};
 pub use size::FunctionSize;
-pub(crate) use size::Machine;
+pub(crate) use size::MachineCapacity;

@@ -1,7 +1,7 @@
 //! Completes cases that are `like` an earlier one: copies the fields that a case does not set.
 //!
-//! This works on the TOML, before the plan is parsed into values: in a value, an unset field and
-//! one that is set to its default look alike. Called by [`crate::plan`].
+//! The copy works on the TOML, before the plan is parsed into values. In a value, an unset field
+//! looks like one that is set to its default. Called by [`crate::plan`].
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -74,7 +74,7 @@ rounds = 3
     }
 
     #[test]
-    fn what_a_case_does_not_say_is_that_of_the_case_it_is_like() {
+    fn unset_fields_of_a_case_come_from_the_case_it_is_like() {
         let expected: Table = toml::from_str(
             r#"
             case = [

@@ -12,7 +12,7 @@ pub(crate) mod spec;
 mod watch;
 
 pub use error::{Error, Result};
-pub use fio::{Fio, Pattern};
+pub use fio::{Fio, ReadPattern};
 pub(crate) use latency::Latencies;
-pub use spec::{Access, Compare, Expect, Job, Names, Order, Share, Size, Stage, Workload};
+pub use spec::{Access, ComparedPart, Expect, Job, Names, OpenStage, Order, Share, Size, Workload};
 pub use watch::{Metrics, Watch};

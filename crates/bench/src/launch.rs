@@ -3,9 +3,9 @@
 //! The kernel's figure for a process's peak memory includes its parent's memory at the moment of
 //! the fork. The engine holds plans and results, so it does not start contenders itself. It starts
 //! a *launcher*, a small process (this program under a hidden name), which starts the contender.
-//! The launcher waits until its standard input ends, so that parallel jobs begin at one moment, and
+//! The launcher waits until its standard input ends, so that parallel jobs begin at one moment. It
 //! writes its figures into a file. Services also start under a launcher, which replaces itself by
-//! the service, so that they end with the engine even if it is killed.
+//! the service. They therefore end with the engine even if the engine is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +28,7 @@ use crate::functions::sandbox::Sandbox;
 const LAUNCHER: &str = "bench-launcher";
 
 /// Bytes kept from the end of each output.
-const TAIL: u64 = 64 << 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Figures that a launcher measured.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -57,12 +57,13 @@ pub(crate) struct Launch {
     /// Complete environment; no variable is inherited.
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Working directory.
-    pub(crate) at: PathBuf,
-    /// Files to which the launcher writes its process id, which makes it join a cgroup.
-    pub(crate) join: Vec<PathBuf>,
-    /// For a command that runs on another machine: the words before it, and a file that both
-    /// machines see. A launcher on the other machine writes its figures there.
-    pub(crate) through: Option<(Vec<String>, PathBuf)>,
+    pub(crate) working_directory: PathBuf,
+    /// Files of cgroups. The launcher writes its process id into them, and so joins the cgroups.
+    pub(crate) cgroup_files: Vec<PathBuf>,
+    /// For a command that runs on another machine: the words before it, and a file on a file system
+    /// that both machines share. The launcher on the other machine writes its figures into that
+    /// file.
+    pub(crate) remote: Option<(Vec<String>, PathBuf)>,
 }
 
 /// The result of a launched command.
@@ -79,19 +80,18 @@ pub(crate) struct Ended {
 }
 
 /// A launcher that waits for the start signal.
-struct Waiting {
+struct WaitingLauncher {
     child: Child,
     figures: PathBuf,
     /// File with the figures of a launcher on another machine.
-    elsewhere: Option<PathBuf>,
+    remote_figures: Option<PathBuf>,
     output: PathBuf,
     errors: PathBuf,
 }
 
-/// Starts all of `launches` at one moment, and waits for their end. A failed command is not an
-/// error.
+/// Starts all `launches` at one moment, and waits for their end. A failed command is not an error.
 ///
-/// Their outputs go to the directory `scratch`. After `timeout`, or once `stop` returns true, the
+/// The outputs go to the directory `scratch`. After `timeout`, or once `stop` returns true, the
 /// remaining commands are killed.
 pub(crate) fn run_together(
     launches: &[Launch],
@@ -106,7 +106,7 @@ pub(crate) fn run_together(
         waiting.push(prepare(launch, started, &scratch.join(format!("job-{index}")))?);
     }
     drop(start);
-    // A launcher creates its file of figures once everything is open.
+    // A launcher creates its file of figures once it waits for the start signal.
     let ready = Instant::now() + Duration::from_secs(10);
     while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready && !stop() {
         thread::sleep(Duration::from_millis(1));
@@ -136,27 +136,27 @@ pub(crate) fn run_in_waves(
 }
 
 /// Starts the launcher of one command. The launcher waits until `start` ends.
-fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Waiting> {
+fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<WaitingLauncher> {
     let [figures, output, errors] = ["figures", "out", "err"].map(|kind| scratch.with_extension(kind));
     let create = |path: &PathBuf| File::create(path).map_err(Error::file(path));
     let _ = std::fs::remove_file(&figures);
     let mut command = launcher();
-    command.arg("run").arg(&figures).args(&launch.join).arg("--");
-    if let Some((words, figures)) = &launch.through {
+    command.arg("run").arg(&figures).args(&launch.cgroup_files).arg("--");
+    if let Some((words, figures)) = &launch.remote {
         let program = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         command.args(words).arg(program).args([LAUNCHER, "run"]).arg(figures).arg("--");
     }
     command.args(&launch.command);
-    command.env_clear().envs(&launch.env).current_dir(&launch.at);
+    command.env_clear().envs(&launch.env).current_dir(&launch.working_directory);
     command.stdin(start).stdout(create(&output)?).stderr(create(&errors)?).process_group(0);
     let child = command.spawn().map_err(Error::file("/proc/self/exe"))?;
-    let elsewhere = launch.through.as_ref().map(|(_, figures)| figures.clone());
-    Ok(Waiting { child, figures, elsewhere, output, errors })
+    let remote_figures = launch.remote.as_ref().map(|(_, figures)| figures.clone());
+    Ok(WaitingLauncher { child, figures, remote_figures, output, errors })
 }
 
 /// Returns the command that starts this program as a launcher.
 pub(crate) fn launcher() -> Command {
-    // This path works even if the file was replaced or removed since the engine started.
+    // The path `/proc/self/exe` names the running program even if its file was replaced or removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg(LAUNCHER);
     command
@@ -170,7 +170,11 @@ pub(crate) fn environment(sandbox: &Sandbox, command: &[PathBuf]) -> Command {
     launcher
 }
 
-fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> bool) -> Result<Vec<Ended>> {
+fn wait_for_all(
+    waiting: Vec<WaitingLauncher>,
+    timeout: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Ended>> {
     let until = Instant::now() + timeout;
     let groups: Vec<Pid> = waiting.iter().map(|one| Pid::from_child(&one.child)).collect();
     let (ended, all) = mpsc::channel();
@@ -202,13 +206,13 @@ fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> boo
 }
 
 /// Reads the files that an ended launcher wrote.
-fn read(one: &Waiting, killed: bool) -> Result<Ended> {
+fn read(one: &WaitingLauncher, killed: bool) -> Result<Ended> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
     // A killed launcher wrote no figures.
     let figures: Figures = serde_json::from_slice(&text).unwrap_or_default();
-    // If the program that reaches the other machine failed, its own figures explain why.
-    let elsewhere = one.elsewhere.as_ref().filter(|_| figures.code == Some(0));
-    let figures = match elsewhere.map(std::fs::read) {
+    // If the program that reaches the other machine failed, its own figures have the reason.
+    let remote_figures = one.remote_figures.as_ref().filter(|_| figures.code == Some(0));
+    let figures = match remote_figures.map(std::fs::read) {
         Some(Ok(text)) => serde_json::from_slice(&text).unwrap_or(figures),
         _ => figures,
     };
@@ -220,7 +224,7 @@ pub(crate) fn tail(path: &Path) -> Result<String> {
     let read = || {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        io::Seek::seek(&mut file, io::SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        io::Seek::seek(&mut file, io::SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -259,8 +263,8 @@ pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
         eprintln!("{}: {error}", program.display());
         return 127;
     }
-    let Some((figures, join)) = options.split_first() else { return 2 };
-    measure(Path::new(figures), join, program, words)
+    let Some((figures, cgroup_files)) = options.split_first() else { return 2 };
+    measure(Path::new(figures), cgroup_files, program, words)
 }
 
 /// Enters the sandbox described by the first option.
@@ -270,11 +274,11 @@ fn enter(options: &[OsString]) -> std::result::Result<(), String> {
     sandbox.enter()
 }
 
-fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) -> u8 {
-    for file in join {
+fn measure(path: &Path, cgroup_files: &[OsString], program: &OsStr, words: &[OsString]) -> u8 {
+    for file in cgroup_files {
         if let Err(error) = std::fs::write(file, std::process::id().to_string()) {
             let error = Some(format!("{}: cannot join the cgroup: {error}", Path::new(file).display()));
-            return written(path, &Figures { error, ..Figures::default() });
+            return write_figures(path, &Figures { error, ..Figures::default() });
         }
     }
     let mut command = Command::new(program);
@@ -282,27 +286,27 @@ fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) 
     if std::fs::write(path, "").is_err() {
         return 2;
     }
-    // The end of standard input is the start signal, at one moment for all launchers.
+    // The end of standard input is the start signal. All launchers see it at one moment.
     let _ = io::stdin().read(&mut [0]);
     let began = Instant::now();
     let status = command.spawn().and_then(|mut child| child.wait());
     let seconds = began.elapsed().as_secs_f64();
     let figures = match status {
-        Ok(status) => Figures { code: status.code(), signal: status.signal(), ..of_children(seconds) },
+        Ok(status) => Figures { code: status.code(), signal: status.signal(), ..usage_of_children(seconds) },
         Err(error) => {
             Figures { error: Some(format!("{}: {error}", program.display())), ..Figures::default() }
         }
     };
-    written(path, &figures)
+    write_figures(path, &figures)
 }
 
-fn written(path: &Path, figures: &Figures) -> u8 {
+fn write_figures(path: &Path, figures: &Figures) -> u8 {
     let text = serde_json::to_vec(figures).unwrap_or_default();
     u8::from(std::fs::write(path, text).is_err())
 }
 
-/// Returns the resource usage of all children that were waited for.
-fn of_children(seconds: f64) -> Figures {
+/// Returns the resource usage of all children that have ended.
+fn usage_of_children(seconds: f64) -> Figures {
     // SAFETY: a `rusage` of zeros is valid, and the call writes only to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -1,8 +1,8 @@
 //! Describes the measuring machine for results: processors, memory, kernel, and the file systems of
 //! paths.
 //!
-//! A fact that cannot be read is left empty. The only error is a path that is not on the expected
-//! file system. Called by the engine once for each results file.
+//! A fact that cannot be read stays empty. The only error is a path on another file system than
+//! expected. Called by the engine once for each results file.
 
 mod metadata;
 
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use crate::result::Machine;
 use firstbyte::environment;
 
-use crate::cgroup::places::{self, Places};
+use crate::cgroup::places::{self, Hierarchies};
 use crate::mounts::{self, MountTableEntry, Mounts};
 
 /// Describes this machine, and the file systems of `paths`. `env` looks up an environment variable.
-/// Only on EC2, requests the instance's metadata, for at most 1 s.
+/// On EC2, requests the instance's metadata, for at most 1 s.
 #[must_use]
 pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Machine {
     let system = rustix::system::uname();
-    let place = metadata::place(env);
+    let identity = metadata::identity(env);
     Machine {
         cpu: cpu_name(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
         processors: processors(),
@@ -30,8 +30,8 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
         cgroup: cgroup(),
         mounts: Mounts::current().map_or(Vec::new(), |mounts| lines(paths, &mounts)),
         versions: std::collections::BTreeMap::new(),
-        region: place.region,
-        instance_type: place.instance_type,
+        region: identity.region,
+        instance_type: identity.instance_type,
     }
 }
 
@@ -39,8 +39,7 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
 /// `nfs4`, and `fuse` every `fuse.NAME`.
 ///
 /// # Errors
-/// The path is on another file system. The message names that one, and an expected one hidden by
-/// it.
+/// The path is on another file system. The message names it, and an expected one that it hides.
 pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
     let (real, mounts) = (mounts::real(path), Mounts::current().unwrap_or_default());
     let Some(mount) = mounts.of(&real) else {
@@ -94,7 +93,8 @@ fn cpu_name(text: &str) -> String {
 /// quota of its cgroup, rounded up.
 pub(crate) fn processors() -> usize {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
-    let quota = Places::current().ok().and_then(|places| places.least("cpu", places::cpu_limit));
+    let quota =
+        Hierarchies::current().ok().and_then(|hierarchies| hierarchies.least("cpu", places::cpu_limit));
     quota.map_or(allowed, |quota| allowed.min(quota.ceil() as usize)).max(1)
 }
 
@@ -110,11 +110,11 @@ pub(crate) fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
 
 /// Returns the limits of this process's cgroups, including the groups above.
 fn cgroup() -> Vec<String> {
-    let Ok(places) = Places::current() else { return Vec::new() };
-    let memory = places.least("memory", places::memory_limit).map(|bytes| format!("memory={bytes}"));
-    let cpus = places.least("cpu", places::cpu_limit).map(|cpus| format!("cpus={cpus}"));
+    let Ok(hierarchies) = Hierarchies::current() else { return Vec::new() };
+    let memory = hierarchies.least("memory", places::memory_limit).map(|bytes| format!("memory={bytes}"));
+    let cpus = hierarchies.least("cpu", places::cpu_limit).map(|cpus| format!("cpus={cpus}"));
     let limits: Vec<String> = memory.into_iter().chain(cpus).collect();
-    let group = places.of("memory").or_else(|| places.two());
+    let group = hierarchies.of("memory").or_else(|| hierarchies.version_two());
     match group {
         Some(group) if !limits.is_empty() => {
             std::iter::once(format!("group={}", group.own.display())).chain(limits).collect()

@@ -29,15 +29,15 @@ pub struct Modelled {
     pub workload: String,
     /// Directory of additional models.
     pub models: String,
-    /// Placeholders with measured values: by name, the contender whose median seconds to insert, as
-    /// `CASE / CONTENDER`.
+    /// Placeholders with measured values. Each name has a `CASE / CONTENDER`, whose median in
+    /// seconds is the value.
     pub measured: BTreeMap<String, String>,
-    /// Limiting resource that the case is about. Another limit in the prediction is an error.
+    /// Limiting resource that the prediction must name. Another one is an error.
     pub limit: String,
 }
 
 /// Adds the models in a TOML file, or in all TOML files of a directory. A model replaces a built-in
-/// one of its name.
+/// one of the same name.
 ///
 /// # Errors
 /// A file cannot be read, has a wrong field, or defines a name that another file has defined.
@@ -59,8 +59,8 @@ pub fn add_models(catalogue: &mut ModelCatalogue, place: &Path) -> Result<()> {
 }
 
 impl Modelled {
-    /// Computes the run that the model predicts. `now` is in RFC 3339. The error describes a wrong
-    /// parameter.
+    /// Computes the run that the model predicts. `now` is the present time, RFC 3339. The error
+    /// describes a wrong parameter.
     pub(crate) fn run(&self, words: &Words, now: &str) -> std::result::Result<Run, String> {
         let mut catalogue = ModelCatalogue::current();
         let directory = words.fill(&self.models)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 pub use firstbyte_mount::mount_table::{MountTableEntry, Mounts};
 
-/// Returns the absolute path without links. The part that does not exist yet is unchanged.
+/// Returns the absolute path with links resolved. A part that does not exist yet is unchanged.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

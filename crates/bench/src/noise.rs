@@ -2,8 +2,7 @@
 //! `/proc/stat` that the run did not use.
 //!
 //! The engine starts a [`Meter`] before each run and writes the [`Noise`] into its result, so that
-//! a report can warn. The services of the plan are part of the measurement and do not count as
-//! noise.
+//! a report can warn. The services of the plan belong to the measurement and do not count as noise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use crate::result::Noise;
 
 /// Processor time of the whole machine since its start, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Total {
+struct MachineTime {
     busy: f64,
     steal: f64,
 }
@@ -21,7 +20,7 @@ struct Total {
 #[derive(Debug)]
 pub(crate) struct Meter {
     place: PathBuf,
-    before: Option<Total>,
+    before: Option<MachineTime>,
     services: Vec<u32>,
     services_before: f64,
 }
@@ -34,16 +33,16 @@ impl Meter {
     }
 
     fn reading(place: PathBuf, services: Vec<u32>) -> Self {
-        let before = Total::read(&place);
+        let before = MachineTime::read(&place);
         let services_before = cpu_seconds_below(&services);
         Self { place, before, services, services_before }
     }
 
     /// Ends the measurement. `own_cpu_seconds` is the processor time of the run.
     ///
-    /// The kernel counts in ticks of 10 ms per processor, so a few ticks of noise mean nothing.
+    /// The kernel counts in ticks of 10 ms per processor, so noise of a few ticks is rounding.
     pub(crate) fn finish(self, own_cpu_seconds: f64) -> Noise {
-        let (Some(before), Some(after)) = (self.before, Total::read(&self.place)) else {
+        let (Some(before), Some(after)) = (self.before, MachineTime::read(&self.place)) else {
             return Noise::default();
         };
         let services = (cpu_seconds_below(&self.services) - self.services_before).max(0.0);
@@ -90,7 +89,7 @@ fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
     Some((fields.get(1)?.parse().ok()?, used.sum::<Result<u64, _>>().ok()?))
 }
 
-impl Total {
+impl MachineTime {
     fn read(place: &std::path::Path) -> Option<Self> {
         let ticks = rustix::param::clock_ticks_per_second();
         Self::parse(&std::fs::read_to_string(place).ok()?, ticks)
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_neither_run_nor_idle_time_explains_is_noise() {
+    fn busy_time_that_the_run_did_not_use_is_noise() {
         let place = tempfile::NamedTempFile::new().unwrap();
         let ticks = rustix::param::clock_ticks_per_second();
         let write = |user: u64, steal: u64| {
@@ -137,15 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn rounding_never_makes_noise_negative_and_no_table_makes_none() {
+    fn noise_is_never_negative_and_absent_without_a_table() {
         let noise = Meter::start(Vec::new()).finish(1e9);
         assert_eq!(noise.other_cpu_seconds, Some(0.0));
         assert_eq!(Meter::reading("/proc/no such file".into(), Vec::new()).finish(0.0), Noise::default());
-        assert_eq!(Total::parse("intr 5\n", 100), None);
+        assert_eq!(MachineTime::parse("intr 5\n", 100), None);
     }
 
     #[test]
-    fn a_service_and_what_it_starts_are_no_noise() {
+    fn processor_time_of_a_service_includes_its_children() {
         let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         let mut service = std::process::Command::new("sh")
             .args(["-c", &format!("sh -c '{busy}'; sh -c 'sleep 60 & wait'; :")])
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_process_may_hold_anything() {
+    fn a_process_name_may_contain_brackets() {
         let line = "7 (a) b ) S 3 7 7 0 -1 0 0 0 0 0 10 20 30 40 20 0 1 0 5";
         assert_eq!(parent_and_ticks(line), Some((3, 100)));
         assert_eq!(parent_and_ticks("7 (a) S 3"), None);

@@ -1,8 +1,8 @@
 //! Chooses where the jobs of a measurement run: as functions here or on Lambda, on the nodes of a
 //! Slurm cluster, or all inside one job of AWS Batch.
 //!
-//! For all but Batch, the plan is changed before it is executed, so that the engine, its results
-//! and its tables stay the same. Called by `bench run --on`.
+//! For all places except Batch, only the plan is changed, before the engine executes it. Called by
+//! `bench run --on`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use firstbyte_location::units::parse_size;
 
 use crate::plan::Plan;
 
-/// Place where jobs run.
+/// The place where jobs run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum On {
     /// Functions on this machine, with this code; `None` for the code next to this program.
@@ -28,7 +28,7 @@ pub enum On {
     Batch {
         /// Name of the job queue.
         queue: String,
-        /// Name of the job definition, with a revision unless it is the newest.
+        /// Name of the job definition. A revision may follow; the default is the newest.
         definition: String,
         /// Endpoint; `None` for AWS.
         endpoint: Option<String>,
@@ -73,8 +73,8 @@ fn at_endpoint(text: &str) -> (String, Option<String>) {
     }
 }
 
-/// Sends the calls of a plan to existing functions: nothing is emulated, and all calls of a run
-/// start at once. Drops contenders that name a variable in `unknown`, which has no value there.
+/// Sends the calls of a plan to existing functions, without emulation; all calls of a run start at
+/// once. Drops contenders that name a variable in `unknown`: it has no value in those functions.
 pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.env.clear();
     for case in &mut plan.cases {
@@ -90,7 +90,8 @@ pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.cases.retain(|case| !case.contenders.is_empty());
 }
 
-/// Gives functions on this machine the caller's credentials, for the caller's own store.
+/// Removes the plan's credentials, so that functions on this machine use the caller's, for the
+/// caller's own store.
 pub fn as_caller(plan: &mut Plan) {
     plan.env.clear();
     let of_cases = plan.cases.iter_mut().flat_map(|case| &mut case.services);
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read() {
+    fn places_of_jobs_are_parsed() {
         assert_eq!(On::parse("local"), Ok(On::Local(None)));
         assert_eq!(On::parse("local:a.zip"), Ok(On::Local(Some("a.zip".into()))));
         let lambda =

@@ -1,8 +1,8 @@
 //! A plan: the data, services and contenders of a measurement, as TOML or made by the command line.
 //!
-//! A plan is a value: nothing here touches files or processes. Every word of a command may have
-//! placeholders such as `{data}`, see `words.rs`. The engine executes a plan. `bench run` and the
-//! suites make plans; `peers/*.toml` are the plans of the published benchmarks.
+//! A plan is a value: this module touches neither files nor processes. Every word of a command may
+//! contain placeholders such as `{data}`, see `words.rs`. The engine executes a plan. `bench run`
+//! and the suites make plans; `peers/*.toml` are the plans of the published benchmarks.
 
 mod checks;
 mod contender;
@@ -21,7 +21,7 @@ use crate::inherit;
 use crate::sweep;
 use crate::words::Words;
 
-pub use contender::{Billed, Cache, Check, Command, Contender, Count, Invoke, Prints};
+pub use contender::{Billed, CachePlan, Command, Contender, ContentCheck, Count, Invoke, Prints};
 
 /// A measurement: data, services, and cases one after another.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -74,30 +74,31 @@ pub struct Case {
     pub services: Vec<Service>,
     /// Commands that prepare the services or the data, run once.
     pub setup: Vec<Command>,
-    /// Commands before each run, untimed. They bring all contenders to the same state.
+    /// Commands before each run, untimed. They give all contenders the same initial state.
     pub before: Vec<Command>,
     /// Commands after each run, untimed, after the check of its content.
     pub after: Vec<Command>,
     /// The contenders.
     #[serde(rename = "contender")]
     pub contenders: Vec<Contender>,
-    /// Contender that ratios are about; empty for the first.
+    /// Contender with which ratios compare the others; empty for the first.
     pub subject: String,
     /// Bounds that the figures must keep.
     pub goals: Vec<Goal>,
     /// Number of measured rounds.
     pub rounds: u32,
-    /// True if an unmeasured round comes first. Copies over a slow link need none: they warm
-    /// nothing.
+    /// True if an unmeasured round comes first. Cases of copies over a slow link do without it,
+    /// because nothing gets warm.
     pub warm_up: bool,
     /// Seconds after which the case ends, but not before its third round.
     pub seconds: f64,
     /// Timeout of a run in seconds.
     pub timeout: f64,
     /// Medium of the destinations: `memory` or `disk`.
-    pub destination: Place,
-    /// True if destinations stay until the case ends. ext4 does not reuse an inode within half a
-    /// minute of its deletion, so deleting a thousand files would slow down the next thousand.
+    pub destination: Medium,
+    /// True if destinations stay until the measurement ends. ext4 does not reuse an inode within
+    /// half a minute of its deletion, so deleting a thousand files would slow down the next
+    /// thousand.
     pub keep: bool,
 }
 
@@ -124,7 +125,7 @@ impl Default for Case {
             warm_up: true,
             seconds: 150.0,
             timeout: 240.0,
-            destination: Place::Memory,
+            destination: Medium::Memory,
             keep: false,
         }
     }
@@ -142,11 +143,12 @@ impl Case {
 /// The medium of a stage.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// tmpfs: no disk hides a difference. Files are always in memory, so they are never cold.
+pub enum Medium {
+    /// tmpfs, where no slow disk hides a difference. Files are always in memory, so they are never
+    /// cold.
     #[default]
     Memory,
-    /// The file system of the temporary directory.
+    /// The file system of the directory for temporary files.
     Disk,
 }
 
@@ -154,8 +156,8 @@ pub enum Place {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Data {
-    /// Name. `{data.NAME}` is the path of this data; `{data}` or `{data.disk}` contains all data of
-    /// a case.
+    /// Name. `{data.NAME}` is the path of this data. `{data}` and `{data.disk}` are the directories
+    /// of all data of a case, one per medium.
     pub name: String,
     /// The kind of data.
     pub kind: DataKind,
@@ -176,7 +178,7 @@ pub struct Data {
     /// Seed of the content.
     pub seed: u64,
     /// Medium that the data is made on.
-    pub place: Place,
+    pub place: Medium,
 }
 
 /// Kinds of data.
@@ -190,8 +192,8 @@ pub enum DataKind {
     Files,
     /// A directory of empty files.
     Names,
-    /// The same names, as links to few inodes. A listing sees no difference, and making them takes
-    /// a tenth of the time.
+    /// The same names, as links to few inodes. A listing shows no difference, and making links
+    /// takes a tenth of the time.
     Links,
     /// Directories of empty files.
     Tree,
@@ -203,7 +205,7 @@ pub enum DataKind {
     Queries,
 }
 
-/// A server that runs while its case does.
+/// A server that runs during its case.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
@@ -250,7 +252,7 @@ impl Plan {
     /// Parses a plan, with `vars` replacing its variables.
     ///
     /// # Errors
-    /// The text is not a plan, a variable is unknown to it, or the plan contradicts itself.
+    /// The text is not a plan, has no variable of a given name, or contradicts itself.
     pub fn parse(name: &str, text: &str, vars: &BTreeMap<String, String>) -> Result<Self> {
         let wrong = |what: String| Error::Plan { plan: name.to_owned(), what };
         let located = |error: toml::de::Error| {
@@ -283,7 +285,7 @@ impl Plan {
 }
 
 impl Case {
-    /// Returns the contender that ratios are about.
+    /// Returns the contender with which ratios compare the others.
     #[must_use]
     pub fn subject(&self) -> &str {
         subject(&self.subject, self.contenders.first().map(|first| &first.name))

@@ -15,15 +15,15 @@ pub(crate) fn last_line(text: &str) -> Option<&str> {
 }
 
 /// Describes the end of a program: its status and the last line of its standard error.
-pub(crate) fn ending(output: &Output) -> String {
+pub(crate) fn exit_description(output: &Output) -> String {
     match last_line(&String::from_utf8_lossy(&output.stderr)) {
         Some(line) => format!("{}: {}", output.status, line.trim()),
         None => output.status.to_string(),
     }
 }
 
-/// Returns the lines that a child prints. A thread reads them, so that the child never waits for a
-/// reader.
+/// Returns the lines that a child prints. A thread reads them, so that the child never waits. Drops
+/// lines beyond 1024 unread ones.
 pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (line, lines) = mpsc::sync_channel(1024);
     thread::spawn(move || {
@@ -34,13 +34,13 @@ pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// Signals a child to end and waits for it; kills it after `patience`.
-pub(crate) fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
+/// Requests a child to end and waits for it. Kills it after `kill_after`.
+pub(crate) fn end(child: &mut Child, kill_after: Duration) -> io::Result<ExitStatus> {
     if let Some(status) = child.try_wait()? {
         return Ok(status);
     }
     kill_process(Pid::from_child(child), Signal::TERM)?;
-    let until = Instant::now() + patience;
+    let until = Instant::now() + kill_after;
     while Instant::now() < until {
         if let Some(status) = child.try_wait()? {
             return Ok(status);

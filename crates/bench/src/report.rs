@@ -16,7 +16,7 @@ mod template;
 mod terminal;
 mod words;
 
-pub use advised::{Asked, advised};
+pub use advised::{AdviceQuestion, advised};
 pub use compared::compared;
 pub use pages::{html, markdown};
 pub use terminal::terminal;

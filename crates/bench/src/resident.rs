@@ -5,8 +5,8 @@ use std::fs;
 
 use crate::throughput::Sampler;
 
-/// Samples the largest resident memory so far of the process `pid`, in bytes. Descendants are
-/// included, because some servers start a process per connection.
+/// Samples the largest resident memory so far of the process `pid` and its descendants, in bytes.
+/// Some servers start a process per connection.
 pub(crate) fn peak_of(pid: u32) -> Sampler {
     let mut peak = 0;
     Sampler::start(move || {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_child_processes_is_added() {
+    fn the_memory_of_descendants_is_added() {
         let shell = "x=$(yes | head -c 9000000); echo $x | head -c 1; read wait";
         let mut parent = std::process::Command::new("sh");
         let waits = parent.args(["-c", &format!("sh -c '{shell}'; true")]);

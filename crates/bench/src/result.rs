@@ -1,9 +1,9 @@
 //! The schema of a results file: JSON lines, one [`Record`] each.
 //!
-//! The first line is a [`Header`], every other line is a [`Run`], written at once when it ended. A
-//! file is never rewritten, so a process that is killed loses at most the current run. Summaries
-//! are not stored: readers compute them (see [`crate::statistics`]). Called by `bench`, which
-//! writes and reads, and by `advise`, which calibrates its models by results.
+//! The first line is a [`Header`]. Every other line is a [`Run`], written as soon as it ended. A
+//! file is never rewritten, so a killed process loses at most the current run. Readers compute
+//! summaries (see [`crate::statistics`]); the file has none. Called by `bench`, which writes and
+//! reads files, and by `advise`, which calibrates its models by them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Header {
     pub command: Vec<String>,
     /// Digest of the plan. A file is continued only by the same plan.
     pub plan_digest: String,
-    /// Time of the first run, RFC 3339 in UTC.
+    /// Time at which the measurement began, RFC 3339 in UTC.
     pub started: String,
     /// Machine that made the measurement.
     pub machine: Machine,
@@ -61,7 +61,7 @@ pub struct Machine {
     pub kernel: String,
     /// Architecture, for example `x86_64`.
     pub architecture: String,
-    /// Cgroup and its limits, one `name=value` each; empty without limits.
+    /// The cgroup and its limits, one `name=value` each. Empty without limits.
     pub cgroup: Vec<String>,
     /// File systems of targets and stages: `PATH: TYPE on DEVICE (OPTIONS)`.
     pub mounts: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Case {
     pub title: String,
     /// Notes for readers, one paragraph each.
     pub notes: Vec<String>,
-    /// Contender that goals and ratios are about; empty for the first.
+    /// Contender that goals check, and with which ratios compare the others; empty for the first.
     pub subject: String,
     /// Contenders, in order, each with a command line that a reader can repeat.
     pub contenders: Vec<ContenderLine>,
@@ -121,8 +121,8 @@ pub struct Goal {
     pub metric: String,
     /// Contender to which the bound applies; empty for the case's subject.
     pub of: String,
-    /// Contender by whose figure to divide; `None` bounds the figure itself. `best` is the fastest
-    /// other contender.
+    /// Contender by whose figure to divide, or `best` for the best other contender. `None` bounds
+    /// the figure itself.
     pub over: Option<String>,
     /// Largest value that meets the goal.
     pub at_most: Option<f64>,
@@ -131,14 +131,15 @@ pub struct Goal {
 }
 
 impl Case {
-    /// Returns the contender that goals and ratios are about; empty if there are no contenders.
+    /// Returns the contender that goals check, and with which ratios compare the others. Empty
+    /// without contenders.
     #[must_use]
     pub fn subject(&self) -> &str {
         subject(&self.subject, self.contenders.first().map(|first| &first.name))
     }
 }
 
-/// Returns the contender that ratios are about: `named`, or the first if that is empty.
+/// Returns the subject of a case: the contender `named`, or the `first` one if that name is empty.
 pub(crate) fn subject<'a>(named: &'a str, first: Option<&'a String>) -> &'a str {
     first.filter(|_| named.is_empty()).map_or(named, String::as_str)
 }
@@ -189,8 +190,7 @@ impl fmt::Display for CacheState {
 pub struct CacheEvidence {
     /// State that the plan requires.
     pub wanted: CacheState,
-    /// True if evidence shows that state; false if evidence contradicts it; `None` without
-    /// evidence.
+    /// True if evidence proves that state, false if evidence contradicts it, `None` if neither.
     pub held: Option<bool>,
     /// Observations before and after the run, one sentence each: `before: 0 of 268435456 bytes in
     /// the page cache (cachestat)`.
@@ -228,7 +228,7 @@ pub struct Run {
     pub at: String,
     /// The origin of the figures.
     pub basis: Basis,
-    /// The way in which the run ended.
+    /// The result of the run.
     pub outcome: Outcome,
     /// Error of a run that was not [`Ok`](Outcome::Ok), in one line.
     pub error: Option<String>,
@@ -244,22 +244,22 @@ pub struct Run {
     pub system_seconds: f64,
     /// Largest resident set of the process, in bytes.
     pub peak_memory_bytes: u64,
-    /// Bytes of data that the work is about.
+    /// Bytes of data that the work reads or moves.
     pub bytes: Option<u64>,
-    /// Bytes received over the network, if counted.
+    /// Bytes sent and received over the network, if counted. A link counts only the received ones.
     pub wire_bytes: Option<u64>,
     /// Requests on the network or to the file system, if counted.
     pub requests: Option<u64>,
     /// Repeated requests.
     pub retries: Option<u64>,
-    /// Bytes read from storage. Divided by `bytes`, they are the passes over the data.
+    /// Bytes read from storage.
     pub storage_bytes: Option<u64>,
     /// Figures that the contender printed itself: `ready_seconds`, `first_byte_seconds`,
     /// `operations_per_second`, ... Each name contains the unit. For several jobs, each figure is
     /// their median.
     pub metrics: BTreeMap<String, f64>,
     /// Parallel jobs of the run, in order; empty for a single job.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobFigures>,
     /// Progress: seconds since the start, with the bytes so far.
     pub throughput: Vec<(f64, u64)>,
     /// The cache state and its evidence.
@@ -271,7 +271,7 @@ pub struct Run {
 /// A parallel job of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Job {
+pub struct JobFigures {
     /// Wall time in seconds, from the common start.
     pub seconds: f64,
     /// Processor time in seconds.
@@ -288,10 +288,9 @@ pub struct Job {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Noise {
-    /// Processor seconds of the whole machine that neither the run nor the engine's own services
-    /// used.
+    /// Processor seconds used on the machine, without those of the run and of the plan's services.
     pub other_cpu_seconds: Option<f64>,
-    /// Processor seconds that the host gave to other machines.
+    /// Processor seconds that the host of a virtual machine gave to other machines.
     pub steal_seconds: Option<f64>,
 }
 
@@ -316,7 +315,7 @@ impl Run {
             "wire_bytes" => optional(self.wire_bytes),
             "requests" => optional(self.requests),
             "retries" => optional(self.retries),
-            // Bytes over a link or a mount are the bytes read from storage behind it.
+            // Through a link or a mount, the bytes on the wire are those read from storage.
             "passes" => Some(self.wire_bytes.or(self.storage_bytes)? as f64 / self.bytes? as f64),
             name => self.metrics.get(name).copied(),
         }
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_last_line_is_left_out_and_any_other_is_an_error() {
+    fn an_incomplete_last_line_is_ignored_and_any_other_is_an_error() {
         assert!(Results::parse(&file(&["{\"record\":\"run\",\"ca"])).unwrap().runs.is_empty());
         assert!(matches!(Results::parse(&file(&["{\"rec\n"])), Err(Error::Line { line: 2, .. })));
     }

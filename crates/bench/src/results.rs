@@ -1,8 +1,8 @@
 //! Writes a results file during a measurement: a header, then each run when it ends. Reads such
 //! files for reports.
 //!
-//! An existing file of the same plan is continued, so that after an interruption the same command
-//! line ends with the same set of runs.
+//! A file of the same plan is continued. After an interruption, the same command line therefore
+//! ends with the same set of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -32,8 +32,8 @@ pub fn read(path: &Path) -> Result<Results> {
     Results::parse(&text).map_err(|cause| Error::Results { path: path.to_owned(), cause })
 }
 
-/// Joins files in which one build measured cases of one suite on one machine, so that they share
-/// the suite's tables. All other files are unchanged, in their order.
+/// Joins files of one build, one suite and one machine, so that their cases share the suite's
+/// tables. All other files stay as they are, in their order.
 #[must_use]
 pub fn join(all: Vec<Results>) -> Vec<Results> {
     let mut joined: Vec<Results> = Vec::new();
@@ -57,7 +57,8 @@ pub fn join(all: Vec<Results>) -> Vec<Results> {
     joined
 }
 
-/// True if two files are parts of one suite. A case in both files is a repetition, so they are not.
+/// True if two files are parts of one measurement of a suite. A case in both files is a repetition,
+/// so such files are not parts.
 fn is_one_suite(one: &Header, other: &Header) -> bool {
     let bare =
         |machine: &Machine| Machine { mounts: Vec::new(), versions: BTreeMap::new(), ..machine.clone() };
@@ -88,7 +89,7 @@ impl Writer {
             Err(error) => return Err(failed()(error)),
         };
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(failed())?;
-        // Where a file system has no locks, two measurements of one file are not noticed.
+        // On a file system without locks, a second measurement of the file is not detected.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(Error::InUse { path: path.to_owned() });
         }
@@ -134,8 +135,8 @@ impl Writer {
     }
 }
 
-/// Writes one record as one line by a single call, so that a killed process leaves at most one
-/// incomplete line, the last.
+/// Writes a record as one line by a single call, so that only the last line can be incomplete after
+/// a kill.
 fn append(file: &mut File, record: &Record) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

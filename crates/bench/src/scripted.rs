@@ -1,9 +1,9 @@
-//! An API on loopback for tests, which gives scripted answers.
+//! An API on loopback for tests, which sends scripted responses.
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 use serde_json::Value;
 
-/// Starts an API that gives these answers, a status and a body each, one after another.
+/// Starts an API that sends these responses in order, each a status and a body.
 pub(crate) fn serve(answers: &[(u16, &str)]) -> Scripted {
     let answer = |(status, body): &(u16, &str)| {
         let kind = "x-amzn-errortype: SomeException:";

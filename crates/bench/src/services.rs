@@ -1,7 +1,7 @@
 //! Starts the servers of a case on free ports, and ends them by their process ids.
 //!
-//! A service is any command. It runs under a launcher that replaces itself by the service, so it
-//! ends with the engine even if the engine is killed. Called by the engine.
+//! A service is any command. A service runs under a launcher, which replaces itself by the service.
+//! It therefore ends with the engine even if the engine is killed. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,11 +23,11 @@ use crate::process;
 use crate::words::Words;
 
 /// Longest wait for a service to become ready.
-const START: Duration = Duration::from_secs(30);
-/// Longest wait for a service to end by itself.
-const END: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a service to end before it is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for a link to report its counters.
-const ANSWER: Duration = Duration::from_secs(2);
+const COUNTERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Counters of a link since its start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,8 +83,8 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// Sets the placeholders of a service that cannot be started, so that commands can still be filled.
-pub(crate) fn leave_out(service: &Service, root: &Path, words: &mut Words) {
+/// Sets the placeholders of a service that is not started, so that commands can still be filled.
+pub(crate) fn set_words_of_missing(service: &Service, root: &Path, words: &mut Words) {
     set_words(service, 0, &root.join(&service.name), 0, words);
 }
 
@@ -108,12 +108,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Requests the counters since the start; `None` if the service does not count, or does not
+    /// Requests the counters since the start. `None` if the service does not count or does not
     /// answer.
     pub(crate) fn counters(&self) -> Option<Counters> {
         while self.lines.try_recv().is_ok() {}
         kill_process(Pid::from_child(&self.child), Signal::USR1).ok()?;
-        let line = self.lines.recv_timeout(ANSWER).ok()?;
+        let line = self.lines.recv_timeout(COUNTERS_TIMEOUT).ok()?;
         let counted: Value = serde_json::from_str(&line).ok()?;
         Some(Counters {
             bytes: counted.get("bytes_to_client")?.as_u64()?,
@@ -123,7 +123,7 @@ impl Running {
 
     /// Waits until the service is ready. Returns its port.
     fn wait(&mut self, ready: Ready, port: u16, log: &Path) -> Result<u16> {
-        let until = Instant::now() + START;
+        let until = Instant::now() + START_TIMEOUT;
         let mut printed = String::new();
         while Instant::now() < until {
             match ready {
@@ -143,7 +143,7 @@ impl Running {
                 return Err(self.failed(&format!("ended at its start ({status})"), &printed, log));
             }
         }
-        Err(self.failed(&format!("not ready after {} s", START.as_secs()), &printed, log))
+        Err(self.failed(&format!("not ready after {} s", START_TIMEOUT.as_secs()), &printed, log))
     }
 
     fn failed(&self, what: &str, printed: &str, log: &Path) -> Error {
@@ -155,11 +155,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = process::end(&mut self.child, END);
+        let _ = process::end(&mut self.child, END_TIMEOUT);
     }
 }
 
-/// Returns the port in a line with `HOST:PORT`, alone or in a URL.
+/// Returns the port of a loopback `HOST:PORT` in a line, alone or in a URL.
 fn port_in(line: &str) -> Option<u16> {
     let after = line.rsplit_once("127.0.0.1:").or_else(|| line.rsplit_once("localhost:"))?.1;
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();

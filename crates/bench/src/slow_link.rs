@@ -1,10 +1,11 @@
-//! Services that put the network of a serverless function between a job and its target: a proxy, or
-//! a slow file system. Called for the targets of `--function` and by the host for functions.
+//! Makes services that put the network of a serverless function between a job and its target: a
+//! proxy, or a slow file system. Called for the targets of `--function` and by the host for
+//! functions.
 
 use crate::plan::{Ready, Service};
 
-/// Name of the service.
-pub(crate) const LINK: &str = "function";
+/// Name of these services, for placeholders.
+pub(crate) const LINK_NAME: &str = "function";
 
 /// Returns the proxy for a server `to`, with the network of a function.
 pub(crate) fn proxy(to: &str) -> Service {
@@ -22,7 +23,7 @@ pub(crate) fn slow_directory(root: &str, options: &[&str]) -> Service {
 
 fn service(command: &[&str], ready: Ready) -> Service {
     Service {
-        name: LINK.into(),
+        name: LINK_NAME.into(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         ready,
         stand_in: Some("link function: 0.6 Gbit/s sustained and 20 ms for each job".into()),

@@ -1,9 +1,9 @@
-//! Temporary directories for data, services and destinations, removed when the measurement ends.
-//! Such a directory is called a stage.
+//! Stages: temporary directories for data, services and destinations, removed when the measurement
+//! ends.
 //!
-//! A stage is locked while it is used. The next measurement removes stages without a lock, which
-//! killed processes left, and unmounts everything below them. A process that ends without unwinding
-//! calls [`remove_stages`].
+//! A stage is locked while it is in use. A new measurement removes stages without a lock, which
+//! killed processes left behind, and unmounts everything below them. A process that ends without
+//! unwinding calls [`remove_stages`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::mounts::Mounts;
-use crate::plan::Place;
+use crate::plan::Medium;
 
 /// Start of the names of stages.
-const PREFIX: &str = "firstbyte-bench-";
+const STAGE_PREFIX: &str = "firstbyte-bench-";
 /// Name of the locked file.
-const LOCK: &str = ".lock";
+const LOCK_FILE: &str = ".lock";
 /// Directory on a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Time limit of [`remove_stages`]: other processes may still be making files in a stage.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Time limit of [`remove_stages`], because other processes may still make files in a stage.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Directories of this process's stages.
 static IN_USE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -42,10 +42,11 @@ pub(crate) struct Stage {
 }
 
 #[derive(Debug)]
+/// A locked directory. Dropping it removes it, unless it is kept.
 struct Locked {
     path: PathBuf,
     _lock: File,
-    stays: bool,
+    is_kept: bool,
 }
 
 impl Stage {
@@ -55,36 +56,35 @@ impl Stage {
         let memory = Path::new(SHARED_MEMORY);
         let memory = if memory.is_dir() { memory } else { disk };
         for root in [memory, disk] {
-            sweep(root);
+            remove_stale_stages(root);
         }
         Ok(Self { memory: Locked::new(memory)?, disk: Locked::new(disk)?, destinations: 0 })
     }
 
     /// Returns the directory on a medium.
-    pub(crate) fn path(&self, place: Place) -> &Path {
-        match place {
-            Place::Memory => &self.memory.path,
-            Place::Disk => &self.disk.path,
+    pub(crate) fn path(&self, medium: Medium) -> &Path {
+        match medium {
+            Medium::Memory => &self.memory.path,
+            Medium::Disk => &self.disk.path,
         }
     }
 
-    /// Makes a new directory for a run. Its number is unique, so that no tool finds files of an
-    /// earlier run.
-    pub(crate) fn destination(&mut self, place: Place) -> Result<PathBuf> {
+    /// Makes a directory for a run. Its name is new, so that no tool finds files of an earlier run.
+    pub(crate) fn destination(&mut self, medium: Medium) -> Result<PathBuf> {
         self.destinations += 1;
-        self.directory(place, &format!("out-{}", self.destinations))
+        self.directory(medium, &format!("out-{}", self.destinations))
     }
 
     /// Keeps the directory on the disk when the stage ends, and returns it.
     pub(crate) fn keep(&mut self) -> &Path {
-        self.disk.stays = true;
+        self.disk.is_kept = true;
         in_use().retain(|path| *path != self.disk.path);
         &self.disk.path
     }
 
     /// Returns a directory below the stage, made if it is missing.
-    pub(crate) fn directory(&self, place: Place, name: &str) -> Result<PathBuf> {
-        let path = self.path(place).join(name);
+    pub(crate) fn directory(&self, medium: Medium, name: &str) -> Result<PathBuf> {
+        let path = self.path(medium).join(name);
         fs::create_dir_all(&path).map_err(Error::file(&path))?;
         Ok(path)
     }
@@ -92,22 +92,23 @@ impl Stage {
 
 impl Locked {
     fn new(root: &Path) -> Result<Self> {
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(root).map_err(Error::file(root))?;
-        let lock = made.path().join(LOCK);
+        let made =
+            tempfile::Builder::new().prefix(STAGE_PREFIX).tempdir_in(root).map_err(Error::file(root))?;
+        let lock = made.path().join(LOCK_FILE);
         let file = File::create(&lock).map_err(Error::file(&lock))?;
         file.lock().map_err(Error::file(&lock))?;
         let path = made.keep();
         in_use().push(path.clone());
-        Ok(Self { path, _lock: file, stays: false })
+        Ok(Self { path, _lock: file, is_kept: false })
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        if self.stays {
+        if self.is_kept {
             // Without its lock file, the directory is no longer a stage, so no later measurement
             // removes it.
-            let _ = fs::remove_file(self.path.join(LOCK));
+            let _ = fs::remove_file(self.path.join(LOCK_FILE));
         } else {
             remove(&self.path);
         }
@@ -117,25 +118,25 @@ impl Drop for Locked {
 
 /// Removes the stages of this process, which is about to end without dropping them.
 pub fn remove_stages() {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + REMOVAL_TIMEOUT;
     for stage in std::mem::take(&mut *in_use()) {
         remove(&stage);
         while stage.exists() && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
             remove(&stage);
         }
     }
 }
 
 /// Removes the stages below `root` that are not locked.
-fn sweep(root: &Path) {
+fn remove_stale_stages(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
-        // Only stages are opened: other entries may be mounts whose server does not answer.
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        // Other entries are not opened, because they may be mounts whose server does not answer.
+        if !entry.file_name().to_string_lossy().starts_with(STAGE_PREFIX) {
             continue;
         }
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        let Ok(lock) = File::open(entry.path().join(LOCK_FILE)) else { continue };
         if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             remove(&entry.path());
         }
@@ -167,21 +168,21 @@ mod tests {
         _lock.unlock().unwrap();
         let other = root.path().join("firstbyte-bench-notours");
         fs::create_dir(&other).unwrap();
-        sweep(root.path());
+        remove_stale_stages(root.path());
         assert!(!left.exists());
         assert!(used.path.is_dir() && other.is_dir());
     }
 
     #[test]
-    fn a_process_that_ends_removes_its_stages_though_files_are_made_in_them() {
+    fn an_ending_process_removes_its_stages_while_files_are_made_in_them() {
         let root = tempfile::tempdir().unwrap();
         let mut stage = Stage::new(root.path()).unwrap();
-        let directory = stage.destination(Place::Disk).unwrap();
+        let directory = stage.destination(Medium::Disk).unwrap();
         let makes = std::thread::spawn(move || {
             (0..).take_while(|name| fs::write(directory.join(name.to_string()), "content").is_ok()).count()
         });
         remove_stages();
-        assert!(!stage.path(Place::Disk).exists() && !stage.path(Place::Memory).exists());
+        assert!(!stage.path(Medium::Disk).exists() && !stage.path(Medium::Memory).exists());
         makes.join().unwrap();
     }
 
@@ -189,11 +190,11 @@ mod tests {
     fn a_stage_that_is_kept_stays_on_the_disk() {
         let root = tempfile::tempdir().unwrap();
         let mut stage = Stage::new(root.path()).unwrap();
-        fs::write(stage.path(Place::Disk).join("data"), "content").unwrap();
+        fs::write(stage.path(Medium::Disk).join("data"), "content").unwrap();
         let kept = stage.keep().to_owned();
-        let memory = stage.path(Place::Memory).to_owned();
+        let memory = stage.path(Medium::Memory).to_owned();
         drop(stage);
-        sweep(root.path());
+        remove_stale_stages(root.path());
         assert!(!memory.exists());
         assert_eq!(fs::read_dir(&kept).unwrap().count(), 1, "the data alone");
     }

@@ -2,8 +2,8 @@
 //! `firstbyte advise` with measurements on this machine.
 //!
 //! A suite is a plan (`suites/NAME.toml`), the programs of its contenders, and a table that sets
-//! published figures beside measured ones. Without a target, its cases measure local stand-ins. If
-//! a target is given, cases that need one replace them. Called by `bench run --suite`.
+//! published figures beside measured ones. Without a target, its cases measure local stand-ins.
+//! With a target, the cases that need a target replace them. Called by `bench run --suite`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,8 +104,8 @@ impl Suite {
         SUITES.iter().find(|suite| suite.name == name)
     }
 
-    /// Makes the suite's plan. The first remote target becomes the variable `target`, the first
-    /// local one `directory`; further targets are refused.
+    /// Makes the suite's plan. A remote target becomes the variable `target`, a local one
+    /// `directory`. A second target of either kind is refused.
     ///
     /// # Errors
     /// A variable is unknown, or the suite has no case for these targets.

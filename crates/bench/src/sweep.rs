@@ -1,9 +1,9 @@
-//! Expands sweeps: a table of a plan with `each` becomes one table for each combination of its
+//! Expands sweeps: a table of a plan that has `each` becomes one table for each combination of the
 //! values.
 //!
 //! `each = { chunk = ["64KiB", "5MiB"], clients = "{clients}" }` replaces `{chunk}` and `{clients}`
-//! in all texts of its table; other placeholders stay. This works on the TOML, after `inherit` and
-//! before the plan is parsed into values. Called by [`crate::plan`].
+//! in all texts of its table; other placeholders stay. The expansion works on the TOML, after
+//! `inherit` and before the plan is parsed into values. Called by [`crate::plan`].
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::words::Words;
 
-/// Names, each with one of its values.
+/// One value for each name.
 type Combination = Vec<(String, String)>;
 
 /// Replaces each table with `each`, in any array, by its expansion. `vars` are the plan's
@@ -56,8 +56,8 @@ fn expanded<'i>(array: &DeArray<'i>, vars: &Words) -> Result<DeArray<'i>, String
     Ok(all)
 }
 
-/// Checks that the name contains every placeholder; otherwise all tables of a sweep would have one
-/// name.
+/// Checks that the name contains every placeholder, so that the tables of a sweep have different
+/// names.
 fn check_name(name: &str, combination: &Combination) -> Result<(), String> {
     match combination.iter().find(|(of, _)| !name.contains(&format!("{{{of}}}"))) {
         Some((of, _)) => Err(format!("{name:?} is for each {of}, but has no {{{of}}} in its name")),
@@ -85,7 +85,7 @@ fn combinations(each: &DeValue<'_>, vars: &Words) -> Result<Vec<Combination>, St
     Ok(all)
 }
 
-/// Returns the values of one name: a list, or the words of a text, which may be a variable.
+/// Returns the values of one name: a list, or the words of a text, which may contain variables.
 fn values_of(values: &DeValue<'_>, vars: &Words) -> Result<Vec<String>, String> {
     let wrong = || "a list of texts is needed, or a text with words".to_owned();
     match values {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_stands_for_one_per_combination() {
+    fn a_table_becomes_one_per_combination() {
         let found = swept(
             r#"
             [[case]]
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_sweep_is_refused() {
+    fn a_malformed_sweep_is_refused() {
         for (each, why) in [
             (r#"["4KiB"]"#, "write each ="),
             (r#"{ size = 4 }"#, "each size: a list of texts"),

@@ -1,7 +1,7 @@
 //! The schema of tables that set measured figures beside published ones.
 //!
-//! A table is part of a plan and of its results. For each cell, it names the runs and their figure
-//! to show. [`crate::statistics::cells`] computes the cells.
+//! A table is part of a plan and of its results. For each cell, the table names the runs and the
+//! figure to show. [`crate::statistics::cells`] computes the cells.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Table {
     pub rows: Vec<Axis>,
 }
 
-/// Properties common to the cells of a row or a column. An empty field is not set here.
+/// Properties common to the cells of a row or a column. An empty field is unset.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Axis {
@@ -78,24 +78,25 @@ impl Table {
     /// it.
     pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
-        pairs.map(|(row, column)| (self.said(row, column, |axis| &axis.case), self.contender(row, column)))
+        pairs
+            .map(|(row, column)| (self.property(row, column, |axis| &axis.case), self.contender(row, column)))
     }
 
     /// Returns the contender of a cell.
     pub(crate) fn contender(&self, row: &Axis, column: &Axis) -> String {
-        let contender = self.said(row, column, |axis| &axis.contender);
+        let contender = self.property(row, column, |axis| &axis.contender);
         contender.replace("{row}", &row.title).replace("{column}", &column.title)
     }
 
     /// Returns a property as set by the row, else by the column, else by the table; empty if none
     /// sets it.
-    pub(crate) fn said<'a>(
+    pub(crate) fn property<'a>(
         &'a self,
         row: &'a Axis,
         column: &'a Axis,
         field: fn(&Axis) -> &String,
     ) -> &'a str {
-        let said = [row, column, &self.all].into_iter().map(field).find(|text| !text.is_empty());
-        said.map_or("", String::as_str)
+        let property = [row, column, &self.all].into_iter().map(field).find(|text| !text.is_empty());
+        property.map_or("", String::as_str)
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the plan of `bench run TARGET...` from its targets.
 //!
-//! Each target is examined once ([`probe`]): its kind and its size. Each workload that fits becomes
-//! a case, whose contenders are the accesses to the data. Targets are only read, unless writing is
+//! [`probe`] examines the kind and the size of each target once. Each workload that fits becomes a
+//! case, whose contenders are the accesses to the data. Targets are only read, unless writing is
 //! allowed. The plan is a value, so `--dry-run` can show it.
 
 mod called;
@@ -18,14 +18,14 @@ pub use probe::{Found, Shape, Target, probe};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 
-/// The request: targets, workloads and options.
+/// A request of `bench run TARGET...`: workloads and options.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Names of workloads; empty for all that fit.
     pub workloads: Vec<String>,
-    /// Most bytes of one object to read in a run.
+    /// Largest number of bytes of one object to read in a run.
     pub size: Option<u64>,
-    /// Most files to read in a run.
+    /// Largest number of files to read in a run.
     pub files: Option<u64>,
     /// Bytes per read in `seq-read` and `rand-read`.
     pub block: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Request {
     pub read: String,
     /// Threads or requests at once in a job.
     pub concurrency: Option<usize>,
-    /// Numbers of parallel jobs; each gives a contender.
+    /// Numbers of parallel jobs, one contender for each.
     pub parallel_jobs: Vec<u32>,
     /// True if targets may be written to.
     pub write: bool,
@@ -49,12 +49,12 @@ pub struct Request {
     pub function: Option<String>,
     /// Function that does the work, with the memory given in `function`.
     pub called: Option<Called>,
-    /// True if functions beyond the machine's size run one after another.
+    /// True if functions that do not fit on the machine at once run in waves.
     pub waves: bool,
     /// Endpoint of the S3 targets; `None` for AWS.
     pub endpoint: Option<String>,
-    /// Directories of programs, in the form of `PATH`: s5cmd, aws, rclone and mount-s3 become
-    /// contenders if installed.
+    /// Directories of programs, in the form of `PATH`. If s5cmd, aws, rclone and mount-s3 are in
+    /// them, they become contenders.
     pub path: String,
     /// Command for the workload `command`, with `{target}`.
     pub command: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Request {
 /// Makes the plan for targets that were examined.
 ///
 /// # Errors
-/// No workload fits, or a requested one does not.
+/// No workload fits, or a requested workload does not fit.
 pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     let wrong = |what: String| Error::Plan { plan: "bench run".into(), what };
     let jobs = if request.parallel_jobs.is_empty() { &[1][..] } else { &request.parallel_jobs };

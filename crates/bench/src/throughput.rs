@@ -1,9 +1,9 @@
 //! Records the progress of a run over time, for the chart of throughput.
 //!
-//! A thread samples a counter. There are never more than [`MOST`] samples: at the limit, every
-//! second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
-//! processor, and never enters a file system that the run mounts: that would add load to the
-//! measurement, and prevent unmounting. Called by the engine around each run.
+//! A thread samples a counter. There are never more than [`MAX_SAMPLES`] samples: at the limit,
+//! every second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
+//! processor. The sampler never enters a file system that the run mounts, because its reads would
+//! add load and prevent unmounting. Called by the engine around each run.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
-/// Most samples: about one for two pixels of a phone's chart.
-pub(crate) const MOST: usize = 200;
+/// Largest number of samples, about one for every two pixels of a chart on a phone.
+pub(crate) const MAX_SAMPLES: usize = 200;
 /// The first interval.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 /// Shortest wait for a sample, as a multiple of the last sample's duration.
@@ -30,8 +30,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Samples the bytes that `counter` returns, until [`Sampler::finish`]. `None` means that there
-    /// is nothing to count yet.
+    /// Samples the bytes that `counter` returns, until [`Sampler::finish`]. `None` gives no sample.
     pub(crate) fn start(mut counter: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
         let (stop, stopped) = channel();
         let begin = Instant::now();
@@ -56,8 +55,8 @@ impl Sampler {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Samples the bytes that are allocated to the files at `destination` and below. Lengths would
-    /// mean nothing: programs that download often set a file's length first.
+    /// Samples the bytes allocated to the files at `destination` and below. Lengths would be
+    /// misleading, because downloading programs often set the length of a file first.
     pub(crate) fn of_destination(destination: PathBuf) -> Self {
         Self::start(move || allocated(&destination))
     }
@@ -70,7 +69,7 @@ impl Sampler {
     }
 }
 
-/// Samples, thinned out as they grow in number.
+/// Samples at a regular interval, which grows with their number.
 #[derive(Debug)]
 struct Series {
     points: Vec<(f64, u64)>,
@@ -80,12 +79,12 @@ struct Series {
 
 impl Series {
     fn new(interval: f64) -> Self {
-        Self { points: Vec::with_capacity(MOST), interval }
+        Self { points: Vec::with_capacity(MAX_SAMPLES), interval }
     }
 
     fn push(&mut self, seconds: f64, bytes: u64) {
-        // A place is reserved for the last sample.
-        if self.points.len() + 1 >= MOST {
+        // One place stays free for the last sample.
+        if self.points.len() + 1 >= MAX_SAMPLES {
             let mut is_kept = false;
             self.points.retain(|_| {
                 is_kept = !is_kept;
@@ -102,10 +101,10 @@ impl Series {
     }
 }
 
-/// Sums the bytes allocated to a file, or to everything below a directory on the same file system.
-/// `None` if nothing exists there, or more than `MOST_FILES` entries.
+/// Sums the bytes allocated to a file, or to all files below a directory on the same file system.
+/// `None` if the path does not exist, or has more than `MAX_FILES` entries below it.
 fn allocated(place: &Path) -> Option<u64> {
-    const MOST_FILES: usize = 2_000;
+    const MAX_FILES: usize = 2_000;
     let first = rustix::fs::lstat(place).ok()?;
     if FileType::from_raw_mode(first.st_mode) != FileType::Directory {
         return Some(first.st_blocks as u64 * 512);
@@ -116,17 +115,17 @@ fn allocated(place: &Path) -> Option<u64> {
     let mut directories = vec![PathBuf::from(".")];
     while let Some(path) = directories.pop() {
         let within = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        // A directory that was removed meanwhile, or on which the run mounted, is skipped.
+        // Skips a directory that was removed meanwhile, or on which the run has mounted.
         let Ok(directory) = rustix::fs::openat2(&root, &path, flags, Mode::empty(), within) else { continue };
         let Ok(entries) = Dir::read_from(&directory) else { continue };
         for entry in entries.flatten() {
             files += 1;
-            if files > MOST_FILES {
+            if files > MAX_FILES {
                 return None;
             }
             match of_entry(&directory, &entry) {
-                Some(Found::File(bytes)) => sum += bytes,
-                Some(Found::Directory) => {
+                Some(DestinationEntry::File(bytes)) => sum += bytes,
+                Some(DestinationEntry::Directory) => {
                     directories.push(path.join(OsStr::from_bytes(entry.file_name().to_bytes())))
                 }
                 None => {}
@@ -137,22 +136,26 @@ fn allocated(place: &Path) -> Option<u64> {
 }
 
 /// An entry of a destination.
-enum Found {
+enum DestinationEntry {
     /// A file, with the bytes allocated to it.
     File(u64),
     Directory,
 }
 
-/// Examines an entry. A directory is not opened, as another file system may be mounted on it.
-fn of_entry(directory: &OwnedFd, entry: &DirEntry) -> Option<Found> {
+/// Examines an entry. Does not open a directory, because another file system may be mounted on it.
+fn of_entry(directory: &OwnedFd, entry: &DirEntry) -> Option<DestinationEntry> {
     let name = entry.file_name();
     match entry.file_type() {
         FileType::Directory if name == c"." || name == c".." => None,
-        FileType::Directory => Some(Found::Directory),
+        FileType::Directory => Some(DestinationEntry::Directory),
         _ => {
             let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-            Some(if is_directory { Found::Directory } else { Found::File(found.st_blocks as u64 * 512) })
+            Some(if is_directory {
+                DestinationEntry::Directory
+            } else {
+                DestinationEntry::File(found.st_blocks as u64 * 512)
+            })
         }
     }
 }
@@ -175,7 +178,7 @@ mod tests {
             samples += 1;
         }
         series.end(10_000.0, 100_000);
-        assert!((MOST / 2..=MOST).contains(&series.points.len()), "{}", series.points.len());
+        assert!((MAX_SAMPLES / 2..=MAX_SAMPLES).contains(&series.points.len()), "{}", series.points.len());
         assert!(samples < 2_000, "{samples}");
         assert_eq!((series.points[0], *series.points.last().unwrap()), ((0.0, 0), (10_000.0, 100_000)));
         let steps = series.points.windows(2).map(|pair| pair[1].0 - pair[0].0);
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_counts_what_was_written_and_not_its_length() {
+    fn the_bytes_of_a_destination_are_allocated_ones_not_lengths() {
         let place = tempfile::tempdir_in("/var/tmp").unwrap();
         let target = place.path().join("tree");
         assert_eq!(allocated(&target), None);

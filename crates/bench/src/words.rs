@@ -29,7 +29,7 @@ impl Words {
     }
 
     fn fill_within(&self, text: &str, depth: u32) -> Result<String, String> {
-        // Values that refer to each other would be filled forever.
+        // Limits the depth, because values may refer to each other in a circle.
         if depth > 8 {
             return Err(format!("{text:?}: placeholders name each other"));
         }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_braces_mean_themselves() {
+    fn doubled_braces_are_literal_ones() {
         assert_eq!(words().fill("{{\"a\": 1}}").unwrap(), "{\"a\": 1}");
     }
 

@@ -1,5 +1,5 @@
 //! The workloads of jobs, one file each. A workload does its work once through a session and
-//! returns its figures; the metric `all_seconds` is the time at which the work was done.
+//! returns its figures. The metric `all_seconds` is the time at the end of the work.
 
 mod blast;
 mod command;
@@ -24,9 +24,9 @@ use crate::access::Session;
 use crate::job::{Job, Metrics, Result, Share, Watch, Workload};
 
 /// Default for the bytes of a read.
-const BLOCK: u64 = 1 << 20;
+const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 
-/// Does the work of a workload once.
+/// Runs the workload of a job once.
 pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     match job.workload {
         Workload::Open | Workload::ColdStart => open::run(job, session, watch),

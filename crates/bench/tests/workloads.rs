@@ -1,5 +1,5 @@
-//! Runs every workload with each access that needs no mount: on local files and against our own
-//! server. Content is checked, and wrong bytes are errors.
+//! Runs the workloads with each access that needs no mount, on local files and against a server of
+//! firstbyte. Checks the content, and that wrong bytes are errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl World {
         self.scratch.path().join(name)
     }
 
-    /// Makes a job for each access. Target and options depend on it.
+    /// Makes a job for each access, with the target and the options for it.
     fn jobs(&self, name: &str, accesses: &[&str], parameters: &Value) -> Vec<(Job, PathBuf)> {
         let mut jobs = Vec::new();
         for access in accesses {
@@ -88,7 +88,7 @@ impl World {
         result.err().unwrap_or_else(|| panic!("{parameters} by {access} succeeds"))
     }
 
-    /// Changes one byte of a file, on the server and locally, since they share the file.
+    /// Changes one byte of a file. The server and local jobs read the same file.
     fn spoil(&self, name: &str, at: usize) {
         let path = self.server.file(name);
         let mut bytes = fs::read(&path).unwrap();
@@ -103,7 +103,7 @@ const ALL: &[&str] = &["path", "open", "cp"];
 fn a_probe_reports_what_limits_the_target() {
     let world = World::new();
     world.each("small", &["open"], &json!({"workload": "probe", "limit_seconds": 2}), |what, metrics| {
-        // On a busy machine these may be the only figures; an idle one measures more in the time.
+        // On a busy machine the probe may have time for these figures only.
         for name in ["first_byte_seconds", "disk_write_bytes_per_second", "bytes"] {
             assert!(metrics.get(name).is_some_and(|value| *value > 0.0), "{what}: {name} of {metrics:?}");
         }
@@ -111,7 +111,7 @@ fn a_probe_reports_what_limits_the_target() {
 }
 
 #[test]
-fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
+fn one_object_is_read_by_every_access_and_wrong_bytes_are_found() {
     let world = World::new();
     let expect = json!({"seed": SEED, "compare": "all"});
     world.each("big", ALL, &json!({"workload": "one-big", "expect": expect}), |what, metrics| {
@@ -134,7 +134,7 @@ fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
         assert_eq!(metrics["bytes"], SIZE as f64, "{what}");
     });
 
-    // The first byte of a page, for the mapping.
+    // The changed byte is the first one of a page, which `mapped` reads.
     world.spoil("big", 128 << 10);
     for access in ALL {
         for job in [&json!({"workload": "one-big", "expect": expect}), &read] {
@@ -144,7 +144,7 @@ fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
         }
     }
     assert!(world.refused("big", "path", &mapped).is_wrong_content());
-    // These reads cover every block of the object.
+    // The reads cover every block of the object.
     let random = json!({"workload": "rand-read", "count": 20_000, "seed": 5, "expect": expect});
     assert!(world.refused("big", "path", &random).is_wrong_content());
     // By default only the ends of each read are compared, and the changed byte is one.
@@ -188,7 +188,7 @@ fn firstbyte_counts_its_requests_and_a_cache_saves_them() {
 }
 
 #[test]
-fn many_files_are_read_at_once_and_one_after_another() {
+fn many_files_are_read_in_parallel_and_in_sequence() {
     let world = World::new();
     let expect = json!({"seed": SEED, "compare": "all"});
     for order in ["parallel", "sequential"] {
@@ -202,7 +202,7 @@ fn many_files_are_read_at_once_and_one_after_another() {
         });
         fs::remove_dir_all(world.new_path("to-cp-2")).unwrap();
     }
-    // A target above the directory has the directory in the names.
+    // For a target above the directory, the names begin with the directory.
     let below =
         json!({"workload": "many-small", "names": "small/..small0", "count": FILES, "expect": expect});
     world.each("", ALL, &below, |what, metrics| assert_eq!(metrics["bytes"], world.small as f64, "{what}"));
@@ -285,7 +285,7 @@ fn names_are_listed_with_any_buffer() {
 }
 
 #[test]
-fn a_mixture_has_its_shares() {
+fn mixed_operations_have_their_shares() {
     let world = World::new();
     let shares = json!({"rand-read": 6, "seq-read": 2, "list": 1, "open": 1, "many-small": 2, "one-big": 0});
     let job = json!({"workload": "mixed", "shares": shares, "count": 240, "concurrency": 3, "object": "file_00001",
@@ -306,7 +306,7 @@ fn a_mixture_has_its_shares() {
 }
 
 #[test]
-fn a_command_is_given_the_target_and_its_metrics_are_kept() {
+fn a_command_gets_the_target_and_its_metrics_are_kept() {
     let world = World::new();
     let line = "test -s \"$0\" && echo note && echo '{\"files\": 7, \"seconds\": 2.5}'";
     let job = json!({"workload": "command", "command": ["sh", "-c", line, "{target}"]});
@@ -321,7 +321,7 @@ fn a_command_is_given_the_target_and_its_metrics_are_kept() {
 }
 
 #[test]
-fn fio_reads_what_it_is_asked_to_and_creates_nothing() {
+fn fio_reads_the_requested_bytes_and_creates_no_file() {
     let world = World::new();
     let read = json!({"workload": "fio", "block": "64KiB", "size": "2MiB", "concurrency": 2});
     world.each("big", &["path", "cp"], &read, |what, metrics| {

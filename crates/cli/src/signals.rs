@@ -62,7 +62,7 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
 /// Like [`on_interrupt`], for measurements: removes their directories before the process ends.
 ///
 /// # Errors
-/// As [`on_interrupt`].
+/// The errors of [`on_interrupt`].
 pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
     let last = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
     on_signals(&[SIGINT, SIGTERM], ForcedEnd::MEASUREMENT, first, last)
@@ -72,7 +72,7 @@ pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Resu
 /// the process, it calls `last` before that, even if `first` has not returned.
 ///
 /// # Errors
-/// As [`on_interrupt`].
+/// The errors of [`on_interrupt`].
 pub fn on_end(
     ending: ForcedEnd,
     first: impl FnOnce() + Send + 'static,
@@ -84,7 +84,7 @@ pub fn on_end(
 /// Calls `report` on each SIGUSR1, from a separate thread that runs until the process ends.
 ///
 /// # Errors
-/// As [`on_interrupt`].
+/// The errors of [`on_interrupt`].
 pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
     let mut signals = Signals::new([SIGUSR1]).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &[SIGUSR1]);
@@ -201,7 +201,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// `ending` allows is abandoned.
 ///
 /// # Errors
-/// As [`on_interrupt`].
+/// The errors of [`on_interrupt`].
 pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Result<()> {
     on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDO_TIME_LIMIT))
 }
@@ -209,7 +209,7 @@ pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Re
 /// Watches for the signals. Returns a channel that receives a message on the first one.
 ///
 /// # Errors
-/// As [`on_interrupt`].
+/// The errors of [`on_interrupt`].
 pub fn interruption(ending: ForcedEnd) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
     let first = move || {

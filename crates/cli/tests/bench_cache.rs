@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firstbyte_bench::cache::{self, Object, Spec, Tools, Traffic};
+use firstbyte_bench::cache::{self, CachedObject, Spec, Tools, Traffic};
 use firstbyte_bench::data;
 use firstbyte_bench::mounts::{self, Mounts};
 use firstbyte_bench::result::CacheState;
@@ -92,8 +92,10 @@ fn an_object_that_was_hydrated() {
     let firstbyte = PathBuf::from(env!("CARGO_BIN_EXE_firstbyte"));
     let options = vec!["--endpoint-url".to_owned(), server.url.clone()];
     let tools = Tools { firstbyte: firstbyte.clone(), options: options.clone(), env: env.clone() };
-    let spec =
-        Spec { objects: vec![Object { location: location.clone(), cache: cache.clone() }], ..cold(vec![]) };
+    let spec = Spec {
+        objects: vec![CachedObject { location: location.clone(), cache: cache.clone() }],
+        ..cold(vec![])
+    };
     only_the_adversary_is_seen(&spec, &tools, || {
         let mut command = Command::new(firstbyte);
         command.args(&options).args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);

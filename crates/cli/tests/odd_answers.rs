@@ -224,7 +224,7 @@ fn a_body_that_ends_with_its_connection_is_compared_with_the_length_that_is_know
         assert!(world.read("tree/f") == bytes(3, 30_000), "{source}");
         assert_eq!(receipt["verified"], "length", "{source}");
     }
-    // What has been written to the standard output cannot be taken back.
+    // Bytes written to the standard output cannot be taken back.
     let server = unframed(1, Some(30_000));
     let cat = World::new().run(&["cat", &format!("{}/f", server.url())]);
     cat.fails(1, &["the body ended 20000 bytes early"]);

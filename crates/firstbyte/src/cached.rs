@@ -102,7 +102,7 @@ impl Client {
     /// Removes everything from the cache.
     ///
     /// # Errors
-    /// As [`release`](Self::release).
+    /// The errors of [`release`](Self::release).
     pub fn release_all(&self) -> Result<Released> {
         release_matching(self.cache()?, |_| true)
     }

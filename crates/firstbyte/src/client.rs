@@ -92,7 +92,7 @@ impl Client {
     /// Opens an object like [`open`](Self::open), by a location that has been parsed.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_location(&self, location: &Location) -> Result<LazyFile> {
         let stat = self.store().stat(location)?;
         if stat.kind == EntryKind::Directory {

@@ -162,7 +162,7 @@ impl Destination {
     /// Parses `text`, the destination of one source or, if `several`, of several sources.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn of(text: &OsStr, several: bool) -> Result<Self> {
         let location = Location::parse(text)?;
         if is_written_as_directory(text, &location) {
@@ -215,7 +215,7 @@ fn refuse_below_file(root: &Location, target: &Location) -> Result<Location> {
         .and_then(|path| path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?))));
     match existing {
         Some((part, metadata)) if !metadata.is_dir() => {
-            let beside = root.file_name().map(|name| beside(&Location::Local(part.to_owned()), &name));
+            let beside = root.file_name().map(|name| sibling(&Location::Local(part.to_owned()), &name));
             let free = beside.filter(|free| free.as_local().is_some_and(|path| !path.exists()));
             let such_as = free.map(|free| format!(", such as {free}")).unwrap_or_default();
             Err(Error::Operand {
@@ -230,7 +230,7 @@ fn refuse_below_file(root: &Location, target: &Location) -> Result<Location> {
 }
 
 /// Returns the location of `name` in the directory or prefix that contains `location`.
-fn beside(location: &Location, name: &DestinationName) -> Location {
+fn sibling(location: &Location, name: &DestinationName) -> Location {
     match location.parent() {
         Some(Location::Local(parent)) if parent.as_os_str().is_empty() => {
             Location::Local(PathBuf::from(OsStr::from_bytes(name.as_bytes())))
@@ -259,7 +259,7 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
     match Overlap::of(source, destination) {
         Overlap::Inside => {
             let name = destination.file_name().filter(|_| source.file_name().is_some());
-            let outside = name.map(|name| format!(", such as {}", beside(source, &name)));
+            let outside = name.map(|name| format!(", such as {}", sibling(source, &name)));
             Err(Error::Overlap {
                 why: format!("{destination}: lies inside its source {source}"),
                 advice: format!("name a destination outside it{}", outside.unwrap_or_default()).into(),

@@ -68,7 +68,8 @@ impl LazyFile {
     /// the next reader.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).
+    /// The errors of [`read_at`](Self::read_at), and
+    /// [`Cancelled`](firstbyte_store::Error::Cancelled).
     pub fn read_at_while(
         &self,
         buffer: &mut [u8],
@@ -84,7 +85,7 @@ impl LazyFile {
     /// requested at once.
     ///
     /// # Errors
-    /// As [`read_at_while`](Self::read_at_while).
+    /// The errors of [`read_at_while`](Self::read_at_while).
     pub fn read_expecting(
         &self,
         buffer: &mut [u8],
@@ -112,7 +113,7 @@ impl LazyFile {
     /// ```
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); some buffers may have been filled.
+    /// The errors of [`read_at`](Self::read_at); some buffers may have been filled.
     pub fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<Vec<usize>> {
         self.read_ranges_while(ranges, Duration::MAX, &mut || true)
     }
@@ -121,7 +122,7 @@ impl LazyFile {
     /// [`read_at_while`](Self::read_at_while).
     ///
     /// # Errors
-    /// As [`read_at_while`](Self::read_at_while).
+    /// The errors of [`read_at_while`](Self::read_at_while).
     pub fn read_ranges_while(
         &self,
         ranges: &mut [(u64, &mut [u8])],

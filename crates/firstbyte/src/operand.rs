@@ -71,7 +71,7 @@ impl Operand {
     /// Parses all `texts`. If there are none, returns the current directory.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
         if texts.is_empty() {
             return Ok(vec![Self::parse(OsStr::new("."))?]);

@@ -52,7 +52,7 @@ impl Client {
     /// object. The start file is kept for the next call.
     ///
     /// # Errors
-    /// As [`open_location`](Self::open_location) and [`start_file`](Self::start_file).
+    /// The errors of [`open_location`](Self::open_location) and [`start_file`](Self::start_file).
     pub fn open_replayed(&self, location: &Location, replay: &Location) -> Result<LazyFile> {
         let start = self.kept_start_file(replay)?;
         let file = self.open_location(location)?;

@@ -57,8 +57,8 @@ enum FetchMode {
     /// By ranges, in parallel.
     #[default]
     Ranges,
-    /// As one response from the first byte, because the server does not support ranges, or does not
-    /// report any version by which two responses could be recognized as the same content.
+    /// One response from the first byte, because the server does not support ranges, or reports no
+    /// version by which two responses could be recognized as the same content.
     Whole,
 }
 
@@ -319,7 +319,7 @@ impl BlockTable {
             return Requests::default();
         }
         let pending = self.new_pending_read(deadline, Receiver::Callback(range, Delivery::Copied, done));
-        // This happens too rarely for measured sizes to matter.
+        // Such reads are too rare for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(
             &pending,

@@ -152,7 +152,7 @@ impl Cache {
     /// Opens the cache in `dir` that the users of `sharing` share, creating it if necessary.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
         let opened = directory::open(dir, sharing, IfNoCache::Create)?;
         let missing =
@@ -164,7 +164,7 @@ impl Cache {
     /// if the cache has an older format; such a cache is left unchanged.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
         let opened = directory::open(dir, sharing, IfNoCache::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()

@@ -94,7 +94,7 @@ pub enum Error {
     Cache {
         /// The directory or file.
         path: PathBuf,
-        /// What could not be done.
+        /// The operation that failed.
         what: &'static str,
         /// The system's error.
         source: std::sync::Arc<io::Error>,

@@ -15,7 +15,7 @@ use crate::block_table::{AheadRange, ObjectPart, ReadCallback, Rounding};
 use crate::cache::{Backing, Pin, PinnedBlocks, VersionStatus};
 use crate::error::Result;
 use crate::limits::REQUEST_SIZE;
-use crate::parquet_readahead::{Columns, TAIL};
+use crate::parquet_readahead::{Columns, FOOTER_END_BYTES};
 use crate::read_ahead::{FoundBytes, ReadAhead};
 use crate::version::SharedVersion;
 
@@ -364,9 +364,9 @@ impl Handle {
     /// first to read the footer, and then to read the columns.
     fn recall_columns(&self) {
         let size = self.file.size();
-        let mut end = [0; TAIL];
-        let Some(start) = size.checked_sub(TAIL as u64) else { return };
-        if self.file.version.table.blocks.read_at(&mut end, start) < TAIL {
+        let mut end = [0; FOOTER_END_BYTES];
+        let Some(start) = size.checked_sub(FOOTER_END_BYTES as u64) else { return };
+        if self.file.version.table.blocks.read_at(&mut end, start) < FOOTER_END_BYTES {
             return;
         }
         let mut columns = self.columns.lock();

@@ -11,18 +11,18 @@ mod footer;
 
 use firstbyte_location::ByteRange;
 
-use crate::read_ahead::GROWTH;
+use crate::read_ahead::WINDOW_GROWTH;
 
 pub(crate) use footer::ColumnChunk;
 
 /// The last bytes of a Parquet file, which follow the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 /// Length of the end of a Parquet file, bytes: the footer's length and the magic.
-pub(crate) const TAIL: usize = 8;
+pub(crate) const FOOTER_END_BYTES: usize = 8;
 /// Maximum length of a footer that is parsed, bytes.
 const MAX_FOOTER: u64 = 16 << 20;
 
-/// What is known about a file and its reader.
+/// Knowledge about a file and its reader.
 #[derive(Debug, Default)]
 pub(crate) enum Columns {
     /// The end of the file has not been read yet.
@@ -51,7 +51,7 @@ impl Columns {
             && let Some((_, length)) = rest.split_last_chunk()
         {
             let length = u64::from(u32::from_le_bytes(*length));
-            let end = size - TAIL as u64;
+            let end = size - FOOTER_END_BYTES as u64;
             if (1..=MAX_FOOTER.min(end)).contains(&length) {
                 *self = Self::Footer(ByteRange::new(end - length, end));
             }
@@ -138,7 +138,7 @@ impl ColumnScan {
 
     /// Returns the chunks of used columns to fetch ahead, beginning with row group `group`.
     fn expect(&mut self, group: usize, most: u64) -> Vec<ByteRange> {
-        let limit = self.read.saturating_mul(GROWTH).min(most);
+        let limit = self.read.saturating_mul(WINDOW_GROWTH).min(most);
         let from = self.order.partition_point(|index| self.chunks[*index].group < group);
         let mut ranges = Vec::new();
         for index in &self.order[from..] {
@@ -197,7 +197,7 @@ mod tests {
                 let range = at(group, column);
                 read += range.len();
                 ahead += scan.note(range, 6 * MIB).iter().map(|range| range.len()).sum::<u64>();
-                assert!(scan.ahead <= 6 * MIB && scan.ahead <= read * GROWTH);
+                assert!(scan.ahead <= 6 * MIB && scan.ahead <= read * WINDOW_GROWTH);
             }
         }
         assert!(ahead <= read, "no chunk of another column: {ahead} of {read}");

@@ -26,7 +26,7 @@ const FIRST_WINDOW: u64 = 2 * BLOCK;
 /// The window of a reader that waits, as a multiple of the bytes it has read. Each round trip makes
 /// the window five times as wide. If a link with a round trip of 30 ms needs 64 MiB, its window is
 /// that wide within 0.2 s.
-pub(crate) const GROWTH: u64 = 4;
+pub(crate) const WINDOW_GROWTH: u64 = 4;
 /// Width of a window, in bytes, from which on the length of requests depends on the distance of the
 /// server. In a narrower window requests stay short: another reader may need a block near the end
 /// of a long request, and would fetch that block again instead of waiting.
@@ -95,7 +95,7 @@ struct Sequence {
 impl Sequence {
     /// Returns the window for a reader that has read up to `end` and waits.
     fn grown(&self) -> u64 {
-        (self.end - self.begin).saturating_mul(GROWTH)
+        (self.end - self.begin).saturating_mul(WINDOW_GROWTH)
     }
 
     /// Returns whether a read belongs to this sequence. While the sequence has no window, the read

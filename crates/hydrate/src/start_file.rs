@@ -111,7 +111,7 @@ impl StartFile {
         for (_, object, range) in reads {
             file.add_read(object, range);
         }
-        Ok(file.done())
+        Ok(file.finished())
     }
 
     /// Returns the text of the file.
@@ -295,7 +295,7 @@ impl Builder {
         left_out
     }
 
-    fn done(self) -> StartFile {
+    fn finished(self) -> StartFile {
         let objects = self.objects.into_iter().map(|(object, _)| object).collect();
         StartFile { root: self.root, directories: self.directories, objects, reads: self.reads }
     }

@@ -129,7 +129,7 @@ impl<'a> InvocationContext<'a> {
     pub(crate) fn finish(&self, mut answer: Answer) -> Answer {
         answer.receipt.finish(self.deadline.started());
         answer.receipt.init_seconds = self.environment.init_seconds();
-        answer.receipt.tmp_bytes = Some(tmp::used(self.environment.directory()));
+        answer.receipt.tmp_bytes = Some(tmp::used_bytes(self.environment.directory()));
         if answer.token.is_none() {
             self.clean();
         }

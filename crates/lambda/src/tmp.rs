@@ -19,11 +19,11 @@ const JOURNAL_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: u64 = 512;
 
 /// Returns the bytes of disk space that files below `directory` use.
-pub(crate) fn used(directory: &Path) -> u64 {
+pub(crate) fn used_bytes(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => used(&entry.path()),
+            Ok(metadata) if metadata.is_dir() => used_bytes(&entry.path()),
             Ok(metadata) => metadata.blocks() * BLOCK_BYTES,
             // The file was removed in the meantime.
             Err(_) => 0,
@@ -130,7 +130,7 @@ mod tests {
         for name in ["a", ".a.firstbyte-part", ".a.firstbyte-journal", "ab", ".ab.firstbyte-part"] {
             fs::write(path(name), vec![1; 5000]).unwrap();
         }
-        assert!(used(root.path()) >= 25_000);
+        assert!(used_bytes(root.path()) >= 25_000);
         remove(&[path("a"), path("missing")], root.path());
         let left: Vec<_> =
             fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -95,7 +95,7 @@ pub enum Error {
     /// Options that are out of range or exclude each other.
     #[error("{why}")]
     Scheme {
-        /// What is wrong with the options.
+        /// The fault of the options.
         why: &'static str,
     },
     /// The layout's shape differs from the requested one, or from the shape at the time of opening.
@@ -123,7 +123,7 @@ pub enum Error {
     Malformed {
         /// The layout file.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// The fault of the file.
         why: &'static str,
     },
     /// Another process converts or mends the layout now.

@@ -60,7 +60,7 @@ pub use unshard::unshard;
 /// Data that is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayoutDurability {
-    /// Nothing is synced: a power cut may lose files that were just written.
+    /// No sync: a power cut may lose files that were just written.
     #[default]
     None,
     /// The file's content and name are synced.
@@ -140,7 +140,7 @@ impl Layout {
         let spot = self.spot(name)?;
         protocol::find_file(&spot, |place| {
             let path = spot.path(place);
-            Ok(self.root.holds(path)?.then(|| self.root.join(path)))
+            Ok(self.root.has_file(path)?.then(|| self.root.join(path)))
         })
     }
 
@@ -234,7 +234,7 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
             layout => return layout?.find(name),
         }
         let flat = LayoutRoot::open(root)?;
-        let found = flat.holds(name)?;
+        let found = flat.has_file(name)?;
         // If there is still no layout file, no file has moved since the first check for the layout
         // file.
         if found || LayoutGate::enter(&flat)?.record.is_none() {

@@ -122,7 +122,7 @@ impl LayoutRoot {
     }
 
     /// True if `name` is a regular file.
-    pub(crate) fn holds(&self, name: &[u8]) -> Result<bool> {
+    pub(crate) fn has_file(&self, name: &[u8]) -> Result<bool> {
         Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == FileType::RegularFile))
     }
 

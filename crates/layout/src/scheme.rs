@@ -100,7 +100,7 @@ pub enum SchemeError {
     /// Options that are out of range or exclude each other.
     #[error("{why}")]
     Options {
-        /// What is wrong with the options.
+        /// The fault of the options.
         why: &'static str,
     },
     /// A name that the layout cannot hold.

@@ -137,7 +137,7 @@ impl DiskSteps for Spot<'_> {
 
     fn remove(&self, place: FilePlace) -> Result<bool> {
         let path = self.path(place);
-        Ok(self.root.holds(path)? && self.root.remove(path)?)
+        Ok(self.root.has_file(path)? && self.root.remove(path)?)
     }
 }
 

@@ -99,7 +99,8 @@ impl ConversionRun<'_> {
                 let below = [&path, b"/".as_slice(), entry.name()].concat();
                 let level = self.scheme.is_level(entry.name()) && digits.len() < self.scheme.digits();
                 match type_of(self.root, &below, &entry)? {
-                    // Its client refuses to move it, and removes it when the program closes it.
+                    // The NFS client refuses to move such a file, and removes it when the program
+                    // closes it.
                     FileType::RegularFile if is_silly_name(entry.name()) => {
                         let error = Error::StillOpen { path: self.root.join(&below) };
                         self.fail(&below, error);

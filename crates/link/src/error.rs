@@ -60,7 +60,7 @@ pub enum Error {
         model: String,
         /// Name of the figure.
         figure: &'static str,
-        /// What is wrong with it.
+        /// The fault of the figure.
         why: &'static str,
     },
     /// A burst that contradicts the total rate.

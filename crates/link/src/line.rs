@@ -258,7 +258,7 @@ impl DelayLine {
                 }
                 Load::Bytes { .. } => break,
                 Load::End => {
-                    // This fails if the receiver has already closed, which epoll reports.
+                    // The call fails if the receiver has already closed, which epoll reports.
                     let _ = destination.stream.shutdown(Shutdown::Write);
                     self.finished = true;
                     self.queue.pop_front();

@@ -70,14 +70,14 @@ impl Replay {
 }
 
 /// Longest wait in seconds: a day, as for the options of a link.
-const LONGEST: f64 = 86_400.0;
+const MAX_WAIT_SECONDS: f64 = 86_400.0;
 
 /// Checks the figures that a link replays. It has whole bytes, and waits of at most a day.
 fn check(model: &ServiceModel) -> Result<(), Error> {
     let refused = |figure, why| Err(Error::Figure { model: model.name.clone(), figure, why });
     if let Some(first) = &model.latency.first_byte {
         let times = [Some(first.p50), first.p95, first.p99];
-        if times.into_iter().flatten().any(|time| !(0.0..=LONGEST).contains(&time.0)) {
+        if times.into_iter().flatten().any(|time| !(0.0..=MAX_WAIT_SECONDS).contains(&time.0)) {
             return refused("latency.first_byte", "longer than a day");
         }
     }

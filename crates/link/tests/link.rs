@@ -41,7 +41,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();
-        // This fails in tests whose client closes early.
+        // The copy fails in tests whose client closes early.
         let _ = std::io::copy(&mut stream, &mut other);
         let _ = other.shutdown(Shutdown::Write);
     })

@@ -339,7 +339,7 @@ impl<'a> BatchEntry<'a> {
 
 fn c_name<'a>(buffer: &'a [u8], record: &EntryRecord) -> &'a CStr {
     let start = record.name as usize;
-    // This fails only if a name contains a zero byte, which no intact file system writes.
+    // The call fails only if a name contains a zero byte, which no intact file system writes.
     CStr::from_bytes_with_nul(&buffer[start..=start + usize::from(record.len)]).unwrap_or_default()
 }
 

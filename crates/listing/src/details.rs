@@ -36,7 +36,7 @@ impl<D: AsFd> Details<'_, D> {
             self.detail.has_stats(),
             |kind| self.is_needed(kind),
             |path, name, kind, stat| {
-                match self.look(name, kind) {
+                match self.stat(name, kind) {
                     Ok(found) => {
                         let target = FileType::from_raw_mode(found.mode.into());
                         if self.refuses(path, name, kind, target) {
@@ -83,7 +83,7 @@ impl<D: AsFd> Details<'_, D> {
     }
 
     #[inline]
-    fn look(&self, name: &CStr, kind: FileType) -> rustix::io::Result<InodeStat> {
+    fn stat(&self, name: &CStr, kind: FileType) -> rustix::io::Result<InodeStat> {
         let ask = |flags| InodeStat::read(self.directory, name, flags, self.detail, self.reach);
         if self.symlinks == Symlinks::Report || !matches!(kind, FileType::Unknown | FileType::Symlink) {
             return ask(AtFlags::SYMLINK_NOFOLLOW);
@@ -104,7 +104,7 @@ impl<D: AsFd> Details<'_, D> {
 /// Reads a cached attribute of `count` entries from `first` on. Because of this, an NFS client
 /// continues to request attributes together with names. The client already has these entries'
 /// attributes, so no server is asked.
-pub(crate) fn look(batch: &Batch, first: usize, count: usize, directory: impl AsFd) {
+pub(crate) fn read_attributes(batch: &Batch, first: usize, count: usize, directory: impl AsFd) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     for entry in (first..batch.len()).take(count).map(|index| batch.entry(index)) {
         let _ = rustix::fs::statx(&directory, entry.c_name(), flags, StatxFlags::MODE);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::batch::{Batch, Take};
 use crate::bounds::WalkBounds;
 use crate::chain::{DirectoryChain, DirectoryIdentity};
-use crate::details::{Details, look};
+use crate::details::{Details, read_attributes};
 use crate::error::{Error, Result, below};
 use crate::open::DirectoryHandle;
 use crate::options::{Boundary, Detail, ListingOptions, Symlinks};
@@ -179,7 +179,7 @@ impl SortedWalk {
                 bounds: &self.bounds,
             };
             details.add(&mut self.batch, 0);
-            look(&self.batch, 0, self.looks, open);
+            read_attributes(&self.batch, 0, self.looks, open);
             for entry in self.batch.entries() {
                 names.add(entry.name(), entry.kind(), after, limit);
             }

@@ -46,7 +46,7 @@ pub fn walk(root: &Path, order: EntryOrder, options: &ListingOptions) -> Result<
 /// Lists the entries below the directory `root`, within `bounds`.
 ///
 /// # Errors
-/// As [`walk`].
+/// The errors of [`walk`].
 pub fn walk_within(
     root: &Path,
     order: EntryOrder,

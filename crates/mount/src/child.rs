@@ -54,9 +54,10 @@ impl Permissions {
 /// Parses a mode. rclone and DataSync write it in octal. s3fs writes it in decimal, with the bits
 /// of a regular file; no such decimal number is also a valid octal mode.
 fn parse_mode(text: &str) -> Option<u16> {
-    const KIND: u32 = 0o170_000;
-    const REGULAR: u32 = 0o100_000;
-    let is_mode = |mode: &u32| *mode <= 0o7777 || mode & KIND == REGULAR && *mode < 2 * REGULAR;
+    const FILE_TYPE_BITS: u32 = 0o170_000;
+    const REGULAR_FILE: u32 = 0o100_000;
+    let is_mode =
+        |mode: &u32| *mode <= 0o7777 || mode & FILE_TYPE_BITS == REGULAR_FILE && *mode < 2 * REGULAR_FILE;
     let octal = u32::from_str_radix(text, 8).ok().filter(is_mode);
     let mode = octal.or_else(|| text.parse().ok().filter(is_mode))?;
     Some((mode & 0o777) as u16)

@@ -137,7 +137,7 @@ impl DirectorySnapshot {
     }
 
     /// Returns the time at which the listing began.
-    pub(crate) fn taken(&self) -> Instant {
+    pub(crate) fn began(&self) -> Instant {
         self.taken
     }
 
@@ -147,14 +147,14 @@ impl DirectorySnapshot {
     }
 }
 
-/// What is known about a directory.
+/// Knowledge about a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownNames {
     /// All names.
     Whole(Arc<DirectorySnapshot>),
     /// The directory has too many names to be kept. Pages of it may be known.
     Wide,
-    /// Nothing that is still valid.
+    /// No knowledge that is still valid.
     Nothing,
 }
 

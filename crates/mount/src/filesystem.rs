@@ -124,7 +124,7 @@ impl FileSystem {
         let ListedName { child, ino } = &known.listed()[position];
         child
             .is_known()
-            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.taken()))
+            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.began()))
             .map(|found| LookupResult::Found(found, valid))
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct InodeAttributes {
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// What operations need to know about one inode.
+/// Facts about one inode that operations need.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,

@@ -35,7 +35,7 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
     let accept = move || {
         for connection in listener.incoming().flatten() {
             let Some(core) = core.upgrade() else { return };
-            // This fails only if the client has disconnected.
+            // The answer fails only if the client has disconnected.
             let _ = answer(&connection, &core);
         }
     };

@@ -35,7 +35,7 @@ pub struct Mount {
     served: Mutex<Option<Served>>,
 }
 
-/// What [`Mount::wait`] waits for and ends.
+/// Parts of a served mount that [`Mount::wait`] waits for and ends.
 struct Served {
     session: ServedMount,
     control: Option<ControlListener>,

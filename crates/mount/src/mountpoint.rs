@@ -88,7 +88,8 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
 /// removes the mounts that dead daemons have left there.
 pub(crate) fn prepare(directory: &Path, occupied: OccupiedAction) -> Result<()> {
     remove_dead(directory)?;
-    // This is checked before the directory is accessed, because a mount there may not answer.
+    // The mount table is checked before the directory is accessed, because a mount there may not
+    // answer.
     if let (OccupiedAction::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
         let MountTableEntry { kind: fs_type, device: source_name, .. } = mounted;
         return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
@@ -152,7 +153,7 @@ pub(crate) fn is_dead(error: &io::Error) -> bool {
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }
 
-/// What is still mounted of a file system after it was unmounted from a directory.
+/// Remaining mounts of a file system after it was unmounted from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingMounts {
     /// No mount remains, so the daemon ends.

@@ -18,7 +18,7 @@ pub enum AllowedUsers {
     Everyone,
 }
 
-/// What to do if the directory is not empty, or is already a mount point.
+/// Behaviour if the directory is not empty, or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OccupiedAction {
     /// Refuse to mount.
@@ -80,7 +80,7 @@ pub struct MountOptions {
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,
-    /// What to do if the directory is not empty, or is already a mount point.
+    /// Behaviour if the directory is not empty, or is already a mount point.
     pub occupied: OccupiedAction,
     /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
     /// tenths of it.
@@ -103,8 +103,8 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
-            // This is long enough that a copy of a directory lists it only once, and short enough
-            // to wait for changes.
+            // Five seconds are long enough that a copy of a directory lists it only once, and short
+            // enough to wait for changes.
             metadata_ttl: Duration::from_secs(5),
             // The same deadline as for every remote read: a dead endpoint is an error within 30 s.
             deadline: Duration::from_secs(30),

@@ -33,7 +33,7 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
         let Some(core) = weak.upgrade() else { return };
         let job = thread::scope(|scope| {
             list_directories(scope, &core, &start);
-            core.hydrator.replay(wanted(&core, &start))
+            core.hydrator.replay(ranges_of(&core, &start))
         });
         drop(core);
         match job {
@@ -77,7 +77,7 @@ fn list(core: &FileSystem, location: &Location) {
 }
 
 /// Returns the ranges of the start file, with the locations of this mount.
-fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
+fn ranges_of(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
     let source = Arc::clone(&core.source);
     start.wanted_as(move |mut wanted| {
         wanted.location = source.with_secrets(wanted.location);

@@ -48,7 +48,7 @@ pub(crate) struct MountSource {
     reported: Mutex<HashSet<u64>>,
 }
 
-/// What the location is.
+/// The kind of a location.
 enum Shape {
     Directory,
     /// A single object, shown as the only file of the mount, under this name.

@@ -20,10 +20,10 @@ const TIMED_WRITES: usize = 5;
 const SAMPLE_BYTES: usize = 64 << 20;
 
 /// Objects that are tried until one can be read: archived ones are common, and often beside others.
-const TRIES: usize = 8;
+const MAX_TRIED_OBJECTS: usize = 8;
 
 /// Time for finding objects to try, if no measurement follows.
-const FIND: Duration = Duration::from_secs(2);
+const FIND_TIME: Duration = Duration::from_secs(2);
 
 /// Whether a probe may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct AccessReport {
 
 /// Checks a location. A refusal is a result of the check, not an error.
 pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessReport {
-    examine(store, location, rights, (TRIES, FIND)).0
+    examine(store, location, rights, (MAX_TRIED_OBJECTS, FIND_TIME)).0
 }
 
 /// Checks a location and finds at most `most` objects within `time`. Refusals are findings.
@@ -189,7 +189,7 @@ fn below(store: &Store, location: &Location, (most, time): (usize, Duration)) ->
 impl AccessReport {
     /// Reads the first byte of the first object that can be read.
     fn try_reading(&mut self, store: &Store, samples: &Samples) {
-        for sample in samples.readable().into_iter().take(TRIES) {
+        for sample in samples.readable().into_iter().take(MAX_TRIED_OBJECTS) {
             let read = timed(store, sample);
             let goes_on = read.as_ref().is_err_and(concerns_object);
             match sample.note(read) {

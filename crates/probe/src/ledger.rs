@@ -19,7 +19,7 @@ pub struct Budget {
     pub spending: Option<Spending>,
 }
 
-/// What a probe has used.
+/// Resources that a probe has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
     /// Wall-clock time, in seconds.
@@ -55,7 +55,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Returns the remaining time; none after an interruption.
-    pub(crate) fn left(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         if self.cancel.is_cancelled() {
             return Duration::ZERO;
         }
@@ -70,12 +70,12 @@ impl<'a> Ledger<'a> {
     /// Returns the time that is the share `part` of the whole time, or the remaining time if that
     /// is shorter.
     pub(crate) fn part(&self, part: f64) -> Duration {
-        self.time.mul_f64(part).min(self.left())
+        self.time.mul_f64(part).min(self.remaining())
     }
 
     /// Returns the remaining time, less the share `part` of the whole time, which later steps need.
     pub(crate) fn left_before(&self, part: f64) -> Duration {
-        self.left().saturating_sub(self.time.mul_f64(part))
+        self.remaining().saturating_sub(self.time.mul_f64(part))
     }
 
     /// Returns what the probe has used so far.
@@ -102,9 +102,9 @@ mod tests {
         let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let (budget, cancel) = (Budget { time: Duration::from_secs(60), spending: None }, Cancel::new());
         let ledger = Ledger::new(&budget, &store, &cancel);
-        assert!(!ledger.left().is_zero() && !ledger.is_interrupted());
+        assert!(!ledger.remaining().is_zero() && !ledger.is_interrupted());
         cancel.cancel();
-        assert!(ledger.left().is_zero() && ledger.part(0.5).is_zero() && ledger.is_interrupted());
+        assert!(ledger.remaining().is_zero() && ledger.part(0.5).is_zero() && ledger.is_interrupted());
         assert_eq!(ledger.spent().usd, None);
     }
 }

@@ -135,7 +135,7 @@ impl<'a> Streams<'a> {
 
     /// Reads the next range, or leaves out its object.
     fn next(&self, buffer: &mut [u8]) -> std::result::Result<(), PartEnd> {
-        if self.ledger.left().is_zero() {
+        if self.ledger.remaining().is_zero() {
             return Err(PartEnd::Time);
         }
         let length = self.length.load(Ordering::Relaxed);
@@ -208,7 +208,7 @@ pub(crate) fn repeat(ledger: &Ledger<'_>, pattern: LoadPattern, operation: &Oper
     let work = || {
         let mut done = Vec::new();
         while Instant::now() < until && !ended.load(Ordering::Relaxed) {
-            let result = match ledger.left().is_zero() {
+            let result = match ledger.remaining().is_zero() {
                 true => Err(PartEnd::Time),
                 false => operation(next.fetch_add(1, Ordering::Relaxed)),
             };

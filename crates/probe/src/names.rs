@@ -68,7 +68,7 @@ fn pages(
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let (mut times, mut names, mut end) = (Vec::new(), 0, None);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
-        if ledger.left().is_zero() {
+        if ledger.remaining().is_zero() {
             end = Some(PartEnd::Time);
             break;
         }

@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::load::{RangeRead, Streams};
 use crate::part::PartEnd;
 use crate::place::Samples;
-use crate::timeline::{self, BIN, Timeline};
+use crate::timeline::{self, BIN_DURATION, Timeline};
 
 /// Share of the time in which a single connection is measured.
 const CONNECTION_PART: f64 = 0.05;
@@ -139,14 +139,14 @@ pub(crate) fn measure(
         rates.full = without_gain > 0 && !streams.has_ended();
         let (from, cpu) = (timeline.now() + 1, cpu_seconds());
         streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTER_RATES_PART)));
-        rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
+        rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN_DURATION.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
         let last = timeline.now();
         streams.end();
         levels(&mut rates, &timeline.rates(0, last), from);
     });
-    let end = streams.take_end().or_else(|| ledger.left().is_zero().then_some(PartEnd::Time));
+    let end = streams.take_end().or_else(|| ledger.remaining().is_zero().then_some(PartEnd::Time));
     rates.ended = end.as_ref().map(ToString::to_string);
     // The rates measured until the end are still valid.
     ((rates.connection > 0.0).then_some(rates), end)

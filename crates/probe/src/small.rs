@@ -135,7 +135,7 @@ fn waits(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        if ledger.left().is_zero() {
+        if ledger.remaining().is_zero() {
             return (times, Some(PartEnd::Time));
         }
         let Some(one) = samples.large().first().copied() else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Duration of a bin. It covers several pieces of the slowest link, and is a tenth of the shortest
 /// burst to be detected.
-pub(crate) const BIN: Duration = Duration::from_millis(20);
+pub(crate) const BIN_DURATION: Duration = Duration::from_millis(20);
 
 /// Smallest number of bins in a level.
 const MIN_LEVEL_BINS: usize = 5;
@@ -29,14 +29,14 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Returns a timeline of this length. Bytes that arrive later are not recorded.
     pub(crate) fn new(length: Duration) -> Self {
-        let count = length.as_millis() / BIN.as_millis() + 1;
+        let count = length.as_millis() / BIN_DURATION.as_millis() + 1;
         let bins = (0..count).map(|_| AtomicU64::new(0)).collect();
         Self { began: Instant::now(), bins }
     }
 
     /// Returns the number of the current bin.
     pub(crate) fn now(&self) -> usize {
-        usize::try_from(self.began.elapsed().as_millis() / BIN.as_millis()).unwrap_or(usize::MAX)
+        usize::try_from(self.began.elapsed().as_millis() / BIN_DURATION.as_millis()).unwrap_or(usize::MAX)
     }
 
     /// Records bytes that have just arrived.
@@ -51,7 +51,7 @@ impl Timeline {
     pub(crate) fn rates(&self, from: usize, to: usize) -> Vec<f64> {
         let to = to.min(self.bins.len());
         let bins = self.bins.get(from.min(to)..to).unwrap_or_default();
-        bins.iter().map(|bin| bin.load(Ordering::Relaxed) as f64 / BIN.as_secs_f64()).collect()
+        bins.iter().map(|bin| bin.load(Ordering::Relaxed) as f64 / BIN_DURATION.as_secs_f64()).collect()
     }
 
     /// Returns the total number of bytes recorded.
@@ -108,7 +108,7 @@ pub(crate) fn peak(rates: &[f64]) -> usize {
 /// Returns the number of bytes above `base` that a bucket has lost by the end of `rates`. The
 /// bucket is full at the start, and fills at `base`, up to full.
 pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
-    let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN.as_secs_f64()).max(0.0);
+    let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN_DURATION.as_secs_f64()).max(0.0);
     rates.iter().fold(0.0, drain)
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let line = Timeline::new(Duration::from_secs(1));
         line.add(1_000);
         let now = line.now() + 1;
-        assert!((line.rates(0, now).iter().sum::<f64>() * BIN.as_secs_f64() - 1_000.0).abs() < 1e-6);
+        assert!((line.rates(0, now).iter().sum::<f64>() * BIN_DURATION.as_secs_f64() - 1_000.0).abs() < 1e-6);
         assert_eq!(line.rates(10_000, 20_000), Vec::<f64>::new());
     }
 }

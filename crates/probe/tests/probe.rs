@@ -259,7 +259,7 @@ fn the_cause_of_a_failure_is_not_taken_for_a_missing_right() {
     });
     let (_, advice) = found(denied.url());
     assert!(advice.contains("name one large object"), "{advice}");
-    // Nothing listens at a port that was just closed.
+    // No server listens at a port that was just closed.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (kind, advice) = found(&format!("http://{closed}"));
     assert!(kind == FailureKind::Unreachable && !advice.contains("name one"), "{kind} {advice}");

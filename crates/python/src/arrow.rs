@@ -1,7 +1,7 @@
 //! Builds columns in Arrow's layout, and exports them through Arrow's C interface to libraries such
 //! as pyarrow, polars and duckdb. This crate depends on none of these libraries.
 //!
-//! Nothing is copied: the vectors of an [`ArrowBatch`] become the buffers of its arrays.
+//! The vectors of an [`ArrowBatch`] become the buffers of its arrays, without a copy.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use rustix::fs::FileType;
 use crate::name::NameType;
 use crate::place::DirectoryArgument;
 
-/// What entries need to know about their directory.
+/// Facts about a directory that its entries need.
 pub(crate) struct Parent {
     form: NameType,
     /// Prefix that turns an entry's name into its path; empty if the directory was given as a

@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::client::{CacheUse, PyClient, RateArgument};
 use crate::copy::{CopyOutcome, outcome};
 use crate::error::{failure, failure_at};
-use crate::wait::{self, TICK, abandonable};
+use crate::wait::{self, SIGNAL_CHECK_INTERVAL, abandonable};
 
 /// Hydrates an object or a tree and waits until it is hydrated. Returns the outcome.
 #[pyfunction]
@@ -59,7 +59,7 @@ pub(crate) fn wait_for_job(
     source: String,
 ) -> PyResult<(Receipt, Vec<HydrationFailure>)> {
     let done = loop {
-        let progress = py.detach(|| job.wait(TICK));
+        let progress = py.detach(|| job.wait(SIGNAL_CHECK_INTERVAL));
         if progress.is_over {
             break progress;
         }

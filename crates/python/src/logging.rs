@@ -82,8 +82,8 @@ pub(crate) fn log_begin(least: u8) {
             let is_loud = metadata.is_span() || level_of(metadata) >= MIN_LEVEL.load(Ordering::Relaxed);
             metadata.target().starts_with("firstbyte") && *metadata.level() <= Level::DEBUG && is_loud
         });
-        // This fails if another library of this process has a subscriber. That subscriber then gets
-        // the events.
+        // The call fails if another library of this process has a subscriber. That subscriber then
+        // gets the events.
         let _ = tracing_subscriber::registry()
             .with(firstbyte::events::layer::<Registry>(take).with_filter(own))
             .try_init();

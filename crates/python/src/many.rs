@@ -26,7 +26,7 @@ use rustix_futex_sync::{Condvar, Mutex};
 use crate::client::{LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
-use crate::wait::{self, TICK};
+use crate::wait::{self, SIGNAL_CHECK_INTERVAL};
 
 /// Assumed length of the first objects, in bytes.
 const ASSUMED_LENGTH: u64 = 1 << 20;
@@ -241,7 +241,7 @@ impl ArrivingObject {
 
     /// Returns the missing range if the bytes before it can be kept. They can if a version
     /// identifies the object's content.
-    fn rest(&self) -> Option<ByteRange> {
+    fn missing_range(&self) -> Option<ByteRange> {
         let is_kept = self.filled > 0 && self.version().is_some_and(|it| it.strength() > Strength::None);
         is_kept.then(|| self.wanted.skip(self.filled as u64))
     }
@@ -401,12 +401,13 @@ impl Reading {
         }
     }
 
-    /// Waits up to [`TICK`] for the object that the caller gets next.
+    /// Waits up to [`SIGNAL_CHECK_INTERVAL`] for the object that the caller gets next.
     fn take(&self) -> AwaitedObject {
         let is_awaited = |state: &mut ObjectsState| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
         };
-        let (mut state, _) = self.arrived.wait_timeout_while(self.state.lock(), TICK, is_awaited);
+        let (mut state, _) =
+            self.arrived.wait_timeout_while(self.state.lock(), SIGNAL_CHECK_INTERVAL, is_awaited);
         let index = state.due;
         if state.ended || index == self.wanted.len() {
             return AwaitedObject::Over;
@@ -457,7 +458,7 @@ impl Reading {
     ) -> Result<()> {
         let Wanted { place: location, range, .. } = &self.wanted[index];
         while !arriving.is_whole() {
-            let rest = arriving.rest();
+            let rest = arriving.missing_range();
             attempt.begin(Wait::Head);
             let get = Get {
                 range: rest.or(*range),

@@ -42,7 +42,7 @@ fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>>
 
 /// Encodes a `str` in the file system's encoding.
 pub(crate) fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
-    // As in `decode`, an ASCII string needs no codec.
+    // An ASCII string needs no codec, as in `decode`.
     if let Ok(text) = text.to_str()
         && text.is_ascii()
     {

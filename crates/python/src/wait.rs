@@ -6,8 +6,9 @@
 //! if it was made by [`Cancellation::run`], and ends when that `Cancellation` is cancelled. While a
 //! read waits on a watched thread, it checks for signals and for cancellation ([`read`]). Other
 //! work moves to a separate thread ([`interruptible`]). On a signal or a cancellation that thread
-//! is asked to stop. If it does not end within [`GRACE`], the call returns without it. The separate
-//! thread never uses Python and ends by its own deadline. All other calls wait without checking.
+//! is asked to stop. If it does not end within [`STOP_TIMEOUT`], the call returns without it. The
+//! separate thread never uses Python and ends by its own deadline. All other calls wait without
+//! checking.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 /// Interval between checks for signals: too short for a user to notice, and too long to cost
 /// processor time.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum wait for work that was asked to stop, in which the work can clean up.
-pub(crate) const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 pyo3::create_exception!(
     firstbyte._native,
@@ -116,7 +117,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
     }
     let stop = || {
         stop();
-        GRACE
+        STOP_TIMEOUT
     };
     run_on_thread(py, work, stop, &mut check)
 }
@@ -137,7 +138,7 @@ fn run_on_thread<T: Send + 'static>(
     let worker = thread::Builder::new().name("firstbyte-call".into()).spawn(call)?;
     loop {
         let waited = &mut wait;
-        match py.detach(move || waited.recv_timeout(TICK)) {
+        match py.detach(move || waited.recv_timeout(SIGNAL_CHECK_INTERVAL)) {
             Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Disconnected) => match py.detach(|| worker.join()) {
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -182,13 +183,13 @@ pub(crate) fn ticking<T: Send + 'static>(
 ) -> PyResult<T> {
     let stop = || {
         stop();
-        GRACE
+        STOP_TIMEOUT
     };
     run_on_thread(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
 }
 
-/// Calls `read`, which must call a given function every [`TICK`] to learn whether to continue. If
-/// [`check`] fails, the read ends and the error of `check` is returned.
+/// Calls `read`, which must call the given function every [`SIGNAL_CHECK_INTERVAL`] to learn
+/// whether to continue. If [`check`] fails, the read ends and the error of `check` is returned.
 pub(crate) fn read<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,
@@ -198,7 +199,7 @@ pub(crate) fn read<T: Send>(
     }
     let mut raised = None;
     let result = py.detach(|| {
-        read(TICK, &mut || {
+        read(SIGNAL_CHECK_INTERVAL, &mut || {
             raised = Python::attach(|py| check(py).err());
             raised.is_none()
         })

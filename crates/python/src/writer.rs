@@ -20,7 +20,7 @@ use rustix_futex_sync::Mutex;
 use crate::client::{LocationArgument, PyClient, in_any_directory};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
-use crate::wait::{GRACE, interruptible};
+use crate::wait::{STOP_TIMEOUT, interruptible};
 
 /// Maximum number of pieces that wait: one is sent while the next is made.
 const MAX_WAITING_PIECES: usize = 2;
@@ -167,7 +167,7 @@ impl PyWriter {
         let Some(Upload { pieces, thread, stop }) = upload.into_inner() else { return };
         stop.stop();
         drop(pieces);
-        let until = Instant::now() + GRACE;
+        let until = Instant::now() + STOP_TIMEOUT;
         py.detach(|| {
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(STOP_POLL_INTERVAL);

@@ -21,7 +21,7 @@ pub struct Get {
     pub cancel: Cancel,
     /// Whether to request the checksum of the whole object too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// What to do with the length that a file system or an SFTP server states for a file.
+    /// Treatment of the length that a file system or an SFTP server states for a file.
     pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait until it allows them.
     pub throttle: Throttle,
@@ -39,7 +39,7 @@ pub enum Integrity {
     Blocks,
 }
 
-/// What to do with the length that a file system or an SFTP server states for a file. For pseudo
+/// Treatment of the length that a file system or an SFTP server states for a file. For pseudo
 /// files, such as those in `/proc` and `/sys`, and on some network mounts, the stated length is not
 /// the length of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,13 +55,13 @@ pub enum StatedLength {
 /// How symbolic links below a local directory are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// As their targets. A local link without a target is an error of its name.
+    /// Links are followed to their targets. A local link without a target is an error of its name.
     #[default]
     Follow,
-    /// As their targets. A link without a target is listed as a link, and a local name that was
-    /// deleted meanwhile is left out.
+    /// Links are followed to their targets. A link without a target is listed as a link, and a
+    /// local name that was deleted meanwhile is left out.
     FollowExisting,
-    /// As links.
+    /// Links are listed as links.
     Report,
 }
 
@@ -96,7 +96,7 @@ pub enum Partials {
     Listed,
 }
 
-/// What to do with the unfinished copies in a directory that is to be removed and contains nothing
+/// Treatment of the unfinished copies in a directory that is to be removed and contains nothing
 /// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {

@@ -71,7 +71,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // This fails if the process has ended already. `wait` then returns at once.
+        // The call fails if the process has ended already. `wait` then returns at once.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -145,7 +145,7 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         let run = || {
             if rustix::process::geteuid().is_root() {
                 let nobody = rustix::fs::Uid::from_raw(65534);
-                // This affects only the current thread, which ends after `work`.
+                // The call affects only the current thread, which ends after `work`.
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
             }
             work()

@@ -186,7 +186,7 @@ impl Drop for Scripted {
     fn drop(&mut self) {
         let open = self.state.open.lock().take();
         for connection in open.unwrap_or_default() {
-            // This fails if the client has already closed the connection.
+            // The call fails if the client has already closed the connection.
             let _ = connection.shutdown(Shutdown::Both);
         }
         // The connection wakes the accepting thread, which then ends.

@@ -100,7 +100,7 @@ impl Sshd {
         let mut sessions = children(self.process.id());
         while let Some(session) = sessions.pop() {
             sessions.extend(children(session.as_raw_nonzero().get().cast_unsigned()));
-            // This fails if the session has ended in the meantime.
+            // The call fails if the session has ended in the meantime.
             let _ = kill_process(session, Signal::KILL);
         }
     }

@@ -113,7 +113,7 @@ impl TlsPeer {
             for socket in listener.incoming().flatten() {
                 let state = Arc::clone(&accepting);
                 state.connections.fetch_add(1, Ordering::SeqCst);
-                // This fails in tests where the client refuses the certificate.
+                // The handshake fails in tests where the client refuses the certificate.
                 thread::spawn(move || drop(state.converse(&socket)));
             }
         });

@@ -40,7 +40,7 @@ pub(crate) struct Apart {
     known: Mutex<HashMap<(Location, Location), PairFinding>>,
 }
 
-/// What is known about a pair of directories.
+/// Knowledge about a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PairFinding {
     Different,

@@ -24,7 +24,7 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// What the filter means for listings of local directories.
+    /// Effect of the filter on listings of local directories.
     pub bounds: WalkBounds,
     /// How content is compared.
     pub content: ContentComparison,
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
             }
             match (left, right) {
                 (Some(left), Some(right)) => {
-                    let (source, destination) = self.places(&name);
+                    let (source, destination) = self.locations(&name);
                     self.pair(&source, &destination, left, &right);
                 }
                 (Some(_), None) => self.differs(&name, Finding::OnlySource),
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the locations of a name on both sides.
-    fn places(&self, name: &[u8]) -> (Location, Location) {
+    fn locations(&self, name: &[u8]) -> (Location, Location) {
         let place = |root: &Location| if self.is_single { root.clone() } else { root.join(name) };
         (place(&self.check.source), place(&self.check.destination))
     }
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
     }
 
     fn report_difference(&mut self, name: &[u8], finding: Finding) {
-        let (source, destination) = self.places(name);
+        let (source, destination) = self.locations(name);
         let difference = match finding {
             Finding::OnlySource => Difference::OnlySource(source),
             Finding::OnlyDestination => Difference::OnlyDestination(destination),
@@ -367,7 +367,7 @@ impl<'a> Walk<'a> {
             Ok(Sameness::Same) => self.same(entry.size, Verified::Full),
             Ok(Sameness::Unknown) => self.same(entry.size, Verified::Length),
             Ok(Sameness::Different) => self.differs(&entry.name, Finding::Content),
-            Err(error) => self.failed(self.places(&entry.name).0.to_string(), error),
+            Err(error) => self.failed(self.locations(&entry.name).0.to_string(), error),
         }
         true
     }

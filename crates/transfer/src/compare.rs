@@ -6,12 +6,12 @@
 //! store them ([`times`](crate::times)). A store sets a date of its own. The date proves that
 //! nothing has changed in these cases:
 //!
-//! - Upload: the object is at least [`MARGIN`] younger than the file's modification time and inode
-//!   change time. The inode change time reveals a file that was replaced by one with an older
+//! - Upload: the object is at least [`TIME_MARGIN`] younger than the file's modification time and
+//!   inode change time. The inode change time reveals a file that was replaced by one with an older
 //!   modification time.
-//! - Download: the file's inode change time is at least [`MARGIN`] after the object's date, and the
-//!   file's modification time is not later than the object's.
-//! - Between stores: the copy is at least [`MARGIN`] younger than the source.
+//! - Download: the file's inode change time is at least [`TIME_MARGIN`] after the object's date,
+//!   and the file's modification time is not later than the object's.
+//! - Between stores: the copy is at least [`TIME_MARGIN`] younger than the source.
 //!
 //! A web server's date is that of the file, and sources other than local files and stores have no
 //! change time. So their dates prove nothing unless they are equal.
@@ -47,7 +47,7 @@ use crate::times::{SourceTime, is_same, stored_times, whole_seconds};
 
 /// Smallest difference of two times that proves their order. Dates have whole seconds, and clocks
 /// differ a little.
-const MARGIN: Duration = Duration::from_secs(2);
+const TIME_MARGIN: Duration = Duration::from_secs(2);
 
 /// The result of comparing sizes and times of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl DateRange {
     }
 
     fn is_past(&self) -> bool {
-        self.earliest <= SystemTime::now() + MARGIN
+        self.earliest <= SystemTime::now() + TIME_MARGIN
     }
 }
 
@@ -246,7 +246,7 @@ fn is_one_service(one: &Location, other: &Location) -> bool {
 /// Returns whether the time `later` is certainly after `earlier`, in spite of rounding and clock
 /// differences.
 fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
-    earlier.checked_add(MARGIN).is_some_and(|earlier| later >= earlier)
+    earlier.checked_add(TIME_MARGIN).is_some_and(|earlier| later >= earlier)
 }
 
 /// Returns whether a destination is at least as new as its source. Returns false if one of them has

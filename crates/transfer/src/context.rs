@@ -79,8 +79,7 @@ pub(crate) struct CallScope<'a> {
     pub(crate) throttles: &'a Throttles,
 }
 
-/// What a run does: how many objects it copies, between which kinds of places, and with which local
-/// root.
+/// Kind of a run: the number of objects, the kinds of locations, and the local root.
 #[derive(Clone, Copy)]
 pub(crate) struct RunKind<'a> {
     pub(crate) batch: ObjectCount,
@@ -92,8 +91,8 @@ pub(crate) struct RunKind<'a> {
     pub(crate) unchanged: Unchanged,
 }
 
-/// What to do with jobs whose destination is already complete. The jobs of a tree were compared
-/// when they were listed, so they are always copied.
+/// Treatment of jobs whose destination is already complete. The jobs of a tree were compared when
+/// they were listed, so they are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     Copied,

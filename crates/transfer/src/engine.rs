@@ -71,7 +71,7 @@ impl Engine {
     /// Copies the version of the source that `version` describes, like [`copy`](Self::copy).
     ///
     /// # Errors
-    /// As [`copy`](Self::copy).
+    /// The errors of [`copy`](Self::copy).
     pub fn copy_version(
         &self,
         source: &Location,
@@ -169,7 +169,7 @@ impl Engine {
     /// that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
     ///
     /// # Errors
-    /// As [`copy_many`](Self::copy_many).
+    /// The errors of [`copy_many`](Self::copy_many).
     pub fn copy_named(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
     }
@@ -199,7 +199,7 @@ impl Engine {
     /// outside a local destination.
     ///
     /// # Errors
-    /// As [`copy_many`](Self::copy_many).
+    /// The errors of [`copy_many`](Self::copy_many).
     pub fn copy_listed(
         &self,
         tree: &Tree<'_>,
@@ -233,7 +233,7 @@ impl Engine {
     /// [`Full`]: firstbyte_store::Durability::Full
     ///
     /// # Errors
-    /// As [`copy_many`](Self::copy_many).
+    /// The errors of [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| {
             run_many(scope, Some(&MovedSources::named(&scope.store)), Unchanged::Copied, jobs, observer)
@@ -244,7 +244,7 @@ impl Engine {
     /// directories that have become empty. Skips nothing.
     ///
     /// # Errors
-    /// As [`copy_tree`](Self::copy_tree).
+    /// The errors of [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.run_counted(|scope| {
             let sources = MovedSources::below(&scope.store, &moved.tree)?;
@@ -313,7 +313,7 @@ impl Engine {
     /// Writes one version of the source, like [`cat`](Self::cat).
     ///
     /// # Errors
-    /// As [`cat`](Self::cat).
+    /// The errors of [`cat`](Self::cat).
     pub fn cat_version(
         &self,
         source: &Location,

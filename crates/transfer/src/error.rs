@@ -63,7 +63,7 @@ pub enum Error {
         /// The location at which the marker appeared.
         other: String,
     },
-    /// It could not be tested whether two locations are different places.
+    /// The test failed whether two locations are different places.
     #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
         /// The directory in which the marker was to be created.

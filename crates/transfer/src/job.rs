@@ -140,7 +140,7 @@ pub(crate) enum ObjectCount {
     Tree,
 }
 
-/// What to do with objects that only the destination has.
+/// Treatment of objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extras {
     /// Keep the objects.
@@ -150,8 +150,8 @@ pub enum Extras {
     Delete(EmptySource),
 }
 
-/// What to do if the source is empty and objects that only the destination has are deleted. The
-/// name of the source may be wrong, and everything at the destination would be deleted.
+/// Behaviour if the source is empty and objects that only the destination has are deleted. The name
+/// of the source may be wrong, and everything at the destination would be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptySource {
     /// An empty source is an error; nothing is deleted.
@@ -167,7 +167,7 @@ pub enum Effect {
     /// Changes are made.
     #[default]
     Apply,
-    /// Nothing is changed. [`Observer::planned`](crate::Observer::planned) is called for each
+    /// The run changes nothing. [`Observer::planned`](crate::Observer::planned) is called for each
     /// change that would be made.
     DryRun,
 }
@@ -236,8 +236,7 @@ pub struct Tree<'a> {
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// What the filter means for listings of local directories: names that it excludes are not
-    /// looked at.
+    /// Effect of the filter on listings of local directories: excluded names are not examined.
     pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,

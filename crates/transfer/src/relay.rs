@@ -90,7 +90,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     if size <= RELAY_PART_SIZE {
         let bytes = read(requester, &job.source, &stat, ByteRange::new(0, size))?;
         let written = put_over(requester, job, Payload::Bytes(&bytes), 0, &options)?;
-        return Ok(Started::Done(parts::done(size, written, Some(stat.version))));
+        return Ok(Started::Done(parts::completed_object(size, written, Some(stat.version))));
     }
     let (mode, part) =
         if inside && size > SINGLE_COPY && context.store.has_copied_parts(&job.source, &job.destination) {
@@ -167,7 +167,7 @@ impl ObjectPieces for Relay {
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
         let written = self.parts.complete(requester.context.store)?;
-        Ok(Finish::Done(parts::done(self.plan.size(), written, Some(self.stat.version.clone()))))
+        Ok(Finish::Done(parts::completed_object(self.plan.size(), written, Some(self.stat.version.clone()))))
     }
 
     fn abandon(&self, store: &Store, _error: &Error) {

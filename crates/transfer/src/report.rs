@@ -128,7 +128,7 @@ impl fmt::Display for Verified {
     }
 }
 
-/// What limited the speed of a run.
+/// Resource that limited the speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
     /// The network: more requests brought no more bytes.
@@ -224,7 +224,7 @@ pub struct Summary {
     pub failed: Vec<Failure>,
     /// Total number of failures.
     pub failures: u64,
-    /// What limited the run's speed. `None` if the run was too short to judge.
+    /// Resource that limited the run's speed. `None` if the run was too short to judge.
     pub bound_by: Option<Bottleneck>,
     /// The reason why the run has ended early: an interruption, its deadline, or a failing bucket
     /// or endpoint of a tree.

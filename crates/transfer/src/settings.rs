@@ -17,7 +17,7 @@ use crate::stop::Stop;
 /// How many requests are in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// As many as make the transfer measurably faster.
+    /// The number that makes the transfer measurably faster.
     #[default]
     Auto,
     /// The given number of requests.
@@ -105,7 +105,7 @@ pub struct TransferSettings {
     pub memory: u64,
     /// How many requests are in flight at once.
     pub concurrency: Concurrency,
-    /// What must be on stable storage when a copy is reported as complete.
+    /// Data that must be on stable storage when a copy is reported as complete.
     pub durability: Durability,
     /// Maximum bytes per second over all requests. `None` means no limit.
     pub limit_rate: Option<u64>,

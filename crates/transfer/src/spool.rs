@@ -13,7 +13,7 @@ use crate::job::CopyJob;
 use crate::pieces::Started;
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
-use crate::upload::parts::{done, put_options, put_over, verified};
+use crate::upload::parts::{completed_object, put_options, put_over, verified};
 
 /// Creates an unnamed temporary file. If the file system cannot do that, creates a named file and
 /// removes its name.
@@ -61,5 +61,5 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedL
         None if is_open_ended && stated != Some(size) => Verified::Nothing,
         None => Verified::Length,
     };
-    Ok(Started::Done(CompletedObject { verified, ..done(size, written, Some(stat.version)) }))
+    Ok(Started::Done(CompletedObject { verified, ..completed_object(size, written, Some(stat.version)) }))
 }

@@ -188,7 +188,7 @@ pub(crate) fn put(
     let options = PutOptions { metadata, precondition, ..PutOptions::default() };
     let mut whole = |payload: Payload<'_>, bytes, counted| {
         let written = parts::put(&mut requester, destination, payload, counted, &options)?;
-        Ok(parts::done(bytes, written, None))
+        Ok(parts::completed_object(bytes, written, None))
     };
     if let Location::Local(path) = destination {
         return put_file(context, reader, path);
@@ -209,7 +209,7 @@ pub(crate) fn put(
     let (bytes, written): (u64, Written) = send_parts(context, reader, first, &parts)
         .and_then(complete)
         .inspect_err(|_| parts.abort(context.store))?;
-    Ok(parts::done(bytes, written, None))
+    Ok(parts::completed_object(bytes, written, None))
 }
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<CompletedObject> {

@@ -8,7 +8,7 @@ use crate::job::{Error, Job, Metrics, Order, Result, Workload};
 
 /// Global options without a value.
 const SWITCHES: &[&str] = &["--no-sign-request", "--request-payer", "--allow-plain-redirects"];
-/// Global options that only affect what the command line prints. A client has no use for them.
+/// Global options that only change the output of the command line. A client ignores them.
 const IGNORED: &[&str] = &["-q", "--quiet", "-v", "--verbose", "--json"];
 /// Global options with a value.
 const VALUES: &[&str] =

@@ -1,5 +1,5 @@
-//! Mounts the target for the duration of a job. The mount is a child process in the foreground, so
-//! the kernel adds its processor time and memory to those of the job.
+//! Mounts the target for the duration of a job. The mount is a child process in the foreground. The
+//! kernel therefore adds its processor time and memory to those of the job.
 //!
 //! The mount always ends with the job: on an error when the session is dropped, and by a signal
 //! from the kernel if the job's process dies.
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 use crate::job::{Error, Job, Metrics, Result};
 use crate::process::{end, last_line, lines_of};
 
-/// Longest wait for a mount to become ready. A slower one never will.
-const READY: Duration = Duration::from_secs(30);
+/// Longest wait for a mount to become ready. After it, the mount counts as failed.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for a mount to end. Without open files it only has its last requests to finish.
-const END: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest wait for the mount's counters.
-const COUNTERS: Duration = Duration::from_secs(5);
+const COUNTERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A mounted target.
 pub(super) struct Mounted {
@@ -31,8 +31,8 @@ pub(super) struct Mounted {
     child: Option<Child>,
     /// Address of the mount's counters: `http://HOST:PORT/metrics`.
     counters: Option<String>,
-    /// Directory for the mount point and the cache, if the job does not name both.
-    _own: Option<TempDir>,
+    /// Temporary directory for the mount point or the cache. `None` if the job names both.
+    _temporary: Option<TempDir>,
 }
 
 impl Mounted {
@@ -52,10 +52,10 @@ impl Mounted {
         let mut command = command(job, &root, &cache)?;
         let mut child = command.spawn().map_err(Error::at(Path::new(command.get_program())))?;
         let printed = child.stdout.take().map(lines_of);
-        let receipt = printed.and_then(|lines| lines.recv_timeout(READY).ok());
-        let mut mounted = Self { root, child: Some(child), counters: None, _own: own };
+        let receipt = printed.and_then(|lines| lines.recv_timeout(READY_TIMEOUT).ok());
+        let mut mounted = Self { root, child: Some(child), counters: None, _temporary: own };
         match receipt.as_deref().map(serde_json::from_str::<serde_json::Value>) {
-            // A mount that failed says so in the same place.
+            // A failed mount prints a receipt too, with its failures in `failed`.
             Some(Ok(receipt)) if receipt.get("failed").is_none_or(serde_json::Value::is_null) => {
                 mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
                 Ok(mounted)
@@ -87,9 +87,9 @@ impl Mounted {
             }
         }
         let Some(mut child) = self.child.take() else { return Ok(metrics) };
-        match end(&mut child, END) {
+        match end(&mut child, END_TIMEOUT) {
             Ok(status) if status.success() => Ok(metrics),
-            Ok(status) => Err(self.error(format!("ended with {status}{}", last_words(&mut child)))),
+            Ok(status) => Err(self.error(format!("ended with {status}{}", last_error_line(&mut child)))),
             Err(cause) => Err(Error::Io { place: self.root.display().to_string(), cause }),
         }
     }
@@ -98,9 +98,10 @@ impl Mounted {
     fn failed(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));
-        let status = end(&mut child, END).map_or_else(|error| error.to_string(), |status| status.to_string());
-        let how = if ended { status } else { format!("not ready within {} s", READY.as_secs()) };
-        self.error(format!("{how}{}", last_words(&mut child)))
+        let status =
+            end(&mut child, END_TIMEOUT).map_or_else(|error| error.to_string(), |status| status.to_string());
+        let how = if ended { status } else { format!("not ready within {} s", READY_TIMEOUT.as_secs()) };
+        self.error(format!("{how}{}", last_error_line(&mut child)))
     }
 
     fn error(&self, what: String) -> Error {
@@ -111,8 +112,8 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // The job failed already; its error is the one to report.
-            let _ = end(&mut child, END);
+            // The job has already failed with an error of its own, which is the one to report.
+            let _ = end(&mut child, END_TIMEOUT);
         }
     }
 }
@@ -145,7 +146,7 @@ fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
 }
 
 /// Returns a colon and the last line of the child's standard error, or an empty text.
-fn last_words(child: &mut Child) -> String {
+fn last_error_line(child: &mut Child) -> String {
     let mut text = String::new();
     let read = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
     match (read, last_line(&text)) {
@@ -159,7 +160,7 @@ fn fetch(url: &str) -> io::Result<String> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let mut connection = TcpStream::connect(host)?;
-    connection.set_read_timeout(Some(COUNTERS))?;
+    connection.set_read_timeout(Some(COUNTERS_TIMEOUT))?;
     write!(connection, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     connection.read_to_string(&mut text)?;

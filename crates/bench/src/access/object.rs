@@ -10,18 +10,18 @@ use firstbyte::LazyFile;
 use firstbyte_location::shown;
 
 use crate::data::first_difference;
-use crate::job::{Compare, Error, Result};
+use crate::job::{ComparedPart, Error, Result};
 
-/// Bytes compared at each end of a read.
-const ENDS: usize = 64;
+/// Bytes to compare at each end of a read.
+const COMPARED_BYTES: usize = 64;
 
-/// An open object, which threads share.
-pub(crate) struct Object {
+/// An open object. Threads may share it.
+pub(crate) struct OpenObject {
     place: String,
     size: u64,
     bytes: Bytes,
     /// Seed of the content, and the part of each read that is compared.
-    expected: Option<(u64, Compare)>,
+    expected: Option<(u64, ComparedPart)>,
 }
 
 enum Bytes {
@@ -29,9 +29,9 @@ enum Bytes {
     Lazy(Box<LazyFile>),
 }
 
-impl Object {
+impl OpenObject {
     /// Opens a file.
-    pub(crate) fn file(path: &Path, expected: Option<(u64, Compare)>) -> Result<Self> {
+    pub(crate) fn file(path: &Path, expected: Option<(u64, ComparedPart)>) -> Result<Self> {
         let file = File::open(path).map_err(Error::at(path))?;
         let metadata = file.metadata().map_err(Error::at(path))?;
         if metadata.is_dir() {
@@ -41,7 +41,7 @@ impl Object {
     }
 
     /// Wraps a lazy file that is open.
-    pub(crate) fn lazy(file: LazyFile, expected: Option<(u64, Compare)>) -> Self {
+    pub(crate) fn lazy(file: LazyFile, expected: Option<(u64, ComparedPart)>) -> Self {
         let (place, size) = (file.location().to_string(), file.size());
         Self { place, size, bytes: Bytes::Lazy(Box::new(file)), expected }
     }
@@ -56,8 +56,8 @@ impl Object {
         &self.place
     }
 
-    /// Reads into `buffer` from `offset` by one call. Returns fewer bytes at the end of the object,
-    /// or if the kernel did.
+    /// Reads into `buffer` from `offset` by one call. May return fewer bytes than the buffer holds;
+    /// 0 is the end of the object.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let length = match &self.bytes {
             Bytes::Lazy(file) => file.read_at(buffer, offset)?,
@@ -72,7 +72,7 @@ impl Object {
         Ok(length)
     }
 
-    /// Fills `buffer` from `offset`. Error if the object ends before.
+    /// Fills `buffer` from `offset`. Error if the object ends before the buffer is full.
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < buffer.len() {
@@ -92,12 +92,12 @@ impl Object {
     fn compare(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let Some((seed, compare)) = self.expected else { return Ok(()) };
         let difference = match compare {
-            Compare::Ends if bytes.len() > 2 * ENDS => {
-                let last = bytes.len() - ENDS;
-                first_difference(seed, offset, &bytes[..ENDS])
+            ComparedPart::Ends if bytes.len() > 2 * COMPARED_BYTES => {
+                let last = bytes.len() - COMPARED_BYTES;
+                first_difference(seed, offset, &bytes[..COMPARED_BYTES])
                     .or_else(|| first_difference(seed, offset + last as u64, &bytes[last..]))
             }
-            Compare::Ends | Compare::All => first_difference(seed, offset, bytes),
+            ComparedPart::Ends | ComparedPart::All => first_difference(seed, offset, bytes),
         };
         match difference {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! Establishes a cache state: evicts or reads files, releases or hydrates objects. Returns its
-//! actions as sentences, for the evidence. It does not check the result; `observe` does. Called by
+//! Establishes a cache state: evicts or reads files, releases or hydrates objects. Returns the
+//! actions as sentences, for the evidence. `observe` checks the result. Called by
 //! [`prepare`](super::prepare).
 
 use std::fs;
@@ -8,18 +8,19 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::result::CacheState;
 
-use super::files::{Kind, Opened, expand, of_caches};
+use super::files::{Kind, Opened, expand, files_of_block_caches};
 use super::names;
 use super::objects;
 use super::spec::{Spec, Tools};
 use super::tolerance::tolerance;
 use super::unreadable;
 
-/// Most reads of a file to make it resident. More do not help if memory is too small for it.
-const PASSES: usize = 3;
+/// Largest number of reads of a file to make it resident. If memory is too small for the file, more
+/// do not help.
+const MAX_READ_PASSES: usize = 3;
 
 /// Establishes the state, and returns the actions taken.
-pub(super) fn about(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
+pub(super) fn establish(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
     let mut done = Vec::new();
     match spec.state {
         CacheState::Any => {}
@@ -56,7 +57,7 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes still resident after eviction, and all bytes, of files that can be evicted.
+/// Sums over the files that can be evicted: bytes still resident, and all bytes.
 struct Evicted {
     resident: u64,
     total: u64,
@@ -71,7 +72,7 @@ fn evict(paths: &[PathBuf]) -> Result<Evicted> {
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
             sum.total += opened.bytes;
-            // If the kernel cannot count resident pages, that is no reason to drop everything.
+            // An unknown count does not justify `drop_caches`, which affects the whole machine.
             sum.resident += opened.resident().map_or(0, |(bytes, _)| bytes);
         }
     }
@@ -94,20 +95,20 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
 
 fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     hydrated(spec, tools, done)?;
-    read_in(&expand(&spec.files)?, done)?;
+    make_resident(&expand(&spec.files)?, done)?;
     if !spec.names.is_empty() {
         let count = names::read(&spec.names)?;
         done.push(format!("done: {count} names read"));
     }
     // An object without a path is warm if its blocks are in the page cache.
-    read_in(&of_caches(spec)?, done)
+    make_resident(&files_of_block_caches(spec)?, done)
 }
 
-fn read_in(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
+fn make_resident(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
     if paths.is_empty() {
         return Ok(());
     }
-    for pass in 1..=PASSES {
+    for pass in 1..=MAX_READ_PASSES {
         let mut missing = 0;
         for path in paths {
             let failed = |error| unreadable(path, &error);
@@ -123,7 +124,10 @@ fn read_in(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
             return Ok(());
         }
     }
-    done.push(format!("done: {} files read {PASSES} times, without all of them staying", paths.len()));
+    done.push(format!(
+        "done: {} files read {MAX_READ_PASSES} times, without all of them staying",
+        paths.len()
+    ));
     Ok(())
 }
 

@@ -6,12 +6,12 @@
 use crate::result::{CacheEvidence, CacheState, Run};
 
 /// Tolerated difference between the clocks of this machine and of a function, in seconds.
-const CLOCKS: f64 = 1.0;
+const CLOCK_TOLERANCE_SECONDS: f64 = 1.0;
 
-/// Returns the evidence from a run's responses, and the run's marks. `began` is the time at which
-/// new environments were requested, in seconds since 1970.
+/// Judges the cache state of a run from its responses. Returns the evidence and the marks. `began`
+/// is the time at which new environments were requested, in seconds since 1970.
 #[must_use]
-pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvidence, Vec<String>) {
+pub fn judge_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvidence, Vec<String>) {
     let mut evidence = CacheEvidence { wanted, ..CacheEvidence::default() };
     if wanted != CacheState::Cold {
         return (evidence, Vec::new());
@@ -25,7 +25,7 @@ pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvide
         return (evidence, Vec::new());
     }
     let used = invocations.iter().filter(|number| **number > 1.0).count();
-    let old = started.iter().filter(|at| **at < began - CLOCKS).count();
+    let old = started.iter().filter(|at| **at < began - CLOCK_TOLERANCE_SECONDS).count();
     evidence.evidence.push(format!("{} of {calls} calls were the first of their environment", calls - used));
     evidence.evidence.push(format!("{} of {calls} environments started in the run", calls - old));
     evidence.held = Some(used + old == 0);
@@ -43,20 +43,20 @@ pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvide
 mod tests {
     use std::collections::BTreeMap;
 
-    use crate::result::Job;
+    use crate::result::JobFigures;
 
     use super::*;
 
     fn judged(answers: &[(f64, f64)]) -> (CacheEvidence, Vec<String>) {
-        let job = |(invocation, started): &(f64, f64)| Job {
+        let job = |(invocation, started): &(f64, f64)| JobFigures {
             metrics: BTreeMap::from([
                 ("invocation".into(), *invocation),
                 ("environment_started".into(), *started),
             ]),
-            ..Job::default()
+            ..JobFigures::default()
         };
         let run = Run { jobs: answers.iter().map(job).collect(), ..Run::default() };
-        of_environments(CacheState::Cold, 100.0, &run)
+        judge_environments(CacheState::Cold, 100.0, &run)
     }
 
     #[test]
@@ -72,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_say_nothing_prove_nothing() {
+    fn responses_without_figures_prove_no_state() {
         let run = Run::default();
-        assert_eq!(of_environments(CacheState::Cold, 0.0, &run).0.held, None);
-        assert_eq!(of_environments(CacheState::Any, 0.0, &run).0.evidence.len(), 0);
+        assert_eq!(judge_environments(CacheState::Cold, 0.0, &run).0.held, None);
+        assert_eq!(judge_environments(CacheState::Any, 0.0, &run).0.evidence.len(), 0);
     }
 }

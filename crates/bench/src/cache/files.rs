@@ -54,8 +54,8 @@ pub(super) struct Opened {
     pub(super) allocated: u64,
     /// Device number.
     pub(super) device: u64,
-    /// True if mincore reports real residency to this process.
-    may_map: bool,
+    /// True if mincore reports the real residency of the file's pages to this process.
+    may_use_mincore: bool,
 }
 
 impl Opened {
@@ -69,7 +69,7 @@ impl Opened {
             bytes: found.len(),
             allocated: found.blocks() * 512,
             device: found.dev(),
-            may_map: owns || rustix::fs::access(path, Access::WRITE_OK).is_ok(),
+            may_use_mincore: owns || rustix::fs::access(path, Access::WRITE_OK).is_ok(),
             file,
         })
     }
@@ -81,7 +81,7 @@ impl Opened {
         {
             return Ok((bytes, Method::Cachestat));
         }
-        if !self.may_map {
+        if !self.may_use_mincore {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "only its owner, root, or a process that may write it can see what is resident",
@@ -101,8 +101,8 @@ impl Opened {
     }
 }
 
-/// Lists the regular files among `paths` and below them, sorted. Links below a directory are not
-/// followed.
+/// Lists the `paths` that are not directories, and the regular files below those that are, sorted.
+/// Links below a directory are not followed.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let failed = |(path, error): UnreadPath| unreadable(&path, &error);
     let mut files = Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Lists the files of the block caches.
-pub(super) fn of_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
+pub(super) fn files_of_block_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
     let caches = spec.objects.iter().map(|object| object.cache.clone());
     expand(&caches.filter(|directory| directory.is_dir()).collect::<Vec<_>>())
 }

@@ -1,6 +1,6 @@
-//! Directories of a target. The kernel does not report which names it caches, so a cold listing is
-//! proved by the bytes read from the device. This module computes the expected bytes and reads
-//! names into memory. Called by `cache` and `bring`.
+//! Computes the bytes that a cold listing reads from a device, and reads names into memory. The
+//! kernel does not report which names it caches, so the bytes read prove a cold listing. Called by
+//! `cache` and `bring`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,20 @@ use super::unreadable;
 use crate::error::Result;
 use crate::mounts::{self, Mounts};
 
-/// File systems that report a directory's size in whole blocks, all of which a listing reads.
-const BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
+/// File systems on which a first listing of a directory reads as many bytes as its reported size.
+const EXACT_DIRECTORY_SIZES: [&str; 3] = ["ext2", "ext3", "ext4"];
 
 /// Returns the bytes that a first listing of `directories` and all below them reads from a device.
-/// `None` if their file system does not report the size.
-pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
+/// `None` if a directory is on another file system than [`EXACT_DIRECTORY_SIZES`].
+pub(super) fn listing_bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
     let mounts = Mounts::current().unwrap_or_default();
-    let tells = |directory: &PathBuf| {
+    let has_exact_size = |directory: &PathBuf| {
         let mount = mounts.of(&mounts::real(directory));
-        mount.is_some_and(|mount| BLOCKS.contains(&mount.kind.as_str()) && mount.device.starts_with("/dev/"))
+        mount.is_some_and(|mount| {
+            EXACT_DIRECTORY_SIZES.contains(&mount.kind.as_str()) && mount.device.starts_with("/dev/")
+        })
     };
-    if directories.is_empty() || !directories.iter().all(tells) {
+    if directories.is_empty() || !directories.iter().all(has_exact_size) {
         return Ok(None);
     }
     let mut sum = 0;

@@ -6,15 +6,15 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::spec::{Object, Tools};
+use super::spec::{CachedObject, Tools};
 use crate::error::{Error, Result};
-use crate::process::ending;
+use crate::process::exit_description;
 
 /// Sums over the output of `status` for some objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Blocks {
     /// Bytes in the cache.
-    pub(super) here: u64,
+    pub(super) cached: u64,
     /// Total size of the objects that the cache knows.
     pub(super) size: u64,
     /// Number of incomplete objects, including named objects that the cache does not know.
@@ -31,24 +31,24 @@ struct Row {
     size: Option<u64>,
 }
 
-/// Releases all blocks of an object. A cache that does not exist has none.
-pub(super) fn release(object: &Object, tools: &Tools) -> Result<()> {
-    if is_new(&object.cache) {
+/// Releases all blocks of an object. A missing cache directory holds no blocks.
+pub(super) fn release(object: &CachedObject, tools: &Tools) -> Result<()> {
+    if is_absent_or_empty(&object.cache) {
         return Ok(());
     }
     run(&["release"], object, tools).map(drop)
 }
 
 /// Hydrates an object completely.
-pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<()> {
+pub(super) fn hydrate(object: &CachedObject, tools: &Tools) -> Result<()> {
     run(&["hydrate", "--wait"], object, tools).map(drop)
 }
 
 /// Reads the state of the objects in the cache.
-pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
+pub(super) fn status(objects: &[CachedObject], tools: &Tools) -> Result<Blocks> {
     let mut sum = Blocks::default();
     for object in objects {
-        if is_new(&object.cache) {
+        if is_absent_or_empty(&object.cache) {
             sum.incomplete += 1;
             continue;
         }
@@ -60,7 +60,7 @@ pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
                 what: format!("it printed what cannot be read: {error}"),
             })?;
             rows += 1;
-            sum.here += row.bytes_here;
+            sum.cached += row.bytes_here;
             sum.size += row.size.unwrap_or(0);
             if row.state == "hydrated" {
                 sum.hydrated += 1;
@@ -75,12 +75,12 @@ pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
 }
 
 /// True if `directory` does not exist or is empty.
-fn is_new(directory: &Path) -> bool {
+fn is_absent_or_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).map_or(true, |mut names| names.next().is_none())
 }
 
 /// Runs a verb on an object and returns its output.
-fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String> {
+fn run(verb: &[&str], object: &CachedObject, tools: &Tools) -> Result<String> {
     let mut command = Command::new(&tools.firstbyte);
     command.arg("--json").args(&tools.options).args(verb).arg("--cache").arg(&object.cache);
     if object.location.ends_with('/') {
@@ -91,7 +91,7 @@ fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String> {
     let output = command.output().map_err(Error::file(&tools.firstbyte))?;
     if !output.status.success() {
         let command = format!("firstbyte {} {}", verb[0], object.location);
-        return Err(Error::Prepare { command, what: ending(&output) });
+        return Err(Error::Prepare { command, what: exit_description(&output) });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

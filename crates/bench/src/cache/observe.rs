@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use super::files::{Kind, Opened, expand, of_caches};
+use super::files::{Kind, Opened, expand, files_of_block_caches};
 use super::objects::{self, Blocks};
 use super::pages::Method;
 use super::spec::{Spec, Tools};
 use crate::mounts::{self, Mounts};
 
-/// The observations of one moment.
+/// Contents of the caches at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Observation {
+pub(super) struct CacheObservation {
     /// Pages of the files that the run reads. `None` if there are no files, or their pages are
     /// unknown.
     pub(super) pages: Option<Pages>,
@@ -35,11 +35,11 @@ pub(super) struct Pages {
     pub(super) method: Method,
 }
 
-impl Observation {
+impl CacheObservation {
     pub(super) fn of(spec: &Spec, tools: &Tools) -> Self {
         let mut seen = Self::default();
         match expand(&spec.files) {
-            Ok(paths) => seen.pages = seen.look_at(&paths),
+            Ok(paths) => seen.pages = seen.pages_of(&paths),
             Err(error) => seen.unproven.push(error.to_string()),
         }
         if !spec.objects.is_empty() {
@@ -47,15 +47,15 @@ impl Observation {
                 Ok(blocks) => seen.blocks = Some(blocks),
                 Err(error) => seen.unproven.push(error.to_string()),
             }
-            let caches = of_caches(spec).unwrap_or_default();
-            // Failures here are dropped: only a warm state needs these pages as proof.
-            seen.block_pages = Self::default().look_at(&caches);
+            let caches = files_of_block_caches(spec).unwrap_or_default();
+            // Only a warm state needs these pages as proof, so failures are not reported here.
+            seen.block_pages = Self::default().pages_of(&caches);
         }
         seen
     }
 
-    /// Sums over files. One file with unknown pages makes the sum unknown.
-    fn look_at(&mut self, paths: &[PathBuf]) -> Option<Pages> {
+    /// Sums the pages of files. `None` without files, or if the pages of one file are unknown.
+    fn pages_of(&mut self, paths: &[PathBuf]) -> Option<Pages> {
         let mut sum: Option<Pages> = None;
         let mut is_known = true;
         let mut in_memory: Option<&PathBuf> = None;
@@ -94,12 +94,13 @@ impl Observation {
             let path = path.display();
             self.notes.push(format!("{path} is on a file system in memory: nothing there can be cold"));
         }
-        self.on_loop_device(paths);
+        self.note_loop_device(paths);
         sum.filter(|_| is_known)
     }
 
-    /// Notes that the file behind a loop device has its own pages, which are not observed.
-    fn on_loop_device(&mut self, paths: &[PathBuf]) {
+    /// Adds a doubt if the files are on a loop device: pages of the file behind it are not
+    /// observed.
+    fn note_loop_device(&mut self, paths: &[PathBuf]) {
         let Ok(mounts) = Mounts::current() else { return };
         let on_loop = |path: &PathBuf| {
             mounts.of(&mounts::real(path)).is_some_and(|mount| mount.device.starts_with("/dev/loop"))

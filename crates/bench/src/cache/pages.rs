@@ -8,12 +8,12 @@ use std::os::fd::AsRawFd;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The system call that answered.
+/// The system call that counted the pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Method {
     /// Linux 6.5 and later.
     Cachestat,
-    /// Slower, for older kernels. Also sees through stacked file systems.
+    /// Slower, for older kernels. Also counts pages of stacked file systems.
     Mincore,
 }
 
@@ -29,7 +29,7 @@ impl Method {
 /// The number of `cachestat`, equal on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// Bytes mapped for one call of mincore; a multiple of every page size.
-const WINDOW: u64 = 1 << 30;
+const MINCORE_WINDOW_BYTES: u64 = 1 << 30;
 
 /// `struct cachestat_range` of linux/mman.h.
 #[repr(C)]
@@ -49,7 +49,7 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Counts the bytes of `range` in the page cache: whole pages, at most the range.
+/// Counts the bytes of `range` in the page cache, in whole pages, at most the length of the range.
 pub(super) fn by_cachestat(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let length = range.end.saturating_sub(range.start);
     if length == 0 {
@@ -76,7 +76,7 @@ pub(super) fn by_mincore(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let mut pages = 0;
     let mut at = first;
     while at < range.end {
-        let length = (range.end - at).min(WINDOW);
+        let length = (range.end - at).min(MINCORE_WINDOW_BYTES);
         pages += mapped_pages(file, at, length)?;
         at += length;
     }
@@ -113,7 +113,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn both_calls_agree_on_a_file_of_which_a_part_is_resident() {
+    fn cachestat_and_mincore_agree_on_a_partly_resident_file() {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
         file.sync_all().unwrap();

@@ -16,14 +16,14 @@ pub struct Spec {
     /// Directories whose names the run lists.
     pub names: Vec<PathBuf>,
     /// Objects that the run reads, each with its block cache.
-    pub objects: Vec<Object>,
+    pub objects: Vec<CachedObject>,
     /// Bytes of content that the run needs; a cold run must fetch them.
     pub expected_bytes: Option<u64>,
 }
 
 /// An object and its block cache.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Object {
+pub struct CachedObject {
     /// Location. One that ends in `/` stands for everything below it.
     pub location: String,
     /// The directory given to `--cache`.
@@ -41,7 +41,7 @@ pub struct Tools {
     pub env: Vec<(String, String)>,
 }
 
-/// Traffic during the run. A field is `None` if nothing counted it.
+/// Traffic during the run. A field is `None` if it was not counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Bytes over the network, counted by a link or a server.

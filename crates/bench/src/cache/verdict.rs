@@ -3,53 +3,54 @@
 
 use crate::result::{CacheEvidence, CacheState};
 
-use super::observe::{Observation, Pages};
+use super::observe::{CacheObservation, Pages};
 use super::spec::{Spec, Traffic};
 use super::tolerance::tolerance;
 
-/// The state of a judgement, with the sentences collected.
-struct Case<'a> {
+/// A judgement in progress, with the sentences collected so far.
+struct Judgement<'a> {
     spec: &'a Spec,
     evidence: Vec<String>,
     marks: Vec<String>,
     /// Reasons why no state is proved.
     unproven: Vec<String>,
     /// Number of facts that prove the state.
-    shown: u32,
+    proofs: u32,
 }
 
 /// Returns the evidence, and the marks of a run that was not in the required state.
 pub(super) fn judge(
     spec: &Spec,
     done: Vec<String>,
-    before: Option<&Observation>,
-    after: &Observation,
+    before: Option<&CacheObservation>,
+    after: &CacheObservation,
     traffic: &Traffic,
 ) -> (CacheEvidence, Vec<String>) {
-    let mut case = Case { spec, evidence: done, marks: Vec::new(), unproven: Vec::new(), shown: 0 };
+    let mut judgement =
+        Judgement { spec, evidence: done, marks: Vec::new(), unproven: Vec::new(), proofs: 0 };
     match before {
-        Some(before) => case.describe("before", before),
-        None => case.unproven.push("before: not looked at".into()),
+        Some(before) => judgement.describe("before", before),
+        None => judgement.unproven.push("before: not looked at".into()),
     }
-    case.describe("after", after);
-    case.count(traffic);
+    judgement.describe("after", after);
+    judgement.count(traffic);
     match spec.state {
         CacheState::Any => {}
-        CacheState::Cold => case.cold(before, traffic),
-        CacheState::Warm => case.warm(before, after, traffic),
-        CacheState::Hydrated => case.hydrated(before, after, traffic),
+        CacheState::Cold => judgement.cold(before, traffic),
+        CacheState::Warm => judgement.warm(before, after, traffic),
+        CacheState::Hydrated => judgement.hydrated(before, after, traffic),
     }
-    case.conclude()
+    judgement.conclude()
 }
 
-impl Case<'_> {
-    fn describe(&mut self, when: &str, seen: &Observation) {
+impl Judgement<'_> {
+    fn describe(&mut self, when: &str, seen: &CacheObservation) {
         if let Some(pages) = &seen.pages {
             self.evidence.push(format!("{when}: {}", in_page_cache(pages)));
         }
         if let Some(blocks) = &seen.blocks {
             let known = blocks.hydrated + blocks.incomplete;
-            let here = format!("{} bytes in firstbyte's cache", blocks.here);
+            let here = format!("{} bytes in firstbyte's cache", blocks.cached);
             self.evidence
                 .push(format!("{when}: {here}, {} of {known} objects hydrated (status)", blocks.hydrated));
         }
@@ -79,31 +80,31 @@ impl Case<'_> {
         self.marks.push(format!("meant to be {}, but {but}", self.spec.state));
     }
 
-    fn cold(&mut self, before: Option<&Observation>, traffic: &Traffic) {
+    fn cold(&mut self, before: Option<&CacheObservation>, traffic: &Traffic) {
         if let Some(pages) = before.and_then(|seen| seen.pages.as_ref()) {
             if pages.resident > tolerance(pages.total) {
                 self.mark(&format!("{} before the run", in_page_cache(pages)));
             } else {
-                self.shown += 1;
+                self.proofs += 1;
             }
         }
         if let Some(blocks) = before.and_then(|seen| seen.blocks.as_ref()) {
             let size = self.spec.expected_bytes.unwrap_or(blocks.size);
-            if blocks.here > tolerance(size) {
+            if blocks.cached > tolerance(size) {
                 self.mark(&format!(
                     "{} bytes were in firstbyte's cache before the run (status)",
-                    blocks.here
+                    blocks.cached
                 ));
             } else {
-                self.shown += 1;
+                self.proofs += 1;
             }
         }
-        self.crossed(before, traffic);
+        self.check_crossed(before, traffic);
     }
 
     /// Checks that a cold run received its bytes over the wire, or from a device if the wire is not
     /// counted.
-    fn crossed(&mut self, before: Option<&Observation>, traffic: &Traffic) {
+    fn check_crossed(&mut self, before: Option<&CacheObservation>, traffic: &Traffic) {
         let Some(expected) = self.spec.expected_bytes else { return };
         let pages = before.and_then(|seen| seen.pages.as_ref());
         let (bytes, expected, what) = match (traffic.wire_bytes, traffic.storage_bytes) {
@@ -118,56 +119,58 @@ impl Case<'_> {
         if bytes + tolerance(expected) < expected {
             self.mark(&format!("only {bytes} of {expected} bytes {what}"));
         } else {
-            self.shown += 1;
-            // Bytes that crossed are stronger evidence than an observation beforehand.
+            self.proofs += 1;
+            // Bytes that crossed are stronger evidence than an observation before the run.
             self.unproven.clear();
         }
     }
 
-    fn warm(&mut self, before: Option<&Observation>, after: &Observation, traffic: &Traffic) {
-        if !self.lists() {
+    fn warm(&mut self, before: Option<&CacheObservation>, after: &CacheObservation, traffic: &Traffic) {
+        if !self.only_lists() {
             self.warm_content(before, after);
         }
-        self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
-        // If a wire to the files is counted, device reads are those of programs.
+        self.check_nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
+        // If the wire to the files is counted, reads from devices only load programs.
         if self.spec.files.is_empty() || traffic.wire_bytes.is_none() {
-            self.nothing_crossed(traffic.storage_bytes, "came from block devices", before);
+            self.check_nothing_crossed(traffic.storage_bytes, "came from block devices", before);
         }
-        // Cached names cannot be observed. Without device reads they were in memory, if the file
-        // system is on a device.
-        self.shown +=
-            u32::from(self.lists() && self.spec.expected_bytes.is_some() && traffic.storage_bytes.is_some());
+        // Cached names cannot be observed. If their file system is on a device and no bytes came
+        // from devices, the names were in memory.
+        self.proofs += u32::from(
+            self.only_lists() && self.spec.expected_bytes.is_some() && traffic.storage_bytes.is_some(),
+        );
     }
 
     /// True if the run lists names and reads no content.
-    fn lists(&self) -> bool {
+    fn only_lists(&self) -> bool {
         !self.spec.names.is_empty() && self.spec.files.is_empty() && self.spec.objects.is_empty()
     }
 
-    fn warm_content(&mut self, before: Option<&Observation>, after: &Observation) {
+    fn warm_content(&mut self, before: Option<&CacheObservation>, after: &CacheObservation) {
         for (when, seen) in [("before", before), ("after", Some(after))] {
             let Some(seen) = seen else { continue };
-            // If the run reads files, their pages decide; otherwise those of the block caches.
+            // Pages of the files decide if the run reads files. If not, pages of the block caches
+            // decide.
             let looked = if self.spec.files.is_empty() { &seen.block_pages } else { &seen.pages };
             match looked {
                 Some(pages) if pages.resident + tolerance(pages.total) < pages.total => {
                     self.mark(&format!("only {} {when} the run", in_page_cache(pages)));
                 }
-                Some(_) => self.shown += 1,
+                Some(_) => self.proofs += 1,
                 None => self.unproven.push(format!("{when}: no page was looked at")),
             }
         }
         if self.spec.files.is_empty() {
-            self.all_blocks(before, after);
+            self.check_all_blocks(before, after);
         }
     }
 
-    fn hydrated(&mut self, before: Option<&Observation>, after: &Observation, traffic: &Traffic) {
-        self.all_blocks(before, after);
-        self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
+    fn hydrated(&mut self, before: Option<&CacheObservation>, after: &CacheObservation, traffic: &Traffic) {
+        self.check_all_blocks(before, after);
+        self.check_nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
     }
 
-    fn all_blocks(&mut self, before: Option<&Observation>, after: &Observation) {
+    fn check_all_blocks(&mut self, before: Option<&CacheObservation>, after: &CacheObservation) {
         for (when, seen) in [("before", before), ("after", Some(after))] {
             let Some(seen) = seen else { continue };
             match &seen.blocks {
@@ -175,17 +178,17 @@ impl Case<'_> {
                     let of = format!("of {} objects", blocks.hydrated + blocks.incomplete);
                     self.mark(&format!(
                         "{when} the run firstbyte's cache had all blocks of {} {of}, {} of {} bytes (status)",
-                        blocks.hydrated, blocks.here, blocks.size
+                        blocks.hydrated, blocks.cached, blocks.size
                     ));
                 }
-                Some(_) => self.shown += 1,
+                Some(_) => self.proofs += 1,
                 None => self.unproven.push(format!("{when}: no object was looked at")),
             }
         }
     }
 
     /// Checks that no bytes came from outside the cache.
-    fn nothing_crossed(&mut self, crossed: Option<u64>, what: &str, before: Option<&Observation>) {
+    fn check_nothing_crossed(&mut self, crossed: Option<u64>, what: &str, before: Option<&CacheObservation>) {
         let total = || before.and_then(|seen| Some(seen.pages.as_ref()?.total));
         let size = self.spec.expected_bytes.or_else(total).unwrap_or(u64::MAX);
         if let Some(bytes) = crossed.filter(|bytes| *bytes > tolerance(size)) {
@@ -198,7 +201,7 @@ impl Case<'_> {
             None
         } else if !self.marks.is_empty() {
             Some(false)
-        } else if self.unproven.is_empty() && self.shown > 0 {
+        } else if self.unproven.is_empty() && self.proofs > 0 {
             Some(true)
         } else {
             None

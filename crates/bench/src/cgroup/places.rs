@@ -1,7 +1,7 @@
 //! Finds the control groups of this process: version 1, version 2, or both (hybrid).
 //!
-//! A controller belongs to exactly one hierarchy. The places come from `/proc/self/cgroup` and the
-//! mount table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
+//! A controller belongs to exactly one hierarchy. `/proc/self/cgroup` and the mount table list the
+//! hierarchies. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use crate::mounts::Mounts;
 
 /// The version of a hierarchy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Version {
+pub(crate) enum HierarchyVersion {
     One,
     Two,
 }
 
-impl Version {
+impl HierarchyVersion {
     /// Returns `one` for version 1 and `two` for version 2.
     pub(crate) fn of<T>(self, one: T, two: T) -> T {
         match self {
@@ -27,8 +27,8 @@ impl Version {
 
 /// A mounted hierarchy, and the group of this process in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
-    pub(crate) version: Version,
+pub(crate) struct Hierarchy {
+    pub(crate) version: HierarchyVersion,
     /// The mount point of the hierarchy.
     pub(crate) root: PathBuf,
     /// Directory of this process's own group, at or below `root`.
@@ -38,11 +38,11 @@ pub(crate) struct Place {
     controllers: Vec<String>,
 }
 
-/// The cgroup of this process in every mounted hierarchy.
+/// All mounted hierarchies, each with the group of this process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Places(Vec<Place>);
+pub(crate) struct Hierarchies(Vec<Hierarchy>);
 
-impl Places {
+impl Hierarchies {
     /// Reads the cgroups of this process.
     pub(crate) fn current() -> io::Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
@@ -51,42 +51,46 @@ impl Places {
 
     /// Finds the cgroups from the text of `/proc/self/cgroup` and the mount table.
     pub(crate) fn new(membership: &str, mounts: &Mounts) -> Self {
-        let places = membership.lines().filter_map(|line| {
+        let hierarchies = membership.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, Path::new(parts.next()?));
-            let version = if controllers.is_empty() { Version::Two } else { Version::One };
+            let version = if controllers.is_empty() { HierarchyVersion::Two } else { HierarchyVersion::One };
             let controllers: Vec<String> =
                 controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
             let mount = mounts.iter().find(|mount| match version {
-                Version::Two => mount.kind == "cgroup2",
-                // A mount's options contain its controllers, `name=systemd` as well.
-                Version::One => {
+                HierarchyVersion::Two => mount.kind == "cgroup2",
+                // The options of a mount list its controllers, including `name=systemd`.
+                HierarchyVersion::One => {
                     mount.kind == "cgroup"
                         && controllers.iter().all(|name| mount.options.split(',').any(|one| one == name))
                 }
             })?;
-            // In a container the path is often the host's, and only a part of the hierarchy is
-            // mounted.
+            // In a container, the path is often that of the host, and only a part of the hierarchy
+            // is mounted.
             let inside = path.strip_prefix(&mount.root).or_else(|_| path.strip_prefix("/"));
             let own = inside.map(|inside| mount.at.join(inside)).unwrap_or_else(|_| mount.at.clone());
             let own = if own.is_dir() { own } else { mount.at.clone() };
-            Some(Place { version, root: mount.at.clone(), own, controllers })
+            Some(Hierarchy { version, root: mount.at.clone(), own, controllers })
         });
-        Self(places.collect())
+        Self(hierarchies.collect())
     }
 
     /// Returns the hierarchy of `controller`.
-    pub(crate) fn of(&self, controller: &str) -> Option<&Place> {
-        let old = self.0.iter().find(|place| place.controllers.iter().any(|name| name == controller));
+    pub(crate) fn of(&self, controller: &str) -> Option<&Hierarchy> {
+        let old = self.0.iter().find(|hierarchy| hierarchy.controllers.iter().any(|name| name == controller));
         old.or_else(|| {
-            self.two().filter(|place| words(&place.root, "cgroup.controllers").contains(controller))
+            self.version_two()
+                .filter(|hierarchy| control_file(&hierarchy.root, "cgroup.controllers").contains(controller))
         })
-        .or_else(|| self.two().filter(|place| words(&place.own, "cgroup.controllers").contains(controller)))
+        .or_else(|| {
+            self.version_two()
+                .filter(|hierarchy| control_file(&hierarchy.own, "cgroup.controllers").contains(controller))
+        })
     }
 
     /// Returns the hierarchy of version 2.
-    pub(crate) fn two(&self) -> Option<&Place> {
-        self.0.iter().find(|place| place.version == Version::Two)
+    pub(crate) fn version_two(&self) -> Option<&Hierarchy> {
+        self.0.iter().find(|hierarchy| hierarchy.version == HierarchyVersion::Two)
     }
 
     /// Returns the smallest value over this process's group and the groups above. `parse` reads the
@@ -94,12 +98,12 @@ impl Places {
     pub(crate) fn least<T: PartialOrd>(
         &self,
         controller: &str,
-        parse: impl Fn(&Path, Version) -> Option<T>,
+        parse: impl Fn(&Path, HierarchyVersion) -> Option<T>,
     ) -> Option<T> {
-        let place = self.of(controller)?;
+        let hierarchy = self.of(controller)?;
         let mut least: Option<T> = None;
-        for group in place.own.ancestors().take_while(|group| group.starts_with(&place.root)) {
-            let found = parse(group, place.version);
+        for group in hierarchy.own.ancestors().take_while(|group| group.starts_with(&hierarchy.root)) {
+            let found = parse(group, hierarchy.version);
             if let Some(found) = found
                 && least.as_ref().is_none_or(|least| found < *least)
             {
@@ -110,22 +114,22 @@ impl Places {
     }
 }
 
-/// Words of a control file; empty if the file cannot be read.
-pub(crate) struct Words(String);
+/// Text of a control file. Empty if the file cannot be read.
+pub(crate) struct ControlFile(String);
 
-impl Words {
+impl ControlFile {
     pub(crate) fn contains(&self, word: &str) -> bool {
         self.0.split_whitespace().any(|one| one == word)
     }
 }
 
-/// Reads the words of a control file.
-pub(crate) fn words(group: &Path, file: &str) -> Words {
-    Words(std::fs::read_to_string(group.join(file)).unwrap_or_default())
+/// Reads a control file of a group.
+pub(crate) fn control_file(group: &Path, file: &str) -> ControlFile {
+    ControlFile(std::fs::read_to_string(group.join(file)).unwrap_or_default())
 }
 
 /// Returns the memory limit of `group` itself, in bytes.
-pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
+pub(crate) fn memory_limit(group: &Path, version: HierarchyVersion) -> Option<u64> {
     // Version 1 writes "no limit" as the largest multiple of the page size, version 2 as `max`.
     const UNLIMITED: u64 = 1 << 60;
     let file = version.of("memory.limit_in_bytes", "memory.max");
@@ -134,11 +138,11 @@ pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
 }
 
 /// Returns the number of processors that `group` itself may use, possibly a fraction.
-pub(crate) fn cpu_limit(group: &Path, version: Version) -> Option<f64> {
+pub(crate) fn cpu_limit(group: &Path, version: HierarchyVersion) -> Option<f64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let (quota, period) = match version {
-        Version::One => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
-        Version::Two => {
+        HierarchyVersion::One => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+        HierarchyVersion::Two => {
             let text = read("cpu.max")?;
             let (quota, period) = text.trim().split_once(' ')?;
             (quota.to_owned(), period.to_owned())
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_hybrid_machine_a_controller_is_where_it_is_mounted() {
+    fn a_hybrid_machine_has_each_controller_where_it_is_mounted() {
         let root = tempfile::tempdir().unwrap();
         for path in ["memory/job", "cpu", "systemd", "unified/job"] {
             fs::create_dir_all(root.path().join(path)).unwrap();
@@ -178,16 +182,18 @@ mod tests {
                 ("unified", "cgroup2", ""),
             ],
         );
-        let places = Places::new("4:memory:/job\n3:cpu,cpuacct:/\n2:name=systemd:/\n0::/job\n", &mounts);
-        let own = |name: &str| places.of(name).map(|place| (place.version, place.own.clone()));
-        assert_eq!(own("memory"), Some((Version::One, root.path().join("memory/job"))));
-        assert_eq!(own("cpuacct"), Some((Version::One, root.path().join("cpu"))));
-        assert_eq!(own("io"), Some((Version::Two, root.path().join("unified/job"))));
+        let hierarchies =
+            Hierarchies::new("4:memory:/job\n3:cpu,cpuacct:/\n2:name=systemd:/\n0::/job\n", &mounts);
+        let own =
+            |name: &str| hierarchies.of(name).map(|hierarchy| (hierarchy.version, hierarchy.own.clone()));
+        assert_eq!(own("memory"), Some((HierarchyVersion::One, root.path().join("memory/job"))));
+        assert_eq!(own("cpuacct"), Some((HierarchyVersion::One, root.path().join("cpu"))));
+        assert_eq!(own("io"), Some((HierarchyVersion::Two, root.path().join("unified/job"))));
         assert_eq!(own("pids"), None);
     }
 
     #[test]
-    fn the_least_limit_counts_also_where_only_a_parent_has_one() {
+    fn the_smallest_limit_of_a_group_and_its_parents_counts() {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("all/job/step");
         fs::create_dir_all(&group).unwrap();
@@ -196,19 +202,19 @@ mod tests {
         fs::write(group.join("memory.max"), "max\n").unwrap();
         fs::write(root.path().join("all/job/cpu.max"), "max 100000\n").unwrap();
         fs::write(group.join("cpu.max"), "150000 100000\n").unwrap();
-        let places = Places::new("0::/job/step\n", &table(root.path(), &[("all", "cgroup2", "")]));
-        assert_eq!(places.least("memory", memory_limit), Some(1 << 20));
-        assert_eq!(places.least("cpu", cpu_limit), Some(1.5));
+        let hierarchies = Hierarchies::new("0::/job/step\n", &table(root.path(), &[("all", "cgroup2", "")]));
+        assert_eq!(hierarchies.least("memory", memory_limit), Some(1 << 20));
+        assert_eq!(hierarchies.least("cpu", cpu_limit), Some(1.5));
     }
 
     #[test]
-    fn a_path_of_the_host_is_looked_up_below_what_is_mounted_of_it() {
+    fn a_path_of_the_host_is_resolved_below_the_mounted_part() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("memory/step")).unwrap();
         let at = root.path().join("memory");
         let line = format!("1 1 0:1 /docker/abc {} rw - cgroup cgroup rw,memory\n", at.display());
         let mounts = Mounts::parse(line.as_bytes());
-        let own = |membership: &str| Places::new(membership, &mounts).of("memory").unwrap().own.clone();
+        let own = |membership: &str| Hierarchies::new(membership, &mounts).of("memory").unwrap().own.clone();
         assert_eq!(own("4:memory:/docker/abc/step\n"), at.join("step"));
         assert_eq!(own("4:memory:/docker/abc\n"), at);
         assert_eq!(own("4:memory:/elsewhere\n"), at);

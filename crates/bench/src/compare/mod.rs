@@ -10,32 +10,32 @@ mod obstacles;
 
 use serde::Serialize;
 
-use crate::result::{Case, ContenderLine, Outcome as Ran, Results, Run};
+use crate::result::{Case, ContenderLine, Outcome, Results, Run};
 use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
-/// Default threshold. On two shared processors, times of the same program repeat within it.
+/// Default threshold: 5 %. On two shared processors, times of one program repeat within it.
 pub const THRESHOLD: f64 = 0.05;
 
 /// Largest probability of chance at which a difference is reported.
-const LEVEL: f64 = 0.01;
+const SIGNIFICANCE_LEVEL: f64 = 0.01;
 
 /// The result of comparing a contender's times.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ComparisonOutcome {
     /// The contender had times before, and its runs fail now.
     Failing,
     /// Slower by more than threshold and noise.
     Slower,
     /// Faster by more than threshold and noise.
     Faster,
-    /// No change was found, but a change as large as the threshold could hide in the noise.
+    /// No change was found, but the noise could hide a change as large as the threshold.
     TooNoisy,
     /// The interval of the ratio lies within the threshold.
     NoChange,
-    /// The figures are of different things, or are missing on one side: see the notes.
+    /// The figures were measured differently, or are missing on one side: see the notes.
     NotComparable,
 }
 
@@ -56,7 +56,7 @@ pub struct Change {
     /// comparisons; `None` if not compared.
     pub chance: Option<f64>,
     /// The result of the comparison.
-    pub outcome: Outcome,
+    pub outcome: ComparisonOutcome,
     /// Notes that a reader of this comparison needs, one sentence each.
     pub notes: Vec<String>,
 }
@@ -83,11 +83,11 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
             obstacles.extend(&cases);
             obstacles.extend(&files);
             obstacles.notes.extend(few_notes(&before, &after));
-            let (mut change, chance) = pair(key, &before, &after, obstacles);
+            let (mut change, chance) = compare_contender(key, &before, &after, obstacles);
             let failed =
-                |run: &Run| run.case == case.name && run.contender == line.name && run.outcome != Ran::Ok;
+                |run: &Run| run.case == case.name && run.contender == line.name && run.outcome != Outcome::Ok;
             if !before.is_empty() && after.is_empty() && b.runs.iter().any(failed) {
-                change.outcome = Outcome::Failing;
+                change.outcome = ComparisonOutcome::Failing;
             }
             changes.push(change);
             chances.push(chance);
@@ -99,7 +99,7 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     changes
 }
 
-/// True if any contender of a case is in both files, so that there is something to compare.
+/// True if the files have a contender of a case in common.
 #[must_use]
 pub fn have_common(a: &Results, b: &Results) -> bool {
     lines(a).any(|(case, line)| has(b, case, line))
@@ -114,8 +114,14 @@ fn has(results: &Results, case: &Case, line: &ContenderLine) -> bool {
     lines(results).any(|(other, own)| other.name == case.name && own.name == line.name)
 }
 
-/// Returns a comparison without its outcome, and the chance of its difference if it is comparable.
-fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles) -> (Change, Option<f64>) {
+/// Compares one contender. Returns the change without its outcome, and the chance of the difference
+/// if the sides are comparable.
+fn compare_contender(
+    key: (&str, &str),
+    before: &[&Run],
+    after: &[&Run],
+    obstacles: Obstacles,
+) -> (Change, Option<f64>) {
     let seconds = |runs: &[&Run]| runs.iter().map(|run| run.seconds).collect::<Vec<f64>>();
     let (one, two) = (seconds(before), seconds(after));
     let change = Change {
@@ -125,14 +131,14 @@ fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles
         after: summarise(&two),
         ratio: ratio(&two, &one),
         chance: None,
-        outcome: Outcome::NotComparable,
+        outcome: ComparisonOutcome::NotComparable,
         notes: obstacles.notes,
     };
     let comparable = obstacles.comparable && change.ratio.is_some();
     (change, comparable.then(|| chance(&one, &two)))
 }
 
-/// Sets the outcomes of the `changes` that have a chance.
+/// Sets the outcome of each change that has a chance.
 fn decide(changes: &mut [Change], chances: &[Option<f64>], threshold: f64) {
     let plain: Vec<f64> = chances.iter().copied().flatten().collect();
     let compared = changes.iter_mut().zip(chances).filter(|(_, chance)| chance.is_some());
@@ -144,17 +150,17 @@ fn decide(changes: &mut [Change], chances: &[Option<f64>], threshold: f64) {
     }
 }
 
-fn outcome(ratio: Ratio, chance: f64, threshold: f64) -> Outcome {
+fn outcome(ratio: Ratio, chance: f64, threshold: f64) -> ComparisonOutcome {
     let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
-    let beyond_chance = chance <= LEVEL && !ratio.interval.holds(1.0);
+    let beyond_chance = chance <= SIGNIFICANCE_LEVEL && !ratio.interval.holds(1.0);
     if beyond_chance && ratio.value > most {
-        Outcome::Slower
+        ComparisonOutcome::Slower
     } else if beyond_chance && ratio.value < least {
-        Outcome::Faster
+        ComparisonOutcome::Faster
     } else if least <= ratio.interval.low && ratio.interval.high <= most {
-        Outcome::NoChange
+        ComparisonOutcome::NoChange
     } else {
-        Outcome::TooNoisy
+        ComparisonOutcome::TooNoisy
     }
 }
 
@@ -196,7 +202,7 @@ fn unmatched(one: &Results, other: &Results, when: &str) -> Vec<Change> {
                 after: summary.filter(|_| !is_first),
                 ratio: None,
                 chance: None,
-                outcome: Outcome::NotComparable,
+                outcome: ComparisonOutcome::NotComparable,
                 notes: vec![format!("Only in the results {when}.")],
             }
         })

@@ -1,15 +1,15 @@
 //! Finds differences that make two figures incomparable, and differences that only need a note.
 //!
 //! A different machine, stand-in, parameter, cache state or basis makes figures incomparable. A
-//! different build, kernel, plan, command line or program version is only noted, because `compare`
-//! exists to compare those.
+//! different build, kernel, plan, command line or program version is only noted, because users
+//! compare exactly those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::result::{Case, ContenderLine, Header, Machine, Run};
 
-/// Relative difference up to which two machines have the same memory. The kernel reserves a small
-/// part of it, which varies.
+/// Relative difference up to which two machines count as having the same memory. The kernel
+/// reserves a small part, which varies.
 const SAME_MEMORY: f64 = 0.05;
 
 /// The differences found, and whether they prevent a comparison.
@@ -26,7 +26,7 @@ impl Obstacles {
         Self { comparable: true, notes: Vec::new() }
     }
 
-    /// Notes `what` if the sides differ. Returns whether they do.
+    /// Adds a note about `what` if the sides differ. Returns true if they differ.
     fn note<T: PartialEq + std::fmt::Display>(&mut self, what: &str, before: T, after: T) -> bool {
         let differ = before != after;
         if differ {
@@ -37,7 +37,7 @@ impl Obstacles {
         differ
     }
 
-    /// Refuses the comparison, with a note of `what`, if the sides differ.
+    /// Marks the figures as incomparable, with a note about `what`, if the sides differ.
     fn refuse<T: PartialEq + std::fmt::Display>(&mut self, what: &str, before: T, after: T) {
         self.comparable &= !self.note(what, before, after);
     }

@@ -30,7 +30,7 @@ fn planted(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Res
 }
 
 /// Counts, among a hundred pairs of files, those whose only case has an outcome of `wanted`.
-fn found(wanted: &[Outcome], runs: u32, spread: f64, slower: f64) -> usize {
+fn found(wanted: &[ComparisonOutcome], runs: u32, spread: f64, slower: f64) -> usize {
     (0..100u64)
         .filter(|&seed| {
             let (a, b) =
@@ -43,12 +43,12 @@ fn found(wanted: &[Outcome], runs: u32, spread: f64, slower: f64) -> usize {
 #[test]
 fn two_runs_of_one_build_differ_in_at_most_one_of_twenty() {
     for runs in [10, 20] {
-        let unchanged = found(&[Outcome::NoChange], runs, 0.02, 1.0);
+        let unchanged = found(&[ComparisonOutcome::NoChange], runs, 0.02, 1.0);
         assert!(unchanged >= 95, "{unchanged} of 100 with {runs} runs");
     }
-    // With few runs or much noise some pairs stay undecided, which is not a difference either.
+    // With few runs or much noise, some pairs stay undecided, which is no false difference.
     for (runs, spread) in [(3, 0.02), (5, 0.02), (5, 0.1), (10, 0.3), (20, 0.3)] {
-        let alike = found(&[Outcome::NoChange, Outcome::TooNoisy], runs, spread, 1.0);
+        let alike = found(&[ComparisonOutcome::NoChange, ComparisonOutcome::TooNoisy], runs, spread, 1.0);
         assert!(alike >= 95, "{alike} of 100 with {runs} runs at {spread}");
     }
 }
@@ -56,16 +56,17 @@ fn two_runs_of_one_build_differ_in_at_most_one_of_twenty() {
 #[test]
 fn a_slowdown_of_ten_percent_is_found_in_nineteen_of_twenty_quiet_pairs() {
     for runs in [10, 20] {
-        let slower = found(&[Outcome::Slower], runs, 0.02, 1.1);
+        let slower = found(&[ComparisonOutcome::Slower], runs, 0.02, 1.1);
         assert!(slower >= 95, "{slower} of 100 with {runs} runs");
-        let faster = found(&[Outcome::Faster], runs, 0.02, 1.0 / 1.1);
+        let faster = found(&[ComparisonOutcome::Faster], runs, 0.02, 1.0 / 1.1);
         assert!(faster >= 95, "{faster} of 100 with {runs} runs");
     }
 }
 
 #[test]
-fn many_cases_are_corrected_for_and_still_found() {
-    let differ = |change: &&Change| matches!(change.outcome, Outcome::Slower | Outcome::Faster);
+fn many_equal_cases_do_not_differ_and_one_slower_case_is_found() {
+    let differ =
+        |change: &&Change| matches!(change.outcome, ComparisonOutcome::Slower | ComparisonOutcome::Faster);
     let noisy = (0..20u64)
         .filter(|&seed| {
             let (a, b) = (planted(seed, 60, 6, 2.0, 0.2), planted(seed + 1000, 60, 6, 2.0, 0.2));
@@ -87,23 +88,23 @@ fn many_cases_are_corrected_for_and_still_found() {
 }
 
 #[test]
-fn noise_that_could_hide_a_change_is_no_proof_of_none() {
+fn noise_that_could_hide_a_change_is_too_noisy() {
     let (a, b) = (planted(1, 1, 5, 2.0, 0.3), planted(2, 1, 5, 2.0, 0.3));
-    assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, Outcome::TooNoisy);
+    assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, ComparisonOutcome::TooNoisy);
 }
 
 #[test]
-fn figures_of_another_machine_stand_in_or_state_do_not_compare() {
+fn figures_of_another_machine_stand_in_or_state_are_not_comparable() {
     let refused = |change: fn(&mut Results), word: &str| {
         let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 4.0, 0.02));
         change(&mut b);
         let found = compare(&a, &b, THRESHOLD).remove(0);
-        assert_eq!(found.outcome, Outcome::NotComparable, "{word}");
+        assert_eq!(found.outcome, ComparisonOutcome::NotComparable, "{word}");
         assert!(found.notes.iter().any(|note| note.contains(word)), "{word} in {:?}", found.notes);
         found
     };
     let found = refused(|b| b.header.machine.cpu = "other".into(), "processor: made before, other after");
-    assert!(found.ratio.is_some(), "what was measured is still shown");
+    assert!(found.ratio.is_some(), "the ratio is still shown");
     refused(|b| b.header.machine.memory_bytes = 1 << 30, "amount of memory");
     refused(|b| b.header.cases[0].stand_ins.push("link: 20 ms".into()), "stand-in: nothing before");
     refused(|b| _ = b.header.cases[0].contenders[0].parameters.insert("jobs".into(), 4.0), "parameters");
@@ -113,11 +114,11 @@ fn figures_of_another_machine_stand_in_or_state_do_not_compare() {
 }
 
 #[test]
-fn a_contender_that_fails_now_is_no_missing_figure() {
+fn a_contender_whose_runs_now_fail_is_reported_as_failing() {
     let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 2.0, 0.02));
-    b.runs.iter_mut().for_each(|run| run.outcome = Ran::Failed);
-    assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, Outcome::Failing);
-    assert_eq!(compare(&b, &a, THRESHOLD)[0].outcome, Outcome::NotComparable);
+    b.runs.iter_mut().for_each(|run| run.outcome = Outcome::Failed);
+    assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, ComparisonOutcome::Failing);
+    assert_eq!(compare(&b, &a, THRESHOLD)[0].outcome, ComparisonOutcome::NotComparable);
 }
 
 #[test]
@@ -127,18 +128,18 @@ fn another_build_or_plan_is_noted_and_compared() {
     b.header.plan_digest = "other".into();
     b.header.machine.versions.insert("nginx".into(), "1.22".into());
     let found = &compare(&a, &b, THRESHOLD)[0];
-    assert_eq!(found.outcome, Outcome::Slower);
+    assert_eq!(found.outcome, ComparisonOutcome::Slower);
     for word in ["build: 0.1.0 before, 0.2.0 after", "plan", "nginx: absent before, 1.22 after"] {
         assert!(found.notes.iter().any(|note| note.contains(word)), "{word} in {:?}", found.notes);
     }
 }
 
 #[test]
-fn what_only_one_file_has_is_listed() {
+fn contenders_of_only_one_file_are_listed() {
     let (mut a, b) = (planted(1, 2, 10, 2.0, 0.02), planted(2, 1, 10, 2.0, 0.02));
     a.header.cases[0].contenders.push(ContenderLine { name: "gone".into(), ..ContenderLine::default() });
     let listed = |changes: &[Change]| -> Vec<(String, String, String, bool, bool)> {
-        let missing = changes.iter().filter(|change| change.outcome == Outcome::NotComparable);
+        let missing = changes.iter().filter(|change| change.outcome == ComparisonOutcome::NotComparable);
         missing
             .map(|change| {
                 let (before, after) = (change.before.is_some(), change.after.is_some());

@@ -31,7 +31,7 @@ fn line(contender: &str, tariff: &Tariff) -> Line {
 const READER: &str = "command = [\"true\", \"{target}\"]\nbytes = \"{size}\"";
 
 #[test]
-fn requests_and_the_way_of_all_runs_are_priced_by_the_region() {
+fn requests_and_transfer_of_all_runs_are_priced_by_region() {
     let own = line(READER, &tariff());
     assert_eq!((own.service.as_deref(), own.runs), (Some("s3-standard"), 4));
     assert_eq!((own.gets, own.lists, own.bytes), (4.0 * 8_192.0, 4.0, 4.0 * 1_073_741_824.0));
@@ -46,7 +46,7 @@ fn requests_and_the_way_of_all_runs_are_priced_by_the_region() {
 }
 
 #[test]
-fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
+fn unknown_facts_are_listed_with_the_option_that_states_them() {
     let missing = |contender: &str, tariff: &Tariff| line(contender, tariff).missing.join("; ");
     assert!(missing(READER, &Tariff { transfer: None, ..tariff() }).contains("--transfer"));
     assert!(missing(READER, &Tariff { region: None, ..tariff() }).contains("--region"));
@@ -63,7 +63,7 @@ fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
 }
 
 #[test]
-fn the_user_says_which_service_an_endpoint_or_a_path_is() {
+fn the_user_declares_the_service_of_an_endpoint_or_a_path() {
     let declared = |what: Declared, endpoint: &str| Tariff {
         declared: Some(what),
         endpoint: Some(endpoint.to_owned()),
@@ -81,7 +81,7 @@ fn the_user_says_which_service_an_endpoint_or_a_path_is() {
     // A tunnel to a service is an address of this machine.
     let tunnel = line(READER, &declared(Declared::Service("s3-standard".into()), "http://127.0.0.1:9000"));
     assert_eq!((tunnel.service.as_deref(), tunnel.free), (Some("s3-standard"), None));
-    // A bucket of AWS is billed by its name, whatever else is measured.
+    // The name of an AWS bucket decides the service, even if another one is declared.
     let aws = Tariff { declared: Some(Declared::Service("efs-elastic".into())), ..tariff() };
     assert_eq!(line(READER, &aws).service.as_deref(), Some("s3-standard"));
     let google = Tariff { declared: Some(Declared::Service("gcs".into())), ..tariff() };
@@ -110,7 +110,7 @@ fn stand_ins_and_local_disks_bill_nothing() {
 }
 
 #[test]
-fn a_directory_bucket_is_billed_as_one_and_an_endpoint_is_no_location() {
+fn a_directory_bucket_is_billed_as_express_and_an_endpoint_is_not_the_target() {
     let express = line("command = [\"true\", \"s3://b--use1-az4--x-s3/k\"]\nbytes = \"1GiB\"", &tariff());
     assert_eq!(express.service.as_deref(), Some("s3-express"));
     let words =
@@ -119,7 +119,7 @@ fn a_directory_bucket_is_billed_as_one_and_an_endpoint_is_no_location() {
 }
 
 #[test]
-fn what_is_read_once_is_paid_once() {
+fn data_read_once_is_paid_once() {
     let billed = "billed = { bytes = \"1GiB\", gets = \"100\", lists = \"0\", once = true }";
     let costs = estimate(&plan(&format!("{READER}\n{billed}"), ""), None, &tariff());
     assert!((costs.usd() - 100.0 * 4e-7).abs() < 1e-12, "{costs:?}");
@@ -137,7 +137,7 @@ fn called(endpoint: &str) -> String {
 }
 
 #[test]
-fn calls_of_a_function_cost_all_of_their_timeouts_and_what_they_read() {
+fn function_calls_cost_their_whole_timeouts_and_their_reads() {
     let costs = estimate(&plan(&called(""), ""), None, &tariff());
     let of = |target: &str| costs.lines.iter().find(|line| line.target == target).unwrap();
     // 1,024 MB of Lambda are one GiB. There are four rounds, warm-up included.

@@ -12,15 +12,15 @@ use std::process::{Command, Stdio};
 use super::stream::{fill, seed_of};
 use crate::job::{Error, Result, program};
 
-/// Bases in a sequence: the size of a contig of a bacterial genome.
-const LENGTH: usize = 100_000;
+/// Bases in a sequence: about a contig of a bacterial genome.
+const SEQUENCE_BASES: usize = 100_000;
 /// Bases per byte of the database.
 const BASES_PER_BYTE: u64 = 4;
-/// Range of a sequence that a query contains. 150 bases are a read of a sequencer; blastn searches
+/// Bases of a sequence that form a query. A read of a sequencer has 150 bases. blastn searches
 /// queries together until they have `BATCH_SIZE` bases.
-const PIECE: std::ops::Range<usize> = 1000..1150;
+const QUERY_BASES: std::ops::Range<usize> = 1000..1150;
 /// Name of the database in its directory.
-const NAME: &str = "db";
+const DATABASE_NAME: &str = "db";
 
 /// Figures of a generated database.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,9 +41,20 @@ pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<D
     let sequences = sequences_of(size);
     let volume = format!("{volume}B");
     let mut command = Command::new("makeblastdb");
-    command.args(["-in", "-", "-dbtype", "nucl", "-title", NAME, "-out", NAME, "-max_file_sz", &volume]);
+    command.args([
+        "-in",
+        "-",
+        "-dbtype",
+        "nucl",
+        "-title",
+        DATABASE_NAME,
+        "-out",
+        DATABASE_NAME,
+        "-max_file_sz",
+        &volume,
+    ]);
     command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut maker = program::spawn(&mut command, "makeblastdb", program::BLAST)?;
+    let mut maker = program::spawn(&mut command, "makeblastdb", program::BLAST_PACKAGE)?;
     let written =
         maker.stdin.take().map_or(Ok(()), |pipe| write_all(&mut BufWriter::new(pipe), sequences, seed));
     // If makeblastdb ended early, its own error says more than the broken pipe.
@@ -59,11 +70,11 @@ pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<D
 /// Returns the number of sequences in a database of `size` bytes; an argument of [`queries`].
 #[must_use]
 pub fn sequences_of(size: u64) -> u64 {
-    (size * BASES_PER_BYTE).div_ceil(LENGTH as u64)
+    (size * BASES_PER_BYTE).div_ceil(SEQUENCE_BASES as u64)
 }
 
 fn write_all(out: &mut dyn Write, sequences: u64, seed: u64) -> std::io::Result<()> {
-    let mut bases = vec![0; LENGTH];
+    let mut bases = vec![0; SEQUENCE_BASES];
     for number in 0..sequences {
         sequence(number, seed, &mut bases);
         writeln!(out, ">seq{number}")?;
@@ -79,7 +90,7 @@ fn write_all(out: &mut dyn Write, sequences: u64, seed: u64) -> std::io::Result<
 /// The file cannot be written.
 pub fn queries(path: &Path, count: u64, sequences: u64, seed: u64) -> Result<()> {
     let mut out = BufWriter::new(File::create(path).map_err(Error::at(path))?);
-    let mut bases = vec![0; LENGTH];
+    let mut bases = vec![0; SEQUENCE_BASES];
     // The stride spreads queries over the database, so that they do not all lie in its first
     // volume.
     let stride = (sequences / count.max(1)).max(1);
@@ -88,9 +99,10 @@ pub fn queries(path: &Path, count: u64, sequences: u64, seed: u64) -> Result<()>
             let number = query * stride % sequences.max(1);
             sequence(number, seed, &mut bases);
             // If there are more queries than sequences, each sequence gives several pieces.
-            let shift = (query * stride / sequences.max(1)) as usize * PIECE.len() % (LENGTH - PIECE.end);
+            let shift = (query * stride / sequences.max(1)) as usize * QUERY_BASES.len()
+                % (SEQUENCE_BASES - QUERY_BASES.end);
             writeln!(out, ">query{query}")?;
-            out.write_all(&bases[PIECE.start + shift..PIECE.end + shift])?;
+            out.write_all(&bases[QUERY_BASES.start + shift..QUERY_BASES.end + shift])?;
             out.write_all(b"\n")?;
         }
         out.flush()

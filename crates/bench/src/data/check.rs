@@ -11,7 +11,7 @@ use super::stream::{first_difference, seed_of};
 use crate::job::{Error, Result};
 
 /// Bytes per read.
-const STEP: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// Checks that the file `path` has `size` bytes of the stream of `seed`.
 ///
@@ -19,7 +19,7 @@ const STEP: usize = 1 << 20;
 /// [`Error::Content`] with the first wrong byte, [`Error::Target`] for another length, and errors
 /// of reading.
 pub fn check_file(path: &Path, size: u64, seed: u64) -> Result<()> {
-    check(path, size, seed, &mut vec![0; STEP])
+    check(path, size, seed, &mut vec![0; READ_BYTES])
 }
 
 fn check(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
@@ -48,7 +48,7 @@ fn check(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
 /// # Errors
 /// The errors of [`check_file`], and [`Error::Target`] for a file that is missing or unexpected.
 pub fn check_files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Result<u64> {
-    let mut buffer = vec![0; STEP];
+    let mut buffer = vec![0; READ_BYTES];
     let mut bytes = 0;
     for number in 0..count {
         let name = name_of(number);
@@ -77,23 +77,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_its_seed_says_or_the_first_wrong_byte_is_named() {
+    fn the_first_byte_that_differs_from_the_seed_is_named() {
         let here = tempfile::tempdir().unwrap();
         let path = here.path().join("big");
-        let size = 3 * STEP as u64 + 77;
+        let size = 3 * READ_BYTES as u64 + 77;
         file(&path, size, 5).unwrap();
         check_file(&path, size, 5).unwrap();
         assert!(check_file(&path, size, 6).unwrap_err().is_wrong_content());
         let error = check_file(&path, size + 1, 5).unwrap_err().to_string();
         assert!(error.ends_with(&format!("{size} bytes instead of {}", size + 1)), "{error}");
-        flip(&path, STEP + 9);
+        flip(&path, READ_BYTES + 9);
         let error = check_file(&path, size, 5).unwrap_err();
         assert!(error.is_wrong_content());
-        assert!(error.to_string().ends_with(&format!("wrong content at byte {}", STEP + 9)), "{error}");
+        assert!(error.to_string().ends_with(&format!("wrong content at byte {}", READ_BYTES + 9)), "{error}");
     }
 
     #[test]
-    fn many_files_are_all_there_and_no_others() {
+    fn missing_and_unexpected_files_are_errors() {
         let here = tempfile::tempdir().unwrap();
         let root = here.path().join("files");
         let bytes = files(&root, 20, &SIZES, 9).unwrap();

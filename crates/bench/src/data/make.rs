@@ -13,16 +13,16 @@ use crate::job::{Error, Result};
 use crate::threads::on_threads;
 
 /// Bytes per write.
-const STEP: usize = 1 << 20;
-/// Names per inode; ext4 allows 65,000.
-const LINKS: u64 = 60_000;
+const WRITE_BYTES: usize = 1 << 20;
+/// Names per inode. ext4 allows 65,000.
+const NAMES_PER_INODE: u64 = 60_000;
 /// Threads that make names.
-const THREADS: u64 = 4;
-/// Number of names above which they become links to few inodes. A listing sees no difference, and
-/// making them takes a tenth of the time.
+const NAME_THREADS: u64 = 4;
+/// Number of names above which they become links to few inodes. A listing shows no difference, and
+/// making links takes a tenth of the time.
 const LINKED_FROM: u64 = 2_000_000;
 /// Permissions of files.
-const MODE: Mode = Mode::from_raw_mode(0o644);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 
 /// Range and distribution of the sizes of many files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,7 +49,7 @@ impl FileSizes {
     /// Parses `10KiB..100KiB`, or one size for all; `log:1KiB..1GiB` spreads by magnitude.
     ///
     /// # Errors
-    /// The text is something else, or its least size is above its greatest.
+    /// The text has another form, or its first size is above its second.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: String| Error::job(format!("{text:?}: {why}; write for example 10KiB..100KiB"));
         let (spread, sizes) = match text.strip_prefix("log:") {
@@ -92,7 +92,7 @@ pub fn size_of(name: &str, sizes: &FileSizes, seed: u64) -> u64 {
 /// # Errors
 /// The file cannot be written.
 pub fn file(path: &Path, size: u64, seed: u64) -> Result<()> {
-    let mut buffer = vec![0; STEP.min(size as usize)];
+    let mut buffer = vec![0; WRITE_BYTES.min(size as usize)];
     write(path, size, seed, &mut buffer)
 }
 
@@ -115,7 +115,7 @@ fn write(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
 /// The directory or a file cannot be written.
 pub fn files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Result<u64> {
     make_directory(directory)?;
-    let mut buffer = vec![0; STEP];
+    let mut buffer = vec![0; WRITE_BYTES];
     let mut bytes = 0;
     for number in 0..count {
         let name = name_of(number);
@@ -146,16 +146,16 @@ pub fn links(root: &Path, count: u64) -> Result<()> {
 fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
     make_directory(root)?;
     let at = open(root)?;
-    let share = count.div_ceil(THREADS);
-    let made = on_threads(THREADS as usize, |thread| {
+    let share = count.div_ceil(NAME_THREADS);
+    let made = on_threads(NAME_THREADS as usize, |thread| {
         let from = (thread as u64 * share).min(count);
         let mut first = String::new();
         for number in from..(from + share).min(count) {
             let name = format!("image_{number:08}.tif");
-            let links = linked && !(number - from).is_multiple_of(LINKS);
-            // If the file system has no links, or allows fewer, a new file takes the name.
+            let links = linked && !(number - from).is_multiple_of(NAMES_PER_INODE);
+            // If the file system has no links, or allows fewer, the name becomes a new file.
             if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
-                mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
+                mknodat(&at, &name, FileType::RegularFile, FILE_MODE, 0).map_err(failed(root))?;
                 first = name;
             }
         }
@@ -168,18 +168,18 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
 /// the rest empty files.
 ///
 /// # Errors
-/// There are fewer entries than directories, or one exists or cannot be made.
+/// There are fewer entries than directories, or an entry exists or cannot be made.
 pub fn tree(root: &Path, entries: u64, directories: u64) -> Result<()> {
     if entries < directories {
         return Err(Error::job(format!("{entries} entries cannot hold {directories} directories")));
     }
     make_directory(root)?;
-    let fan = ((directories as f64).cbrt().round() as u64) + 1;
+    let children = ((directories as f64).cbrt().round() as u64) + 1;
     let mut paths: Vec<PathBuf> = vec![root.to_owned()];
     let mut next = 0;
     while (paths.len() as u64) <= directories {
         let missing = directories + 1 - paths.len() as u64;
-        for number in 0..fan.min(missing) {
+        for number in 0..children.min(missing) {
             let path = paths[next].join(format!("plate-{number:03}"));
             make_directory(&path)?;
             paths.push(path);
@@ -188,7 +188,7 @@ pub fn tree(root: &Path, entries: u64, directories: u64) -> Result<()> {
     }
     for number in 0..entries - directories {
         let path = paths[(number % paths.len() as u64) as usize].join(format!("well-{number:06}.tif"));
-        mknodat(CWD, &path, FileType::RegularFile, MODE, 0).map_err(failed(&path))?;
+        mknodat(CWD, &path, FileType::RegularFile, FILE_MODE, 0).map_err(failed(&path))?;
     }
     Ok(())
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_trees_have_what_is_asked_for() {
+    fn names_and_trees_have_the_requested_entries() {
         let here = tempfile::tempdir().unwrap();
         let (flat, deep) = (here.path().join("flat"), here.path().join("deep"));
         let sorted = |directory: &Path| {

@@ -1,17 +1,17 @@
 //! The content of all generated files: a stream of words that is a pure function of seed and
 //! offset.
 //!
-//! Any range of a file can be made or compared without the bytes before it and without the
-//! original. The words are those of SplitMix64, so they do not compress.
+//! A range of a file is made or compared without the bytes before it and without the original. The
+//! generator is SplitMix64, whose words do not compress.
 
 /// Bytes per word.
-const WORD: usize = 8;
+const WORD_BYTES: usize = 8;
 /// Increment of the generator's state.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+const STATE_INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Returns word `index` of the stream of `seed`. The state is a counter, which gives random access.
 const fn word(seed: u64, index: u64) -> u64 {
-    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP));
+    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STATE_INCREMENT));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
@@ -27,11 +27,11 @@ pub fn seed_of(seed: u64, name: &str) -> u64 {
 
 /// Fills `buffer` with the bytes of the stream from `offset`.
 pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
-    let (head, rest) = buffer.split_at_mut(head_of(offset, buffer.len()));
-    let begin = lead(offset);
-    head.copy_from_slice(&word(seed, offset / WORD as u64).to_le_bytes()[begin..begin + head.len()]);
-    let mut index = (offset + head.len() as u64) / WORD as u64;
-    let (words, tail) = rest.as_chunks_mut::<WORD>();
+    let (head, rest) = buffer.split_at_mut(bytes_before_next_word(offset, buffer.len()));
+    let begin = offset_in_word(offset);
+    head.copy_from_slice(&word(seed, offset / WORD_BYTES as u64).to_le_bytes()[begin..begin + head.len()]);
+    let mut index = (offset + head.len() as u64) / WORD_BYTES as u64;
+    let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
     for bytes in words {
         *bytes = word(seed, index).to_le_bytes();
         index += 1;
@@ -44,14 +44,14 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
 /// position of `bytes` in the stream.
 #[must_use]
 pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
-    let (head, rest) = bytes.split_at(head_of(offset, bytes.len()));
+    let (head, rest) = bytes.split_at(bytes_before_next_word(offset, bytes.len()));
     let mut at = offset + head.len() as u64;
     if let Some(found) = difference_in_word(seed, offset, head) {
         return Some(found);
     }
-    let (words, tail) = rest.as_chunks::<WORD>();
-    let mut index = at / WORD as u64;
-    // A comparison for each group, not each word: the compiler then needs few instructions per
+    let (words, tail) = rest.as_chunks::<WORD_BYTES>();
+    let mut index = at / WORD_BYTES as u64;
+    // One comparison for each group of words, because the compiler then needs few instructions per
     // word.
     for group in words.chunks(64) {
         let mut differing = 0;
@@ -61,7 +61,9 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
         if differing != 0 {
             let found = (0_u64..).zip(group);
             return found
-                .filter_map(|(step, bytes)| difference_in_word(seed, (index + step) * WORD as u64, bytes))
+                .filter_map(|(step, bytes)| {
+                    difference_in_word(seed, (index + step) * WORD_BYTES as u64, bytes)
+                })
                 .next();
         }
         index += group.len() as u64;
@@ -72,19 +74,19 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
 
 /// Finds the first difference among bytes that lie in one word.
 fn difference_in_word(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
-    let wanted = word(seed, offset / WORD as u64).to_le_bytes();
-    let wanted = &wanted[lead(offset)..];
+    let wanted = word(seed, offset / WORD_BYTES as u64).to_le_bytes();
+    let wanted = &wanted[offset_in_word(offset)..];
     (offset..).zip(bytes.iter().zip(wanted)).find(|(_, (is, wanted))| is != wanted).map(|(at, _)| at)
 }
 
 /// Returns the position of `offset` within its word.
-const fn lead(offset: u64) -> usize {
-    (offset % WORD as u64) as usize
+const fn offset_in_word(offset: u64) -> usize {
+    (offset % WORD_BYTES as u64) as usize
 }
 
 /// Returns the number of bytes up to the next word, at most `length`; 0 at a word's start.
-fn head_of(offset: u64, length: usize) -> usize {
-    ((WORD - lead(offset)) % WORD).min(length)
+fn bytes_before_next_word(offset: u64, length: usize) -> usize {
+    ((WORD_BYTES - offset_in_word(offset)) % WORD_BYTES).min(length)
 }
 
 #[cfg(test)]
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_is_that_range_of_the_whole() {
+    fn a_range_filled_alone_equals_that_range_of_the_whole() {
         let whole = bytes(7, 0, 5000);
         for offset in [0, 1, 7, 8, 9, 511, 4096] {
             for length in [0, 1, 3, 8, 17, 600, 900] {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wrong_byte_is_found_wherever_it_is() {
+    fn the_first_wrong_byte_is_found_at_any_position() {
         let mut part = bytes(7, 3, 2000);
         for at in [0, 4, 5, 12, 13, 517, 1996, 1999] {
             part[at] ^= 1;

@@ -2,22 +2,22 @@
 //! function.
 //!
 //! Each emulated function gets its own memory, and the share of a processor that belongs to that
-//! memory. If the machine is too small for all functions of a run, either as many jobs as fit run
-//! at once ([`Limited::at_once`]) and the others afterwards, or the run is refused.
+//! memory. If the machine is too small for all functions of a run, the run is refused, or split
+//! into waves of as many jobs as fit ([`Limited::at_once`]).
 
 use crate::result::CacheState;
 use firstbyte_location::units;
 
 use crate::cgroup::{Group, Limits};
 use crate::error::Error;
-use crate::functions::{FunctionSize, Machine};
+use crate::functions::{FunctionSize, MachineCapacity};
 use crate::plan::Contender;
 use crate::words::Words;
 
 /// The control groups of a run.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
-    /// Empty without limits; one group for all jobs, or one for each function.
+    /// One group for all jobs, or one for each function. Empty without limits.
     pub(super) groups: Vec<Group>,
     /// Number of functions that run at once; `None` for all jobs.
     pub(super) at_once: Option<u32>,
@@ -25,13 +25,13 @@ pub(super) struct Limited {
 }
 
 /// Returns the size of a contender's emulated function; `None` if it has none.
-pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<FunctionSize>, String> {
+pub(super) fn size_of(contender: &Contender, words: &Words) -> Result<Option<FunctionSize>, String> {
     let Some(text) = &contender.function else { return Ok(None) };
     FunctionSize::parse(&words.fill(text)?).map(Some).map_err(|what| format!("function: {what}"))
 }
 
 impl Limited {
-    /// Makes the groups of a run of so many jobs. `wrong` makes an error from a mistake in the
+    /// Makes the groups for a run of `jobs` jobs. `wrong` makes an error from a mistake in the
     /// plan.
     pub(super) fn create(
         contender: &Contender,
@@ -39,10 +39,10 @@ impl Limited {
         words: &Words,
         wrong: &dyn Fn(String) -> Error,
     ) -> Result<Self, Error> {
-        let Some(function) = of(contender, words).map_err(wrong)? else {
-            return Self::together(contender, words, wrong);
+        let Some(function) = size_of(contender, words).map_err(wrong)? else {
+            return Self::one_for_all(contender, words, wrong);
         };
-        let at_once = at_once(function, jobs, contender.waves, Machine::current()).map_err(wrong)?;
+        let at_once = at_once(function, jobs, contender.waves, MachineCapacity::current()).map_err(wrong)?;
         let limits = Limits { memory_bytes: Some(function.memory_bytes), cpus: Some(function.processors()) };
         // The host of an invoked function already limits its environments.
         let limited = if contender.invoke.is_some() { 0 } else { jobs };
@@ -54,9 +54,9 @@ impl Limited {
         })
     }
 
-    /// Makes one group that limits all jobs together. Without limits, makes a group only if bytes
-    /// read from devices are the only evidence of a cache state.
-    fn together(
+    /// Makes one group that limits all jobs together. Without limits, makes a group only for a run
+    /// that lists names in a controlled cache state: only bytes read from devices prove that state.
+    fn one_for_all(
         contender: &Contender,
         words: &Words,
         wrong: &dyn Fn(String) -> Error,
@@ -88,7 +88,7 @@ impl Limited {
     }
 
     /// Returns a message if a failed run exhausted its memory.
-    pub(super) fn exhausted(&self) -> Option<String> {
+    pub(super) fn memory_error(&self) -> Option<String> {
         let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
         self.groups
             .iter()
@@ -100,16 +100,16 @@ impl Limited {
 /// Checks that this machine has room for a contender's functions, so that a measurement is refused
 /// before its first run.
 pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> {
-    match of(contender, words)? {
+    match size_of(contender, words)? {
         None => Ok(()),
         Some(function) => {
-            at_once(function, contender.jobs(words)?, contender.waves, Machine::current()).map(drop)
+            at_once(function, contender.jobs(words)?, contender.waves, MachineCapacity::current()).map(drop)
         }
     }
 }
 
-/// Returns how many of these functions run at once.
-fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
+/// Returns the number of these functions that run at once. Error if the run is refused.
+fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: MachineCapacity) -> Result<u32, String> {
     let fitting = function.fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
         return Ok(fitting);
@@ -133,25 +133,25 @@ fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> 
 mod tests {
     use super::*;
 
-    const MACHINE: Machine = Machine { memory_bytes: 24_000_000_000, processors: 8 };
+    const MACHINE: MachineCapacity = MachineCapacity { memory_bytes: 24_000_000_000, processors: 8 };
 
     const fn function(megabytes: u64) -> FunctionSize {
         FunctionSize { memory_bytes: megabytes * 1_000_000 }
     }
 
     #[test]
-    fn as_many_run_at_once_as_memory_and_processors_allow() {
+    fn memory_and_processors_limit_the_jobs_at_once() {
         assert_eq!(at_once(function(128), 20, false, MACHINE), Ok(20));
         // 19.2 GB have room for six functions, eight processors for four.
         assert_eq!(at_once(function(3008), 20, true, MACHINE), Ok(4));
-        let roomy = Machine { processors: 64, ..MACHINE };
+        let roomy = MachineCapacity { processors: 64, ..MACHINE };
         assert_eq!(at_once(function(3008), 20, true, roomy), Ok(6));
-        // A single function may require more processors than there are.
-        assert_eq!(at_once(function(3008), 1, false, Machine { processors: 1, ..MACHINE }), Ok(1));
+        // A single function may have more processors than the machine.
+        assert_eq!(at_once(function(3008), 1, false, MachineCapacity { processors: 1, ..MACHINE }), Ok(1));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_to_do() {
+    fn functions_that_do_not_fit_are_refused_with_advice() {
         let error = at_once(function(3008), 20, false, MACHINE).unwrap_err();
         assert!(error.contains("need 60.2 GB and 34.0 processors"), "{error}");
         assert!(error.contains("4 fit: ask for waves"), "{error}");

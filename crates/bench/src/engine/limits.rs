@@ -1,7 +1,7 @@
 //! Limits of a measurement: the time, and the bytes and dollars of all its runs.
 //!
 //! Invariant: runs of a continued results file count like those of this process, so a repeated
-//! command line does not pass its limits. Called by the engine.
+//! command line stays within its limits. Called by the engine.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,24 +19,25 @@ pub(super) struct MeasurementLimits<'a> {
     began: Instant,
     bytes: u64,
     usd: f64,
-    /// Case and contender of runs already paid for.
+    /// Names of case and contender of the runs already counted.
     paid: BTreeSet<(String, String)>,
     settings: &'a Settings<'a>,
 }
 
-/// Bytes and dollars that a run needs at most.
+/// Largest bytes and dollars that a run needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunNeed {
+    /// Names of case and contender.
     name: (String, String),
-    /// Bytes that precede the run: the hydration before the first one.
-    before: u64,
+    /// Bytes of the hydration that precedes the first run.
+    hydration_bytes: u64,
     /// Bytes that the run moves or reads.
     bytes: u64,
     usd: f64,
 }
 
 impl<'a> MeasurementLimits<'a> {
-    /// Begins with the runs that the results already have.
+    /// Counts the runs that the results already have.
     pub(super) fn continued(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
         let (began, paid) = (Instant::now(), BTreeSet::new());
         let mut budget = Self { began, bytes: 0, usd: 0.0, paid, settings };
@@ -53,10 +54,11 @@ impl<'a> MeasurementLimits<'a> {
             }
             let mut words = plan.words_of(case);
             settings.words.iter().for_each(|(name, value)| words.set(name, value));
-            // Only a prepared case knows the addresses of its services. Its runs have their own
-            // counts of bytes.
-            let need =
-                budget.next(case, &contender, &words).unwrap_or_else(|_| budget.dollars(case, &contender));
+            // Addresses of services are known only in a prepared case. Runs through services have
+            // their own counts of bytes.
+            let need = budget
+                .need_of_next(case, &contender, &words)
+                .unwrap_or_else(|_| budget.billed_need(case, &contender));
             budget.add(need, run);
         }
         budget
@@ -70,8 +72,13 @@ impl<'a> MeasurementLimits<'a> {
     /// Returns the need of the next run of a contender.
     ///
     /// # Errors
-    /// The plan states its bytes or jobs wrongly.
-    pub(super) fn next(&self, case: &Case, contender: &Contender, words: &Words) -> Result<RunNeed, String> {
+    /// The plan's bytes or jobs are malformed.
+    pub(super) fn need_of_next(
+        &self,
+        case: &Case,
+        contender: &Contender,
+        words: &Words,
+    ) -> Result<RunNeed, String> {
         let jobs = u64::from(contender.jobs(words)?);
         let size = |text: &str| {
             let size = units::parse_size(&words.fill(text)?).map_err(|error| format!("bytes: {error}"));
@@ -81,23 +88,23 @@ impl<'a> MeasurementLimits<'a> {
         let billed = contender.billed.as_ref();
         let fetched = billed.map(|billed| billed.bytes.as_str()).filter(|text| !text.is_empty());
         let fetched = fetched.map_or(Ok(0), size)?;
-        let need = self.dollars(case, contender);
+        let need = self.billed_need(case, contender);
         Ok(match billed.is_some_and(|billed| billed.once) {
             true if self.paid.contains(&need.name) => RunNeed { bytes: read, ..need },
-            true => RunNeed { before: fetched, bytes: read, ..need },
+            true => RunNeed { hydration_bytes: fetched, bytes: read, ..need },
             false => RunNeed { bytes: read.max(fetched), ..need },
         })
     }
 
-    fn dollars(&self, case: &Case, contender: &Contender) -> RunNeed {
+    fn billed_need(&self, case: &Case, contender: &Contender) -> RunNeed {
         let name = (case.name.clone(), contender.name.clone());
         let usd = self.settings.costs.of_run(&name.0, &name.1, !self.paid.contains(&name));
-        RunNeed { name, before: 0, bytes: 0, usd }
+        RunNeed { name, hydration_bytes: 0, bytes: 0, usd }
     }
 
     /// Returns the limit that a run would exceed; `None` if it may begin.
     pub(super) fn refuses(&self, next: &RunNeed) -> Option<String> {
-        let (bytes, usd) = (next.before.saturating_add(next.bytes), next.usd);
+        let (bytes, usd) = (next.hydration_bytes.saturating_add(next.bytes), next.usd);
         let spent = self.began.elapsed().as_secs_f64();
         if self.settings.max_seconds.is_some_and(|most| spent >= most) {
             return Some(format!("--max-time: {spent:.0} s are over"));
@@ -112,16 +119,16 @@ impl<'a> MeasurementLimits<'a> {
         Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
     }
 
-    /// Adds a run that has ended. Its own count of bytes on the wire is exact; without one, the
-    /// larger of its estimate and of the bytes that its job read counts.
+    /// Adds a run that has ended. The bytes on the wire are exact if they were counted. Otherwise
+    /// the larger of the estimate and of the bytes that the jobs report counts.
     pub(super) fn add(&mut self, need: RunNeed, run: &Run) {
         let moved = run.wire_bytes.unwrap_or_else(|| need.bytes.max(run.bytes.unwrap_or(0)));
-        self.bytes = self.bytes.saturating_add(need.before).saturating_add(moved);
+        self.bytes = self.bytes.saturating_add(need.hydration_bytes).saturating_add(moved);
         self.usd += need.usd;
         self.paid.insert(need.name);
     }
 
-    /// Returns the timeout of a run: `longest`, or the time left for the measurement if that is
+    /// Returns the timeout of a run: `longest`, or the remaining time of the measurement if that is
     /// less.
     pub(super) fn time_for(&self, longest: f64) -> Duration {
         let left = self.settings.max_seconds.map(|most| most - self.began.elapsed().as_secs_f64());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::result::{Basis, CacheState, Job, Noise, Outcome, Run};
+use crate::result::{Basis, CacheState, JobFigures, Noise, Outcome, Run};
 use crate::statistics::median;
 use firstbyte_location::units;
 use serde_json::Value;
@@ -14,8 +14,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
 use super::function::Limited;
-use super::prepare::{self, do_all, do_command};
-use crate::cache::{self, Object, Prepared, Spec, Tools, Traffic};
+use super::prepare::{self, run_command, run_commands};
+use crate::cache::{self, CachedObject, PreparedCache, Spec, Tools, Traffic};
 use crate::cgroup::Group;
 use crate::check;
 use crate::error::{Error, Result};
@@ -30,16 +30,16 @@ use crate::throughput::Sampler;
 use crate::words::Words;
 
 /// Longest error text of a run, in characters.
-const ERROR: usize = 300;
-/// Longest wait for a link to count delivered bytes: its thread needs one turn on a processor.
-const COUNTED_WITHIN: Duration = Duration::from_secs(1);
+const MAX_ERROR_CHARACTERS: usize = 300;
+/// Longest wait for a link to count delivered bytes. Its thread needs one turn on a processor.
+const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A case that is prepared to run.
-pub(super) struct Scene<'a> {
+pub(super) struct CaseRun<'a> {
     /// Name of the plan, for messages.
     pub(super) plan: &'a str,
     pub(super) case: &'a Case,
-    pub(super) prepared: &'a prepare::Prepared,
+    pub(super) prepared: &'a prepare::PreparedCase,
     pub(super) settings: &'a Settings<'a>,
 }
 
@@ -48,8 +48,9 @@ pub(super) fn now() -> String {
     OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
 }
 
-impl Scene<'_> {
-    /// Returns the bytes that all jobs of a run move or read. `None` if the plan does not say.
+impl CaseRun<'_> {
+    /// Returns the bytes that all jobs of a run move or read. `None` if the plan does not state
+    /// them.
     pub(super) fn bytes_of(&self, contender: &Contender) -> Result<Option<u64>> {
         let Some(text) = &contender.bytes else { return Ok(None) };
         let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
@@ -63,8 +64,8 @@ impl Scene<'_> {
         contender.jobs(&self.prepared.words).map_err(|what| self.in_case(what))
     }
 
-    /// Runs a contender once. Its failure becomes the run's outcome; an error means that the
-    /// measurement cannot continue.
+    /// Runs a contender once. A failure of the contender is the outcome of the run. An error means
+    /// that the measurement cannot continue.
     pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
         let ran = self.run_into(contender, &destination, longest);
@@ -74,7 +75,7 @@ impl Scene<'_> {
         ran
     }
 
-    fn run_into(&self, contender: &Contender, at: &Path, longest: Duration) -> Result<Run> {
+    fn run_into(&self, contender: &Contender, destination: &Path, longest: Duration) -> Result<Run> {
         let mut run = Run {
             case: self.case.name.clone(),
             contender: contender.name.clone(),
@@ -82,18 +83,18 @@ impl Scene<'_> {
             bytes: self.bytes_of(contender)?,
             ..Run::default()
         };
-        let words = &self.words(at, &self.prepared.words);
-        let jobs = self.words_of_jobs(contender, at)?;
-        self.do_all(&self.case.before, words)?;
+        let words = &self.words(destination, &self.prepared.words);
+        let jobs = self.words_of_jobs(contender, destination)?;
+        self.run_commands(&self.case.before, words)?;
         let wrong = |what| self.wrong(contender, what);
         let limited = Limited::create(contender, jobs.len() as u32, words, &wrong)?;
-        let launches = self.launches(contender, at, &jobs, &limited)?;
-        let scratch = self.scratch(at)?;
+        let launches = self.launches(contender, destination, &jobs, &limited)?;
+        let scratch = self.scratch(destination)?;
         let mut state = self.prepare_cache(contender, &jobs, run.bytes)?;
         state.observe_before();
         let services = self.prepared.services.iter().map(Running::pid).collect();
         let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start(services));
-        let moved = Sampler::of_destination(at.to_owned());
+        let moved = Sampler::of_destination(destination.to_owned());
         let server = contender.server.as_ref().and_then(|name| self.services(name).next());
         let watched = server.map(|service| resident::peak_of(service.pid()));
         run.at = now();
@@ -120,27 +121,27 @@ impl Scene<'_> {
             run.metrics.insert("jobs_at_once".into(), at_once as f64);
         }
         if run.outcome == Outcome::Failed
-            && let Some(what) = limited.exhausted()
+            && let Some(what) = limited.memory_error()
         {
             run.error = Some(what);
         }
-        run.noise = during(
+        run.noise = scaled_to_run(
             noise.finish(run.user_seconds + run.system_seconds),
             run.seconds / began.elapsed().as_secs_f64(),
         );
         let traffic =
             Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
         (run.cache, run.marks) = match &contender.invoke {
-            Some(_) => cache::of_environments(contender.cache.state, clock, &run),
+            Some(_) => cache::judge_environments(contender.cache.state, clock, &run),
             None => cache::conclude(state, &traffic),
         };
         if run.outcome == Outcome::Ok
             && let Err(what) =
-                self.check_read(contender, &run).and_then(|()| self.check_all(contender, at, &jobs))
+                self.check_read(contender, &run).and_then(|()| self.check_all(contender, destination, &jobs))
         {
             (run.outcome, run.error) = (Outcome::Wrong, Some(what));
         }
-        self.do_all(&self.case.after, words)?;
+        self.run_commands(&self.case.after, words)?;
         Ok(run)
     }
 
@@ -163,7 +164,8 @@ impl Scene<'_> {
         Ok((0..self.jobs(contender)?).map(of_job).collect())
     }
 
-    /// Makes a directory for outputs beside the destination, which belongs to the contender.
+    /// Makes a directory for outputs beside the destination. The destination itself belongs to the
+    /// contender.
     fn scratch(&self, destination: &Path) -> Result<PathBuf> {
         let scratch = destination.with_extension("scratch");
         std::fs::create_dir_all(&scratch).map_err(Error::file(&scratch))?;
@@ -171,7 +173,12 @@ impl Scene<'_> {
     }
 
     /// Establishes the cache state of a contender, for all of its jobs.
-    fn prepare_cache(&self, contender: &Contender, jobs: &[Words], bytes: Option<u64>) -> Result<Prepared> {
+    fn prepare_cache(
+        &self,
+        contender: &Contender,
+        jobs: &[Words],
+        bytes: Option<u64>,
+    ) -> Result<PreparedCache> {
         let plan = &contender.cache;
         let (mut files, mut names, mut objects) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for words in jobs {
@@ -182,7 +189,7 @@ impl Scene<'_> {
                 }
             }
             if let (Some(location), Some(dir)) = (&plan.object, &plan.dir) {
-                let object = Object { location: filled(location)?, cache: filled(dir)?.into() };
+                let object = CachedObject { location: filled(location)?, cache: filled(dir)?.into() };
                 if !objects.contains(&object) {
                     objects.push(object);
                 }
@@ -206,7 +213,7 @@ impl Scene<'_> {
         let tools = Tools { firstbyte: self.settings.firstbyte.clone(), options, env };
         let prepared = cache::prepare(&spec, &tools)?;
         if plan.state == CacheState::Cold {
-            self.do_all(std::slice::from_ref(&plan.start), words)?;
+            self.run_commands(std::slice::from_ref(&plan.start), words)?;
         }
         Ok(prepared)
     }
@@ -214,7 +221,7 @@ impl Scene<'_> {
     fn launches(
         &self,
         contender: &Contender,
-        at: &Path,
+        destination: &Path,
         jobs: &[Words],
         limited: &Limited,
     ) -> Result<Vec<Launch>> {
@@ -225,22 +232,23 @@ impl Scene<'_> {
                 env.insert(name.into(), words.fill(value).map_err(wrong)?.into());
             }
             let command = contender.words(words).map_err(wrong)?;
-            let join = limited.group(job as u32).map(Group::procs).unwrap_or_default();
-            let through = (!contender.through.is_empty())
-                .then(|| (contender.through.clone(), at.with_extension(format!("job-{job}.figures"))));
-            Ok(Launch { command, env, at: at.to_owned(), join, through })
+            let cgroup_files = limited.group(job as u32).map(Group::procs).unwrap_or_default();
+            let remote = (!contender.through.is_empty()).then(|| {
+                (contender.through.clone(), destination.with_extension(format!("job-{job}.figures")))
+            });
+            Ok(Launch { command, env, working_directory: destination.to_owned(), cgroup_files, remote })
         };
         jobs.iter().enumerate().map(launch).collect()
     }
 
-    /// Makes the function's next calls start new environments, if the calls must be cold.
+    /// Makes the next calls of the function start new environments if the calls must be cold.
     fn refresh(&self, contender: &Contender, words: &Words) -> Result<()> {
         if contender.invoke.is_none() || contender.cache.state != CacheState::Cold {
             return Ok(());
         }
         let mut command = contender.words(words).map_err(|what| self.wrong(contender, what))?;
         command.push("--refresh".into());
-        do_command(&command, &self.prepared.env, self.settings.stop)
+        run_command(&command, &self.prepared.env, self.settings.stop)
     }
 
     /// Returns the counters of the contender's link, or their sum if each job has its own link.
@@ -254,9 +262,10 @@ impl Scene<'_> {
     }
 
     /// Returns the traffic on the contender's link since `before`. The last receiver may end before
-    /// the link has counted its bytes, so a cold run waits a while for the `expected` bytes.
+    /// the link has counted its bytes, so a cold run waits up to [`COUNTERS_TIMEOUT`] for the
+    /// `expected` bytes.
     fn crossed(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
-        let until = Instant::now() + COUNTED_WITHIN;
+        let until = Instant::now() + COUNTERS_TIMEOUT;
         let expected = expected.filter(|_| contender.cache.state == CacheState::Cold).unwrap_or(0);
         loop {
             let after = self.counters(contender)?;
@@ -271,7 +280,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Lists the services of a name: one, or one for each job.
+    /// Lists the services of this name: one, or one for each job.
     fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Running> {
         self.prepared.services.iter().filter(move |service| service.name() == name)
     }
@@ -287,28 +296,41 @@ impl Scene<'_> {
         }
     }
 
-    /// Checks the content that each job delivered; once if all jobs delivered to one place.
-    fn check_all(&self, contender: &Contender, at: &Path, jobs: &[Words]) -> std::result::Result<(), String> {
+    /// Checks the content that each job delivered. One check is enough if all jobs deliver to one
+    /// place.
+    fn check_all(
+        &self,
+        contender: &Contender,
+        destination: &Path,
+        jobs: &[Words],
+    ) -> std::result::Result<(), String> {
         let texts = [&contender.check.same, &contender.check.at].into_iter().flatten();
         let for_each = texts.chain(&contender.check.command).any(|text| text.contains("{job}"));
         let jobs = if for_each { jobs } else { &jobs[..1] };
-        jobs.iter().try_for_each(|words| self.check(contender, at, words))
+        jobs.iter().try_for_each(|words| self.check(contender, destination, words))
     }
 
-    fn check(&self, contender: &Contender, at: &Path, words: &Words) -> std::result::Result<(), String> {
+    fn check(
+        &self,
+        contender: &Contender,
+        destination: &Path,
+        words: &Words,
+    ) -> std::result::Result<(), String> {
         let check = &contender.check;
         if let Some(original) = &check.same {
-            let found =
-                check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
-            check::same(Path::new(&words.fill(original)?), Path::new(&found))?;
+            let found = check
+                .at
+                .as_deref()
+                .map_or(Ok(destination.display().to_string()), |found| words.fill(found))?;
+            check::check_same(Path::new(&words.fill(original)?), Path::new(&found))?;
         }
-        do_command(&words.fill_all(&check.command)?, &self.prepared.env, self.settings.stop)
+        run_command(&words.fill_all(&check.command)?, &self.prepared.env, self.settings.stop)
             .map_err(|error| error.to_string())
     }
 
-    fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
+    fn run_commands(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
         let wrong = |what| self.in_case(what);
-        do_all(commands, words, &self.prepared.env, self.settings, &wrong)
+        run_commands(commands, words, &self.prepared.env, self.settings, &wrong)
     }
 
     fn wrong(&self, contender: &Contender, what: String) -> Error {
@@ -320,16 +342,17 @@ impl Scene<'_> {
     }
 }
 
-/// Scales the noise to the run itself: the meter also covers the start and end of launchers.
-fn during(noise: Noise, share: f64) -> Noise {
+/// Scales the noise to the run itself, because the meter also covers the start and end of
+/// launchers.
+fn scaled_to_run(noise: Noise, share: f64) -> Noise {
     let of = |seconds: Option<f64>| seconds.map(|seconds| seconds * share.min(1.0));
     Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
 }
 
-/// Returns the origin of a contender's figures; figures of an emulated function are emulated.
+/// Returns the origin of a contender's figures. Figures of a function on this machine are emulated.
 fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
-        Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => {
+        Basis::Measured if contender.function.is_some() || is_on_local_host(contender, words) => {
             Basis::Emulated
         }
         basis => basis,
@@ -337,7 +360,7 @@ fn basis(contender: &Contender, words: &Words) -> Basis {
 }
 
 /// True for calls of a function on this machine, whose host stands in for Lambda.
-fn is_on_host_here(contender: &Contender, words: &Words) -> bool {
+fn is_on_local_host(contender: &Contender, words: &Words) -> bool {
     let Some(invoke) = &contender.invoke else { return false };
     let endpoint = words.fill(&invoke.endpoint).unwrap_or_default();
     ["http://127.", "http://localhost", "http://[::1]"].iter().any(|start| endpoint.starts_with(start))
@@ -354,7 +377,7 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
         if run.outcome == Outcome::Ok
             && let Some((outcome, what)) = failure(one)
         {
-            (run.outcome, run.error) = (outcome, Some(what.chars().take(ERROR).collect()));
+            (run.outcome, run.error) = (outcome, Some(what.chars().take(MAX_ERROR_CHARACTERS).collect()));
         }
     }
     if run.outcome != Outcome::Ok || contender.prints() == Prints::Nothing {
@@ -365,21 +388,21 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
     match printed {
         Ok(mut printed) => {
             if contender.invoke.is_some() {
-                of_function(run, &printed);
+                use_function_figures(run, &printed);
             }
             if contender.prints() == Prints::Receipt {
                 printed.iter_mut().for_each(|one| one.metrics.retain(|name, _| name != "seconds"));
                 run.limit = printed.iter_mut().find_map(|one| one.bound_by.take());
             }
             let metrics: Vec<_> = printed.into_iter().map(|one| one.metrics).collect();
-            adopt(run, ended, &metrics);
+            adopt_printed(run, ended, &metrics);
         }
         Err(what) => (run.outcome, run.error) = (Outcome::Failed, Some(what)),
     }
 }
 
 /// Replaces the callers' processor time and memory by those of the functions.
-fn of_function(run: &mut Run, printed: &[Printed]) {
+fn use_function_figures(run: &mut Run, printed: &[Printed]) {
     let of =
         |name: &str| printed.iter().filter_map(|one| one.metrics.get(name).copied()).collect::<Vec<f64>>();
     (run.user_seconds, run.system_seconds) = (of("cpu_seconds").iter().sum(), 0.0);
@@ -387,7 +410,7 @@ fn of_function(run: &mut Run, printed: &[Printed]) {
 }
 
 /// Replaces figures measured from outside by those that the jobs printed.
-fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
+fn adopt_printed(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
     let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
     for (name, value) in printed.iter().flatten() {
         values.entry(name).or_default().push(*value);
@@ -414,7 +437,7 @@ fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
 }
 
 /// Returns the jobs of a run; empty for a single job.
-fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
+fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<JobFigures> {
     if ended.len() < 2 {
         return Vec::new();
     }
@@ -422,7 +445,7 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
         let Figures { seconds, user_seconds, system_seconds, peak_memory_bytes, .. } = one.figures;
         let metrics = printed.get(index).cloned().unwrap_or_default();
         let of = |name: &str| metrics.get(name).copied();
-        Job {
+        JobFigures {
             seconds: of("seconds").unwrap_or(seconds),
             cpu_seconds: of("cpu_seconds").unwrap_or(user_seconds + system_seconds),
             peak_memory_bytes: of("peak_memory_bytes").map_or(peak_memory_bytes, |bytes| bytes as u64),
@@ -453,7 +476,7 @@ fn failure(ended: &Ended) -> Option<(Outcome, String)> {
 /// Figures that a contender printed.
 struct Printed {
     metrics: BTreeMap<String, f64>,
-    /// Limiting resource that a receipt names.
+    /// Limiting resource, named by a receipt.
     bound_by: Option<String>,
 }
 

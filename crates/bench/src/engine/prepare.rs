@@ -17,21 +17,21 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::Settings;
 use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
-use crate::plan::{Case, Data, DataKind, Place, Plan, Service};
+use crate::plan::{Case, Data, DataKind, Medium, Plan, Service};
 use crate::process::last_line;
 use crate::services::{self, Running};
 use crate::stage::Stage;
 use crate::words::Words;
 
 /// Environment variables.
-pub(super) type Environment = BTreeMap<OsString, OsString>;
+pub(super) type EnvironmentVariables = BTreeMap<OsString, OsString>;
 
 /// A case that is ready to run. Dropping it ends its services and removes its data.
-pub(super) struct Prepared {
+pub(super) struct PreparedCase {
     /// Values of all placeholders except those of a run.
     pub(super) words: Words,
     /// Environment of contenders and commands.
-    pub(super) env: Environment,
+    pub(super) env: EnvironmentVariables,
     /// Values of all placeholders for each job, including those of its own services.
     pub(super) jobs: Vec<Words>,
     /// Running services, in the order of their start.
@@ -40,7 +40,7 @@ pub(super) struct Prepared {
     made: Vec<PathBuf>,
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedCase {
     fn drop(&mut self) {
         while self.services.pop().is_some() {}
         for path in &self.made {
@@ -50,39 +50,44 @@ impl Drop for Prepared {
 }
 
 /// Prepares a case.
-pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settings<'_>) -> Result<Prepared> {
+pub(super) fn prepare(
+    plan: &Plan,
+    case: &Case,
+    stage: &Stage,
+    settings: &Settings<'_>,
+) -> Result<PreparedCase> {
     let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
     let mut words = Words::default();
     words.set("firstbyte", settings.firstbyte.display());
-    words.set("memory", stage.path(Place::Memory).display());
-    words.set("disk", stage.path(Place::Disk).display());
+    words.set("memory", stage.path(Medium::Memory).display());
+    words.set("disk", stage.path(Medium::Disk).display());
     for (name, value) in plan.vars.iter().chain(&case.vars).chain(&settings.words) {
         words.set(name, value);
     }
-    let mut prepared = Prepared {
+    let mut prepared = PreparedCase {
         words,
         jobs: Vec::new(),
         env: settings.env.clone(),
         services: Vec::new(),
         made: Vec::new(),
     };
-    for (place, name) in [(Place::Memory, "data"), (Place::Disk, "data.disk")] {
-        let root = stage.directory(place, &format!("data-{}", file_name(&case.name)))?;
+    for (medium, name) in [(Medium::Memory, "data"), (Medium::Disk, "data.disk")] {
+        let root = stage.directory(medium, &format!("data-{}", file_name(&case.name)))?;
         prepared.words.set(name, root.display());
-        if !(settings.keep && place == Place::Disk) {
+        if !(settings.keep && medium == Medium::Disk) {
             prepared.made.push(root);
         }
     }
     for data in plan.data_of(case) {
-        stopped(settings)?;
+        check_not_stopped(settings)?;
         let (path, bytes) = make(data, case, stage, &prepared.words).map_err(|error| match error {
-            Made::Plan(what) => wrong(what),
-            Made::File(error) => error,
+            DataFailure::Plan(what) => wrong(what),
+            DataFailure::File(error) => error,
         })?;
         prepared.words.set(format!("data.{}", data.name), path.display());
         prepared.words.set(format!("data.{}.bytes", data.name), bytes);
     }
-    let root = stage.directory(Place::Memory, &format!("services-{}", file_name(&case.name)))?;
+    let root = stage.directory(Medium::Memory, &format!("services-{}", file_name(&case.name)))?;
     prepared.made.push(root.clone());
     for service in plan.services_of(case).filter(|service| !service.for_each_job) {
         let Some(running) = start(service, &root, &mut prepared.words, settings)? else { continue };
@@ -93,14 +98,14 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
                 prepared.env.insert(name.into(), value.into());
             }
         }
-        do_all(&service.setup, &prepared.words, &prepared.env, settings, &wrong)?;
+        run_commands(&service.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     }
     for (name, value) in plan.env.iter().chain(&case.env) {
         let value = prepared.words.fill(value).map_err(|what| wrong(format!("env {name}: {what}")))?;
         prepared.env.insert(name.into(), value.into());
     }
     start_for_each_job(plan, case, &mut prepared, &root, settings)?;
-    do_all(&case.setup, &prepared.words, &prepared.env, settings, &wrong)?;
+    run_commands(&case.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     Ok(prepared)
 }
 
@@ -111,19 +116,20 @@ fn start(
     words: &mut Words,
     settings: &Settings<'_>,
 ) -> Result<Option<Running>> {
-    stopped(settings)?;
+    check_not_stopped(settings)?;
     if service.requires.iter().any(|program| !settings.has_program(program)) {
-        services::leave_out(service, root, words);
+        services::set_words_of_missing(service, root, words);
         return Ok(None);
     }
     services::start(service, root, words, &settings.env).map(Some)
 }
 
-/// Starts the services that each job has to itself, as many as the largest number of jobs.
+/// Starts the services of which each job has its own instance, for the largest number of jobs of
+/// the case.
 fn start_for_each_job(
     plan: &Plan,
     case: &Case,
-    prepared: &mut Prepared,
+    prepared: &mut PreparedCase,
     root: &Path,
     settings: &Settings<'_>,
 ) -> Result<()> {
@@ -141,38 +147,42 @@ fn start_for_each_job(
         for service in &services {
             let Some(running) = start(service, &root, &mut words, settings)? else { continue };
             prepared.services.push(running);
-            do_all(&service.setup, &words, &prepared.env, settings, &wrong)?;
+            run_commands(&service.setup, &words, &prepared.env, settings, &wrong)?;
         }
         prepared.jobs.push(words);
     }
     Ok(())
 }
 
-fn stopped(settings: &Settings<'_>) -> Result<()> {
+fn check_not_stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Runs unmeasured commands, one after another. `wrong` makes an error of a mistake in the plan.
-pub(super) fn do_all(
+/// Runs unmeasured commands, one after another. `wrong` makes an error from a mistake in the plan.
+pub(super) fn run_commands(
     commands: &[Vec<String>],
     words: &Words,
-    env: &Environment,
+    env: &EnvironmentVariables,
     settings: &Settings<'_>,
     wrong: &dyn Fn(String) -> Error,
 ) -> Result<()> {
     commands.iter().try_for_each(|command| {
-        stopped(settings)?;
-        do_command(&words.fill_all(command).map_err(wrong)?, env, settings.stop)
+        check_not_stopped(settings)?;
+        run_command(&words.fill_all(command).map_err(wrong)?, env, settings.stop)
     })
 }
 
-/// Timeout of an unmeasured command. It may build a program or fill a server, but one that hangs
-/// must not keep a measurement for ever.
+/// Timeout of an unmeasured command. A command may build a program or fill a server, but a hanging
+/// one must not block a measurement for ever.
 const LONGEST_COMMAND: Duration = Duration::from_secs(30 * 60);
 
-/// Runs an unmeasured command. When the user stops the measurement, or after [`LONGEST_COMMAND`],
-/// kills it with all its descendants.
-pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() -> bool) -> Result<()> {
+/// Runs an unmeasured command. If the user stops the measurement, or after [`LONGEST_COMMAND`],
+/// kills the command with its process group.
+pub(super) fn run_command(
+    command: &[String],
+    env: &EnvironmentVariables,
+    stop: &dyn Fn() -> bool,
+) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };
     let output = || -> io::Result<(File, Child)> {
@@ -207,28 +217,35 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
 }
 
 /// The reason why data was not made.
-enum Made {
+enum DataFailure {
     Plan(String),
     File(Error),
 }
 
 /// Makes data. Returns its path and the bytes of its files.
-fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::Result<(PathBuf, u64), Made> {
+fn make(
+    data: &Data,
+    case: &Case,
+    stage: &Stage,
+    words: &Words,
+) -> std::result::Result<(PathBuf, u64), DataFailure> {
     let filled = |text: &Option<String>, what: &str| {
-        let text =
-            text.as_deref().ok_or_else(|| Made::Plan(format!("data {}: {what} is missing", data.name)))?;
-        words.fill(text).map_err(Made::Plan)
+        let text = text
+            .as_deref()
+            .ok_or_else(|| DataFailure::Plan(format!("data {}: {what} is missing", data.name)))?;
+        words.fill(text).map_err(DataFailure::Plan)
     };
-    let unit = |error: units::UnitError| Made::Plan(format!("data {}: {error}", data.name));
+    let unit = |error: units::UnitError| DataFailure::Plan(format!("data {}: {error}", data.name));
     let size = |text, what| units::parse_size(&filled(text, what)?).map_err(unit);
     let count = |text: &Option<String>, what: &str| {
         let text = filled(text, what)?;
         text.parse::<u64>()
-            .map_err(|_| Made::Plan(format!("data {}: {what} = {text:?} is no number", data.name)))
+            .map_err(|_| DataFailure::Plan(format!("data {}: {what} = {text:?} is no number", data.name)))
     };
-    let root = stage.directory(data.place, &format!("data-{}", file_name(&case.name))).map_err(Made::File)?;
+    let root =
+        stage.directory(data.place, &format!("data-{}", file_name(&case.name))).map_err(DataFailure::File)?;
     let directory = root.join(&data.under);
-    std::fs::create_dir_all(&directory).map_err(Error::file(&directory)).map_err(Made::File)?;
+    std::fs::create_dir_all(&directory).map_err(Error::file(&directory)).map_err(DataFailure::File)?;
     let path = directory.join(&data.name);
     let bytes = match data.kind {
         DataKind::File => {
@@ -237,7 +254,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
         }
         DataKind::Files => {
             let sizes = FileSizes::parse(&filled(&data.file_size, "file_size")?);
-            let sizes = sizes.map_err(|error| Made::Plan(error.to_string()))?;
+            let sizes = sizes.map_err(|error| DataFailure::Plan(error.to_string()))?;
             data::files(&path, count(&data.files, "files")?, &sizes, data.seed)
         }
         DataKind::Names => data::names(&path, count(&data.files, "files")?).map(|()| 0),
@@ -247,7 +264,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
                 .map(|()| 0)
         }
         DataKind::Directory => {
-            std::fs::create_dir_all(&path).map_err(Error::file(&path)).map_err(Made::File)?;
+            std::fs::create_dir_all(&path).map_err(Error::file(&path)).map_err(DataFailure::File)?;
             Ok(0)
         }
         DataKind::Blast => {
@@ -259,7 +276,9 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
             data::queries(&path, count(&data.sequences, "sequences")?, sequences, data.seed).map(|_| 0)
         }
     }
-    .map_err(|error| Made::File(Error::Prepare { command: data.name.clone(), what: error.to_string() }))?;
+    .map_err(|error| {
+        DataFailure::File(Error::Prepare { command: data.name.clone(), what: error.to_string() })
+    })?;
     Ok((path, bytes))
 }
 

@@ -1,6 +1,6 @@
 //! Calls a function on Lambda or on the local host, by Lambda's API.
 //!
-//! A throttled call waits and is repeated, and the repetitions are counted. If a response has a
+//! A throttled call is repeated after a pause, and the repetitions are counted. If a response has a
 //! token to continue, the next call continues the work. Called by `bench invoke`, one process for
 //! each caller.
 
@@ -19,20 +19,20 @@ use crate::job::Metrics;
 use crate::plan::Invoke;
 
 /// Path of functions in Lambda's API.
-const API: &str = "/2015-03-31/functions";
-/// Variable of a function. Changing it makes Lambda start new environments.
-const REFRESHED: &str = "FIRSTBYTE_REFRESHED";
+const FUNCTIONS_PATH: &str = "/2015-03-31/functions";
+/// Variable of a function. A new value makes Lambda start new environments.
+const REFRESH_VARIABLE: &str = "FIRSTBYTE_REFRESHED";
 /// Time allowed for a response in addition to the function's timeout, for a queue and the start of
 /// an environment.
-const MARGIN: Duration = Duration::from_secs(60);
+const RESPONSE_MARGIN: Duration = Duration::from_secs(60);
 /// Longest wait for a change of the configuration.
-const UPDATE: Duration = Duration::from_secs(120);
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time after which a call that is still throttled fails.
-const THROTTLED: Duration = Duration::from_secs(120);
-/// Longest pause between two tries of a throttled call.
-const PAUSE: Duration = Duration::from_secs(5);
-/// Figures that add up over the calls of one work.
-const SUMS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedged", "reread_bytes"];
+const THROTTLING_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest pause between two attempts of a throttled call.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Figures that are summed over all calls of one event.
+const SUMMED_METRICS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedged", "reread_bytes"];
 
 /// A function to call.
 pub struct Calls {
@@ -65,7 +65,7 @@ impl Calls {
         };
         let memory = Some(&invoke.memory).filter(|text| !text.is_empty());
         let memory = memory.map(|text| FunctionSize::parse(text)).transpose();
-        let read_deadline = Duration::from_secs(timeout) + MARGIN;
+        let read_deadline = Duration::from_secs(timeout) + RESPONSE_MARGIN;
         Ok(Self {
             api: Api::new("lambda", options, Some(&invoke.endpoint), place.clone(), read_deadline)?,
             memory: memory.map_err(|what| wrong(format!("memory: {what}")))?,
@@ -84,31 +84,33 @@ impl Calls {
         let variables = before.pointer("/Environment/Variables").cloned();
         let mut variables: BTreeMap<String, String> =
             variables.and_then(|found| serde_json::from_value(found).ok()).unwrap_or_default();
-        variables.insert(REFRESHED.into(), format!("{:016x}", fastrand::u64(..)));
+        variables.insert(REFRESH_VARIABLE.into(), format!("{:016x}", fastrand::u64(..)));
         let mut wanted = json!({ "Environment": { "Variables": variables }, "Timeout": self.timeout });
         if let Some(memory) = self.memory {
             wanted["MemorySize"] = memory.megabytes().into();
         }
-        let path = format!("{API}/{}/configuration", self.function);
+        let path = format!("{FUNCTIONS_PATH}/{}/configuration", self.function);
         let answer = self.call(ServiceMethod::Put, &path, wanted.to_string().as_bytes())?;
         self.api.accepted(answer)?;
-        let until = Instant::now() + UPDATE;
+        let until = Instant::now() + UPDATE_TIMEOUT;
         loop {
             match self.configuration()?.get("LastUpdateStatus").and_then(Value::as_str) {
                 None | Some("Successful") => return Ok(()),
-                Some("Failed") => return Err(self.api.wrong("its configuration could not be changed")),
+                Some("Failed") => return Err(self.api.error("its configuration could not be changed")),
                 Some(_) if Instant::now() > until => {
-                    let why = format!("its configuration is not changed after {} s", UPDATE.as_secs());
-                    return Err(self.api.wrong(&why));
+                    let why =
+                        format!("its configuration is not changed after {} s", UPDATE_TIMEOUT.as_secs());
+                    return Err(self.api.error(&why));
                 }
                 Some(_) => thread::sleep(Duration::from_millis(200)),
             }
         }
     }
 
-    /// Calls the function with `event`, repeatedly while its response has a token to continue.
-    /// Returns the figures of the last response, with some summed over all calls, `call_seconds` as
-    /// the caller sees them, `calls`, and `throttled`, the number of throttled calls.
+    /// Calls the function with `event`, and again while the response has a token to continue.
+    /// Returns the figures of the last response, with times and counts summed over all calls. Adds
+    /// `call_seconds`, the time for the caller, `calls`, and `throttled`, the number of throttled
+    /// calls.
     ///
     /// # Errors
     /// The function's own error, or an error of a call.
@@ -119,7 +121,7 @@ impl Calls {
             let answer = self.invoke(&event, &mut throttled)?;
             calls += 1.0;
             let mut figures = figures(&answer);
-            for name in SUMS {
+            for name in SUMMED_METRICS {
                 let of_call = figures.get(name).copied();
                 if let Some(of_call) = of_call {
                     *sums.entry(name.to_owned()).or_default() += of_call;
@@ -138,8 +140,8 @@ impl Calls {
 
     /// Makes one call, repeated while it is throttled.
     fn invoke(&self, event: &Value, throttled: &mut f64) -> Result<Value> {
-        let path = format!("{API}/{}/invocations", self.function);
-        let (until, mut pause) = (Instant::now() + THROTTLED, Duration::from_millis(100));
+        let path = format!("{FUNCTIONS_PATH}/{}/invocations", self.function);
+        let (until, mut pause) = (Instant::now() + THROTTLING_TIMEOUT, Duration::from_millis(100));
         let answer = loop {
             let answer = self.call(ServiceMethod::Post, &path, event.to_string().as_bytes())?;
             if answer.status != 429 || Instant::now() > until {
@@ -147,7 +149,7 @@ impl Calls {
             }
             *throttled += 1.0;
             thread::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
-            pause = (pause * 2).min(PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         };
         let failed = answer.header("x-amz-function-error").is_some();
         let value = self.api.value(answer)?;
@@ -155,11 +157,11 @@ impl Calls {
             return Ok(value);
         }
         let of = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-        Err(self.api.wrong(&format!("{}: {}", of("errorType"), of("errorMessage"))))
+        Err(self.api.error(&format!("{}: {}", of("errorType"), of("errorMessage"))))
     }
 
     fn configuration(&self) -> Result<Value> {
-        let path = format!("{API}/{}/configuration", self.function);
+        let path = format!("{FUNCTIONS_PATH}/{}/configuration", self.function);
         let answer = self.call(ServiceMethod::Get, &path, b"")?;
         self.api.value(answer)
     }
@@ -187,8 +189,8 @@ mod tests {
     use super::*;
     use crate::scripted::{bodies, serve};
 
-    /// Calls a function whose API gives these answers, one after another. Also returns the bodies
-    /// sent.
+    /// Calls a function whose API sends these responses in order. Also returns the bodies of the
+    /// requests.
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
         let api = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_given_to_the_next_call_and_figures_add_up() {
+    fn the_next_call_has_the_token_and_figures_add_up() {
         let first = r#"{"seconds": 2, "requests": 3, "continue": "token", "stages": {"ready_seconds": 1}}"#;
         let second = r#"{"seconds": 5, "requests": 4, "bytes": 7, "stages": {"all_seconds": 5}}"#;
         let (worked, sent) = worked(&[(200, first), (200, second)]);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_api_says_what_the_role_lacks() {
+    fn an_error_of_the_api_names_the_action_that_the_role_lacks() {
         let said =
             r#"{"Message": "User: u is not authorized to perform: lambda:InvokeFunction on resource: r"}"#;
         let error = worked(&[(403, said)]).0.unwrap_err().to_string();

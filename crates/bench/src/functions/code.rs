@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
-use crate::process::ending;
+use crate::process::exit_description;
 
 /// Executable in a zip without a handler.
 const BOOTSTRAP: &str = "bootstrap";
@@ -36,8 +36,8 @@ pub(super) struct Code {
     /// Name of the handler, for the environment.
     pub(super) handler: String,
     python: Option<PathBuf>,
-    /// Directories below `/tmp` that Python needs. A function has a private `/tmp`, in which these
-    /// are mounted.
+    /// Directories below `/tmp` that Python needs. They are mounted in the private `/tmp` of a
+    /// function.
     pub(super) below_tmp: Vec<PathBuf>,
 }
 
@@ -78,7 +78,7 @@ impl Code {
         Ok(Self { directory, handler, python, below_tmp })
     }
 
-    /// True if the code is run by Python.
+    /// True if a Python interpreter runs the code.
     pub(super) fn is_python(&self) -> bool {
         self.python.is_some()
     }
@@ -95,9 +95,9 @@ impl Code {
     }
 }
 
-/// Program that prints the directories of a Python's modules and libraries, as given and without
-/// links.
-const DIRECTORIES: &str = "
+/// Python program that prints the directories of the interpreter's modules and libraries, with
+/// links and with links resolved.
+const DIRECTORIES_PROGRAM: &str = "
 import os, sys
 found = [os.path.dirname(sys.executable), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
 for path in found:
@@ -106,14 +106,18 @@ for path in found:
             print(place)
 ";
 
-/// Lists the directories that a Python needs.
+/// Lists the directories that a Python interpreter needs.
 fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
-    // Isolated from the caller's variables and current directory, as in an environment.
+    // The interpreter runs without the caller's variables and current directory, as in an
+    // environment.
     let mut command = Command::new(python);
-    command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
+    command.args(["-I", "-c", DIRECTORIES_PROGRAM]).env_clear().env("PATH", PATH).stdin(Stdio::null());
     let output = command.output().map_err(Error::file(python))?;
     if !output.status.success() {
-        return Err(Error::Prepare { command: python.display().to_string(), what: ending(&output) });
+        return Err(Error::Prepare {
+            command: python.display().to_string(),
+            what: exit_description(&output),
+        });
     }
     Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
 }
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_a_python_below_tmp_are_named_once() {
+    fn nested_directories_below_tmp_are_listed_once() {
         let found = |paths: &[&str]| outermost(paths.iter().map(PathBuf::from).collect());
         let all = ["/usr/lib", "/tmp/a/bin", "/tmp/a", "/tmp", "/tmp/a/lib", "/tmp/ab", "/tmpfs", ""];
         assert_eq!(found(&all), ["/tmp/a", "/tmp/ab"].map(PathBuf::from));

@@ -17,20 +17,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::{Value, json};
 
-use super::http::{self, Answer, Request};
+use super::http::{self, ApiAnswer, ApiRequest};
 use crate::cgroup::Group;
 use crate::services::Running;
 
 /// Time for a runtime to start, in addition to the function's timeout.
-const INIT: Duration = Duration::from_secs(10);
+const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest event or response, in bytes.
-pub(super) const MOST_BYTES: usize = 6 * 1024 * 1024 + 100;
+pub(super) const MAX_PAYLOAD_BYTES: usize = 6 * 1024 * 1024 + 100;
 /// Path of the Runtime API.
-const API: &str = "/2018-06-01/runtime";
+const RUNTIME_API: &str = "/2018-06-01/runtime";
 
-/// Response to an invocation.
+/// The response to an invocation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct InvocationOutcome {
     /// `Unhandled` or `Handled` if the function failed.
     pub(super) error: Option<&'static str>,
     pub(super) body: Vec<u8>,
@@ -59,11 +59,11 @@ enum End {
 struct State {
     /// Invocation that the runtime has not yet fetched.
     waiting: Option<Invocation>,
-    /// Invocation without a response: its id, and when the runtime fetched it.
+    /// Invocation without a response: its id, and the time at which the runtime fetched it.
     running: Option<(String, Instant)>,
-    outcome: Option<Outcome>,
+    outcome: Option<InvocationOutcome>,
     end: Option<End>,
-    /// True once the process was waited for. Its id may then belong to another process.
+    /// True once the process was reaped. Its id may then belong to another process.
     reaped: bool,
 }
 
@@ -124,9 +124,9 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Runs one invocation and waits for its end. [`is_usable`](Self::is_usable) then says whether
-    /// another can follow.
-    pub(super) fn invoke(&self, id: &str, event: Vec<u8>, timeout: Duration) -> Outcome {
+    /// Runs one invocation and waits for its end. Another one can follow if
+    /// [`is_usable`](Self::is_usable).
+    pub(super) fn invoke(&self, id: &str, event: Vec<u8>, timeout: Duration) -> InvocationOutcome {
         let called = Instant::now();
         let mut state = self.state();
         state.outcome = None;
@@ -141,13 +141,13 @@ impl Environment {
             }
             let until = match &state.running {
                 Some((_, fetched)) => *fetched + timeout,
-                None => called.max(self.born + INIT) + timeout,
+                None => called.max(self.born + INIT_TIMEOUT) + timeout,
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.end = Some(End::Killed);
                 self.kill(&state);
-                return late(id, timeout);
+                return timeout_outcome(id, timeout);
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -158,7 +158,7 @@ impl Environment {
         self.state().end.is_none()
     }
 
-    /// Ends the environment and removes its resources. Returns when none is left.
+    /// Ends the environment. Returns once all of its resources are removed.
     pub(super) fn dispose(&self) {
         let mut state = self.state();
         state.end.get_or_insert(End::Killed);
@@ -171,7 +171,7 @@ impl Environment {
         self.stop.store(true, Ordering::Relaxed);
         let mut holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         let Holdings { group, services, root } = std::mem::take(&mut *holdings);
-        // Links are dropped after the group, whose processes may still use them.
+        // The group is dropped first, because its processes may still use the links.
         drop(group);
         drop(services);
         let _ = std::fs::remove_dir_all(root);
@@ -181,7 +181,8 @@ impl Environment {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills the process group, unless its id may belong to another process by now.
+    /// Kills the process group. Does nothing after the process was reaped, because its id may then
+    /// belong to another process.
     fn kill(&self, state: &State) {
         if !state.reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -190,7 +191,7 @@ impl Environment {
 
     /// Waits for the end of the process, and kills its remaining group.
     fn watch(&self, mut child: Child) {
-        // Waits without reaping: until the process is reaped, its id cannot belong to another
+        // Waits without reaping, because the id of an unreaped process cannot belong to another
         // group.
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let mut state = self.state();
@@ -206,9 +207,9 @@ impl Environment {
     }
 
     /// Returns the response to an invocation whose environment has ended.
-    fn ended(&self, id: &str, end: &End) -> Outcome {
+    fn ended(&self, id: &str, end: &End) -> InvocationOutcome {
         let how = match end {
-            End::Init(body) => return Outcome { error: Some("Unhandled"), body: body.clone() },
+            End::Init(body) => return InvocationOutcome { error: Some("Unhandled"), body: body.clone() },
             End::Exited(how) => how.as_str(),
             End::Killed => "Runtime was ended",
         };
@@ -221,13 +222,13 @@ impl Environment {
     }
 
     /// Answers a request of the runtime.
-    fn answer(&self, request: Request) -> Answer {
-        let Some(rest) = request.path.strip_prefix(API) else { return unknown() };
+    fn answer(&self, request: ApiRequest) -> ApiAnswer {
+        let Some(rest) = request.path.strip_prefix(RUNTIME_API) else { return unknown() };
         match (request.method.as_str(), rest.split('/').skip(1).collect::<Vec<_>>().as_slice()) {
-            ("GET", ["invocation", "next"]) => self.next(),
+            ("GET", ["invocation", "next"]) => self.next_invocation(),
             ("POST", ["invocation", id, "response"]) => {
                 let outcome = match request.body.len() {
-                    0..=MOST_BYTES => Outcome { error: None, body: request.body },
+                    0..=MAX_PAYLOAD_BYTES => InvocationOutcome { error: None, body: request.body },
                     size => {
                         let why = format!(
                             "Response payload size ({size} bytes) exceeded maximum allowed payload size (6291556 bytes)."
@@ -235,12 +236,12 @@ impl Environment {
                         unhandled("Function.ResponseSizeTooLarge", &why)
                     }
                 };
-                self.done(id, outcome)
+                self.finish_invocation(id, outcome)
             }
             ("POST", ["invocation", id, "error"]) => {
                 let kind = request.header("lambda-runtime-function-error-type").unwrap_or_default();
                 let error = if kind.eq_ignore_ascii_case("handled") { "Handled" } else { "Unhandled" };
-                self.done(id, Outcome { error: Some(error), body: request.body })
+                self.finish_invocation(id, InvocationOutcome { error: Some(error), body: request.body })
             }
             ("POST", ["init", "error"]) => {
                 let mut state = self.state();
@@ -253,7 +254,7 @@ impl Environment {
     }
 
     /// Waits for an event, and passes it to the runtime.
-    fn next(&self) -> Answer {
+    fn next_invocation(&self) -> ApiAnswer {
         let mut state = self.state();
         loop {
             if state.end.is_some() {
@@ -270,14 +271,14 @@ impl Environment {
                     ("lambda-runtime-invoked-function-arn", self.arn.clone()),
                     ("lambda-runtime-trace-id", trace(since)),
                 ];
-                return Answer { status: 200, headers, body: event };
+                return ApiAnswer { status: 200, headers, body: event };
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Records the runtime's response to an invocation.
-    fn done(&self, id: &str, outcome: Outcome) -> Answer {
+    fn finish_invocation(&self, id: &str, outcome: InvocationOutcome) -> ApiAnswer {
         let mut state = self.state();
         if state.running.as_ref().is_none_or(|(running, _)| running != id) {
             return refused(400, "InvalidRequestID", "no such invocation is running");
@@ -290,26 +291,26 @@ impl Environment {
 }
 
 /// Returns the response after the deadline.
-fn late(id: &str, timeout: Duration) -> Outcome {
+fn timeout_outcome(id: &str, timeout: Duration) -> InvocationOutcome {
     let why = format!("RequestId: {id} Error: Task timed out after {:.2} seconds", timeout.as_secs_f64());
     unhandled("Sandbox.Timedout", &why)
 }
 
 /// Returns an error object in Lambda's format.
-pub(super) fn unhandled(kind: &str, message: &str) -> Outcome {
+pub(super) fn unhandled(kind: &str, message: &str) -> InvocationOutcome {
     let body: Value = json!({ "errorType": kind, "errorMessage": message });
-    Outcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
+    InvocationOutcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
 }
 
-fn accepted() -> Answer {
-    Answer::json(202, &json!({ "status": "OK" }))
+fn accepted() -> ApiAnswer {
+    ApiAnswer::json(202, &json!({ "status": "OK" }))
 }
 
-fn refused(status: u16, kind: &str, message: &str) -> Answer {
-    Answer::json(status, &json!({ "errorType": kind, "errorMessage": message }))
+fn refused(status: u16, kind: &str, message: &str) -> ApiAnswer {
+    ApiAnswer::json(status, &json!({ "errorType": kind, "errorMessage": message }))
 }
 
-fn unknown() -> Answer {
+fn unknown() -> ApiAnswer {
     refused(404, "NotFound", "no such path of the Runtime API")
 }
 

@@ -14,14 +14,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::code::Code;
-use super::environment::{Environment, Outcome};
+use super::environment::{Environment, InvocationOutcome};
 use super::launching::{self, Blueprint};
-use super::settings::{MAX_TIMEOUT, Settings};
+use super::settings::{HostSettings, MAX_TIMEOUT};
 use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
 
-/// Account in ARNs, which does not exist.
+/// Fictitious account in ARNs.
 const ACCOUNT: &str = "000000000000";
 
 /// Settings that callers may change.
@@ -34,11 +34,13 @@ struct Configuration {
 }
 
 #[derive(Debug, Default)]
+/// The environments of a host.
 struct Pool {
     idle: Vec<Arc<Environment>>,
     busy: Vec<Arc<Environment>>,
-    /// Number of environments that are being started; `leaving` counts those being removed.
+    /// Number of environments that are being started.
     starting: usize,
+    /// Number of environments that are being removed.
     leaving: usize,
     stopped: bool,
 }
@@ -60,7 +62,7 @@ pub(super) enum Refused {
 
 /// A function and its environments.
 pub(super) struct Host {
-    settings: Settings,
+    settings: HostSettings,
     code: Code,
     /// Directory that contains the directories of environments.
     root: PathBuf,
@@ -74,7 +76,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Makes a host without environments, whose directories will be below `root`.
-    pub(super) fn new(settings: Settings, code: Code, root: PathBuf) -> Result<Self> {
+    pub(super) fn new(settings: HostSettings, code: Code, root: PathBuf) -> Result<Self> {
         let configuration = Configuration {
             size: settings.size,
             timeout: settings.timeout,
@@ -97,7 +99,7 @@ impl Host {
     pub(super) fn stop(&self) {
         let mut pool = self.pool();
         pool.stopped = true;
-        // Busy environments are only ended here; the thread of their call removes them.
+        // Busy environments are only ended here. The thread of their call removes them.
         let busy = pool.busy.clone();
         drop(pool);
         self.retire(&busy);
@@ -178,7 +180,7 @@ impl Host {
     }
 
     /// Runs an invocation in an idle environment, else in a new one.
-    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<Outcome, Refused> {
+    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<InvocationOutcome, Refused> {
         let timeout = self.current().timeout;
         let environment = self.claim()?;
         let outcome = environment.invoke(id, event, timeout);
@@ -217,7 +219,7 @@ impl Host {
             } else if pool.leaving == 0 {
                 return Err(Refused::Concurrency);
             } else {
-                // An environment that is being removed will soon make room.
+                // The removal of another environment will soon make room.
                 pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -228,7 +230,7 @@ impl Host {
         self.changed.notify_all();
         let environment = started.map_err(|error| Refused::Start(error.to_string()))?;
         pool.busy.push(Arc::clone(&environment));
-        // The host may have stopped meanwhile, without this environment in its list.
+        // If the host has stopped meanwhile, it has not ended this environment.
         if pool.stopped {
             drop(pool);
             environment.dispose();
@@ -251,7 +253,7 @@ impl Host {
             variables: configuration.variables,
             generation: configuration.generation,
         };
-        // A process ends with the thread that started it, so a lasting thread starts it.
+        // A process ends with the thread that started it, so the thread of the spawner starts it.
         self.spawner.run(move || launching::launch(blueprint))
     }
 

@@ -13,39 +13,41 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Longest head of a request, in bytes.
-const HEAD: usize = 64 << 10;
-/// Longest body read, in bytes. The APIs themselves allow less.
-const BODY: u64 = 32 << 20;
-/// Most headers of a request.
-const HEADERS: usize = 100;
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Longest body of a request, in bytes. The APIs themselves allow less.
+const MAX_BODY_BYTES: u64 = 32 << 20;
+/// Largest number of headers of a request.
+const MAX_HEADERS: usize = 100;
 /// Interval at which a listener checks whether to stop, in nanoseconds.
-const LOOK: i64 = 50_000_000;
+const STOP_CHECK_NANOSECONDS: i64 = 50_000_000;
 
+/// A request to one of the two APIs.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct ApiRequest {
     pub(super) method: String,
     /// The path without its query.
     pub(super) path: String,
-    /// Names in lower case, with their values.
+    /// Headers, with their names in lower case.
     headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
-impl Request {
+impl ApiRequest {
     /// Returns the value of a header; `name` is in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
+/// A response of one of the two APIs.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// Makes a response with a JSON body.
     pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self { status, headers: Vec::new(), body: body.to_string().into_bytes() }
@@ -53,40 +55,41 @@ impl Answer {
 }
 
 /// Function that answers a request.
-pub(super) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(ApiRequest) -> ApiAnswer + Send + Sync>;
 
-/// Answers the requests on `listener`, in its own threads, until `stop` is true.
+/// Answers the requests on `listener` in other threads, until `stop` is true.
 pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handler) -> io::Result<()> {
     let accept = move || {
         while !stop.load(Ordering::Relaxed) {
             let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-            let wait = Timespec { tv_sec: 0, tv_nsec: LOOK };
+            let wait = Timespec { tv_sec: 0, tv_nsec: STOP_CHECK_NANOSECONDS };
             if !matches!(poll(&mut ready, Some(&wait)), Ok(1..)) {
                 continue;
             }
             let Ok((socket, _)) = listener.accept() else { continue };
             let handler = Arc::clone(&handler);
             // If no thread can be started, the connection closes.
-            let _ =
-                thread::Builder::new().name("connection".into()).spawn(move || converse(socket, &handler));
+            let _ = thread::Builder::new()
+                .name("connection".into())
+                .spawn(move || serve_connection(socket, &handler));
         }
     };
     thread::Builder::new().name("listener".into()).spawn(accept).map(drop)
 }
 
 /// Answers the requests of one connection.
-fn converse(socket: TcpStream, handler: &Handler) {
+fn serve_connection(socket: TcpStream, handler: &Handler) {
     let _ = socket.set_nodelay(true);
     let mut connection = Connection(BufReader::new(socket));
     loop {
         let answer = match connection.request() {
             Ok(Some(request)) if request.header("origin").is_some() || !is_local(&request) => {
-                Answer::json(403, &serde_json::json!({ "message": "requests of web pages are refused" }))
+                ApiAnswer::json(403, &serde_json::json!({ "message": "requests of web pages are refused" }))
             }
             Ok(Some(request)) => handler(request),
             Ok(None) => return,
             Err(error) => {
-                let answer = Answer::json(400, &serde_json::json!({ "message": error.to_string() }));
+                let answer = ApiAnswer::json(400, &serde_json::json!({ "message": error.to_string() }));
                 let _ = connection.send(&answer, "close");
                 return;
             }
@@ -97,8 +100,9 @@ fn converse(socket: TcpStream, handler: &Handler) {
     }
 }
 
-/// True if the request's `Host` is this machine: a web page can point its own name at our address.
-fn is_local(request: &Request) -> bool {
+/// True if the `Host` of a request is this machine. A web page can point only its own name at this
+/// address.
+fn is_local(request: &ApiRequest) -> bool {
     let host = request.header("host").unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     ["localhost", "[::1]"].contains(&name) || name.starts_with("127.")
@@ -108,13 +112,13 @@ struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     /// Reads the next request; `None` at the end of the connection.
-    fn request(&mut self) -> io::Result<Option<Request>> {
+    fn request(&mut self) -> io::Result<Option<ApiRequest>> {
         if self.0.fill_buf()?.is_empty() {
             return Ok(None);
         }
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.append(&mut self.line(HEAD - head.len())?);
+            head.append(&mut self.line(MAX_HEAD_BYTES - head.len())?);
         }
         let mut request = parsed(&head)?;
         if request.header("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue")) {
@@ -140,7 +144,7 @@ impl Connection {
 
     /// Reads the next `length` bytes.
     fn bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
-        if length > BODY {
+        if length > MAX_BODY_BYTES {
             return Err(malformed("the body is too long"));
         }
         let mut bytes = Vec::new();
@@ -152,24 +156,24 @@ impl Connection {
     fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let line = self.line(HEAD)?;
+            let line = self.line(MAX_HEAD_BYTES)?;
             let Ok(httparse::Status::Complete((_, size))) = httparse::parse_chunk_size(&line) else {
                 return Err(malformed("a chunk without its size"));
             };
             if size == 0 {
                 break;
             }
-            body.append(&mut self.bytes(size.min(BODY + 1))?);
+            body.append(&mut self.bytes(size.min(MAX_BODY_BYTES + 1))?);
             self.bytes(2)?;
-            if body.len() as u64 > BODY {
+            if body.len() as u64 > MAX_BODY_BYTES {
                 return Err(malformed("the body is too long"));
             }
         }
-        while self.line(HEAD)? != b"\r\n" {}
+        while self.line(MAX_HEAD_BYTES)? != b"\r\n" {}
         Ok(body)
     }
 
-    fn send(&mut self, answer: &Answer, connection: &str) -> io::Result<()> {
+    fn send(&mut self, answer: &ApiAnswer, connection: &str) -> io::Result<()> {
         let mut text = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
         text += &format!("content-length: {}\r\nconnection: {connection}\r\n", answer.body.len());
         if !answer.headers.iter().any(|(name, _)| *name == "content-type") {
@@ -184,15 +188,15 @@ impl Connection {
 }
 
 /// Parses the head of a request.
-fn parsed(head: &[u8]) -> io::Result<Request> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+fn parsed(head: &[u8]) -> io::Result<ApiRequest> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     parsed.parse(head).map_err(|error| malformed(&error.to_string()))?;
     let target = parsed.path.unwrap_or_default();
     let owned = |header: &httparse::Header<'_>| {
         (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
     };
-    Ok(Request {
+    Ok(ApiRequest {
         method: parsed.method.unwrap_or_default().to_owned(),
         path: target.split('?').next().unwrap_or_default().to_owned(),
         headers: parsed.headers.iter().map(owned).collect(),
@@ -225,7 +229,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let echo = |request: Request| Answer {
+        let echo = |request: ApiRequest| ApiAnswer {
             status: 200,
             headers: vec![("x-path", request.path)],
             body: request.body,
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_requests_and_those_of_pages_are_refused() {
+    fn malformed_requests_and_requests_of_web_pages_are_refused() {
         for (sent, status) in [
             ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
             ("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n", "403"),

@@ -1,20 +1,20 @@
 //! The callers' part of Lambda's API: invokes a function, reads and changes its configuration.
 //!
-//! Signatures are accepted unread, as the API listens on loopback only. Errors have Lambda's names.
+//! The API accepts any signature, because it listens only on loopback. Errors have Lambda's names.
 //! Called by the HTTP server, and calls the host.
 
 use serde_json::{Value, json};
 
-use super::environment::MOST_BYTES;
+use super::environment::MAX_PAYLOAD_BYTES;
 use super::host::{Host, Refused};
-use super::http::{Answer, Request};
+use super::http::{ApiAnswer, ApiRequest};
 
 /// Path of functions.
-const API: &str = "/2015-03-31/functions/";
+const FUNCTIONS_PATH: &str = "/2015-03-31/functions/";
 
 /// Answers a request of a caller.
-pub(super) fn answer(host: &Host, request: Request) -> Answer {
-    let rest = request.path.strip_prefix(API).and_then(|rest| rest.split_once('/'));
+pub(super) fn answer(host: &Host, request: ApiRequest) -> ApiAnswer {
+    let rest = request.path.strip_prefix(FUNCTIONS_PATH).and_then(|rest| rest.split_once('/'));
     let Some((name, action)) = rest else { return error(404, "UnknownOperationException", "no such path") };
     // A qualifier may follow the name.
     let name = name.split(':').next().unwrap_or_default();
@@ -24,10 +24,10 @@ pub(super) fn answer(host: &Host, request: Request) -> Answer {
     }
     match (request.method.as_str(), action) {
         ("POST", "invocations") => invoke(host, request),
-        ("GET", "configuration") => Answer::json(200, &host.configuration()),
+        ("GET", "configuration") => ApiAnswer::json(200, &host.configuration()),
         ("PUT", "configuration") => match serde_json::from_slice::<Value>(&request.body) {
             Ok(wanted) => match host.configure(&wanted) {
-                Ok(()) => Answer::json(200, &host.configuration()),
+                Ok(()) => ApiAnswer::json(200, &host.configuration()),
                 Err(what) => error(400, "InvalidParameterValueException", &what),
             },
             Err(what) => error(400, "InvalidRequestContentException", &what.to_string()),
@@ -36,13 +36,13 @@ pub(super) fn answer(host: &Host, request: Request) -> Answer {
     }
 }
 
-fn invoke(host: &Host, request: Request) -> Answer {
+fn invoke(host: &Host, request: ApiRequest) -> ApiAnswer {
     let kind = request.header("x-amz-invocation-type").unwrap_or("RequestResponse");
     if kind != "RequestResponse" {
         let what = format!("invocation type {kind}: this host knows RequestResponse alone");
         return error(400, "InvalidParameterValueException", &what);
     }
-    if request.body.len() > MOST_BYTES {
+    if request.body.len() > MAX_PAYLOAD_BYTES {
         let what = format!(
             "{} must be smaller than 6291556 bytes for the InvokeFunction operation",
             request.body.len()
@@ -60,13 +60,13 @@ fn invoke(host: &Host, request: Request) -> Answer {
             let mut headers =
                 vec![("x-amzn-requestid", id), ("x-amz-executed-version", "$LATEST".to_owned())];
             headers.extend(outcome.error.map(|error| ("x-amz-function-error", error.to_owned())));
-            Answer { status: 200, headers, body: outcome.body }
+            ApiAnswer { status: 200, headers, body: outcome.body }
         }
         Err(Refused::Concurrency) => {
             let body = json!({
                 "Type": "User", "message": "Rate Exceeded.", "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded",
             });
-            let mut answer = Answer::json(429, &body);
+            let mut answer = ApiAnswer::json(429, &body);
             answer.headers.push(("x-amzn-errortype", "TooManyRequestsException".to_owned()));
             answer
         }
@@ -80,8 +80,8 @@ fn request_id() -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
-fn error(status: u16, kind: &str, what: &str) -> Answer {
-    let mut answer = Answer::json(status, &json!({ "Type": "User", "Message": what, "message": what }));
+fn error(status: u16, kind: &str, what: &str) -> ApiAnswer {
+    let mut answer = ApiAnswer::json(status, &json!({ "Type": "User", "Message": what, "message": what }));
     answer.headers.push(("x-amzn-errortype", kind.to_owned()));
     answer
 }

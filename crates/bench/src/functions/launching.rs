@@ -15,20 +15,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::code::{Code, PATH};
 use super::environment::{Environment, Holdings};
-use super::sandbox::{Private, Sandbox, TASK};
-use super::settings::Settings;
+use super::sandbox::{MountNamespace, Sandbox, TASK_PATH};
+use super::settings::HostSettings;
 use super::size::FunctionSize;
 use crate::cgroup::{Group, Limits};
 use crate::error::{Error, Result};
 use crate::plan::{Ready, Service};
-use crate::process::ending;
+use crate::process::exit_description;
 use crate::slow_link::{proxy, slow_directory};
 use crate::words::Words;
 use crate::{launch, services};
 
-/// Everything needed to start an environment.
+/// Inputs for the start of an environment.
 pub(super) struct Blueprint {
-    pub(super) settings: Settings,
+    pub(super) settings: HostSettings,
     pub(super) code: Code,
     pub(super) arn: String,
     /// Directory of the environment, removed with it.
@@ -41,7 +41,7 @@ pub(super) struct Blueprint {
 }
 
 /// Checks, before the first call, that environments can be started on this machine.
-pub(super) fn check(settings: &Settings) -> Result<()> {
+pub(super) fn check(settings: &HostSettings) -> Result<()> {
     let wrong = |what: &str| Error::Service { name: settings.name.clone(), what: what.to_owned() };
     if settings.concurrency == 0 {
         return Err(wrong("a concurrency of 0: at least one environment is needed"));
@@ -89,16 +89,16 @@ fn start(blueprint: &Blueprint, holdings: &mut Holdings) -> Result<Arc<Environme
     let link = settings.link_to.is_some().then(|| words.fill("{link.url}")).transpose();
     let link = link.map_err(|what| Error::Service { name: settings.name.clone(), what })?;
     let tmp = tmp(settings, root)?;
-    let task = if is_root() { Path::new(TASK) } else { &code.directory };
-    let private = is_root().then(|| Private {
+    let task = if is_root() { Path::new(TASK_PATH) } else { &code.directory };
+    let private = is_root().then(|| MountNamespace {
         tmp: tmp.clone(),
         task: code.directory.clone(),
         data: settings.directory.as_ref().map(|_| root.join("slow/mnt")),
         needed: code.below_tmp.clone(),
         stage: root.parent().unwrap_or(root).to_owned(),
     });
-    let join = holdings.group.as_ref().map(Group::procs).unwrap_or_default();
-    let sandbox = Sandbox { join, private, at: task.to_owned() };
+    let cgroup_files = holdings.group.as_ref().map(Group::procs).unwrap_or_default();
+    let sandbox = Sandbox { cgroup_files, private, working_directory: task.to_owned() };
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(Error::file("127.0.0.1"))?;
     let address = listener.local_addr().map_err(Error::file("127.0.0.1"))?;
     let mut variables = variables(blueprint, task, &address.to_string());
@@ -125,7 +125,7 @@ fn start(blueprint: &Blueprint, holdings: &mut Holdings) -> Result<Arc<Environme
 }
 
 /// Lists the link and the slow file system of an environment.
-fn links(settings: &Settings) -> Vec<Service> {
+fn links(settings: &HostSettings) -> Vec<Service> {
     let link = settings.link_to.as_ref().map(|to| Service { name: "link".into(), ..proxy(to) });
     let slow = settings.directory.as_ref().map(|directory| {
         let path = directory.path.display().to_string();
@@ -136,7 +136,7 @@ fn links(settings: &Settings) -> Vec<Service> {
 }
 
 /// Makes the directory for `/tmp`, or an image file with a file system of the required size.
-fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
+fn tmp(settings: &HostSettings, root: &Path) -> Result<PathBuf> {
     let path = root.join("tmp");
     let Some(bytes) = settings.tmp_bytes else {
         let mode = fs::Permissions::from_mode(0o1777);
@@ -145,14 +145,14 @@ fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     };
     let file = File::create(&path).map_err(Error::file(&path))?;
     file.set_len(bytes).map_err(Error::file(&path))?;
-    // Without a journal and a reserve, nearly all of the size is left for files.
+    // Without a journal and a reserve, files can use nearly all of the size.
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0"]).arg(&path);
     let failed = |what: String| Error::Prepare { command: "mkfs.ext4".into(), what };
     let made = command.output().map_err(|error| failed(format!("{error}; --tmp needs e2fsprogs")))?;
     match made.status.success() {
         true => Ok(path),
-        false => Err(failed(ending(&made))),
+        false => Err(failed(exit_description(&made))),
     }
 }
 

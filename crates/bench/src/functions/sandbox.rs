@@ -17,32 +17,32 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::mounts::Mounts;
-use crate::process::ending;
+use crate::process::exit_description;
 
 /// Path of the function's code in the namespace.
-pub(crate) const TASK: &str = "/mnt/task";
+pub(crate) const TASK_PATH: &str = "/mnt/task";
 /// Path of the mounted directory in the namespace.
-pub(crate) const DATA: &str = "/mnt/data";
+pub(crate) const DATA_PATH: &str = "/mnt/data";
 
 /// Isolation of an environment's process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Sandbox {
     /// Files of control groups to which the process writes its id.
-    pub(crate) join: Vec<PathBuf>,
+    pub(crate) cgroup_files: Vec<PathBuf>,
     /// Mount namespace; `None` without the privilege to make one.
-    pub(crate) private: Option<Private>,
+    pub(crate) private: Option<MountNamespace>,
     /// Working directory.
-    pub(crate) at: PathBuf,
+    pub(crate) working_directory: PathBuf,
 }
 
 /// Contents of a mount namespace.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Private {
+pub(crate) struct MountNamespace {
     /// Directory, or image file with a file system, for `/tmp`.
     pub(crate) tmp: PathBuf,
     /// Directory of the code.
     pub(crate) task: PathBuf,
-    /// Directory to mount at [`DATA`].
+    /// Directory to mount at [`DATA_PATH`].
     pub(crate) data: Option<PathBuf>,
     /// Directories below `/tmp` that the runtime needs.
     pub(crate) needed: Vec<PathBuf>,
@@ -51,20 +51,21 @@ pub(crate) struct Private {
 }
 
 impl Sandbox {
-    /// Enters the sandbox. The error says which step failed.
+    /// Enters the sandbox. The error names the step that failed.
     pub(crate) fn enter(&self) -> Result<(), String> {
-        for file in &self.join {
+        for file in &self.cgroup_files {
             let joined = fs::write(file, std::process::id().to_string());
             joined.map_err(|error| format!("{}: cannot join the cgroup: {error}", file.display()))?;
         }
         if let Some(private) = &self.private {
             private.enter()?;
         }
-        std::env::set_current_dir(&self.at).map_err(|error| format!("{}: {error}", self.at.display()))
+        std::env::set_current_dir(&self.working_directory)
+            .map_err(|error| format!("{}: {error}", self.working_directory.display()))
     }
 }
 
-impl Private {
+impl MountNamespace {
     fn enter(&self) -> Result<(), String> {
         // SAFETY: the call takes only flags, and this process has one thread.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
@@ -80,11 +81,11 @@ impl Private {
         let data = self.data.as_deref().map(open).transpose()?;
         let needed: Vec<fs::File> = self.needed.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
         mount("none", "/mnt", "tmpfs", 0, "size=64k,mode=755").map_err(cannot("/mnt"))?;
-        for (opened, at) in [(Some(&task), TASK), (data.as_ref(), DATA)] {
+        for (opened, at) in [(Some(&task), TASK_PATH), (data.as_ref(), DATA_PATH)] {
             let Some(opened) = opened else { continue };
             fs::create_dir(at).and_then(|()| bind(opened, at)).map_err(cannot(at))?;
         }
-        self.leave_others();
+        self.unmount_others();
         if self.tmp.is_dir() {
             bind(&tmp, "/tmp").map_err(cannot("/tmp"))?;
         } else {
@@ -98,8 +99,8 @@ impl Private {
     }
 
     /// Unmounts the slow file systems of all environments, which this namespace has inherited.
-    /// Otherwise the other environments' could not end before this one.
-    fn leave_others(&self) {
+    /// Otherwise they could not end before this environment.
+    fn unmount_others(&self) {
         for mount in
             Mounts::current().unwrap_or_default().iter().filter(|mount| mount.at.starts_with(&self.stage))
         {
@@ -121,7 +122,7 @@ fn mount_image(image: &Path) -> Result<(), String> {
     let mounted = Command::new("mount").args(["-o", "loop"]).arg(image).arg("/tmp").output();
     match mounted {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("cannot mount /tmp: {}", ending(&output))),
+        Ok(output) => Err(format!("cannot mount /tmp: {}", exit_description(&output))),
         Err(error) => Err(format!("mount: {error}")),
     }
 }

@@ -14,7 +14,7 @@ pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A function to serve.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HostSettings {
     /// Name of the function.
     pub name: String,
     /// Code of the function.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub size: Option<FunctionSize>,
     /// Longest time of an invocation.
     pub timeout: Duration,
-    /// Most environments at once.
+    /// Largest number of environments at once.
     pub concurrency: usize,
     /// Loopback address for callers.
     pub listen: SocketAddr,
@@ -34,13 +34,14 @@ pub struct Settings {
     pub directory: Option<SlowDirectory>,
     /// Size of `/tmp` in bytes; `None` for the disk's free space.
     pub tmp_bytes: Option<u64>,
-    /// Variables of the function's role, such as `AWS_ACCESS_KEY_ID`. They are never shown.
+    /// Variables of the function's role, such as `AWS_ACCESS_KEY_ID`. The configuration does not
+    /// show them to callers.
     pub role: BTreeMap<String, String>,
     /// Variables of the function in addition to Lambda's. Callers may read and change them.
     pub variables: BTreeMap<String, String>,
     /// Environment variables for the link processes and the programs that the host starts.
     pub env: BTreeMap<OsString, OsString>,
-    /// Path of this program, which is also the link.
+    /// Path of the firstbyte program, which also runs as the link.
     pub firstbyte: PathBuf,
     /// Directory on a disk for the host's files.
     pub disk: PathBuf,

@@ -6,9 +6,9 @@ use firstbyte_location::units;
 use crate::machine;
 
 /// Memory in bytes at which a function has one processor, according to AWS Lambda's documentation.
-const ONE_PROCESSOR: u64 = 1_769_000_000;
-/// Part of the machine's memory for functions. Services and data need the rest.
-const SHARE: f64 = 0.8;
+const BYTES_PER_PROCESSOR: u64 = 1_769_000_000;
+/// Part of the machine's memory that functions may use. Services and data need the rest.
+const MEMORY_SHARE: f64 = 0.8;
 
 /// The size of a function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,7 +19,7 @@ pub struct FunctionSize {
 
 /// Memory and processors of the machine, which the functions share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct MachineCapacity {
     pub(crate) memory_bytes: u64,
     pub(crate) processors: usize,
 }
@@ -40,7 +40,7 @@ impl FunctionSize {
     /// Returns the share of processors; 1 is a whole one.
     #[must_use]
     pub fn processors(self) -> f64 {
-        self.memory_bytes as f64 / ONE_PROCESSOR as f64
+        self.memory_bytes as f64 / BYTES_PER_PROCESSOR as f64
     }
 
     /// Returns the memory in MB, Lambda's unit.
@@ -50,10 +50,10 @@ impl FunctionSize {
     }
 
     /// Returns the number of such functions that fit on `machine` at once.
-    pub(crate) fn fitting(self, machine: Machine) -> u32 {
-        let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
+    pub(crate) fn fitting(self, machine: MachineCapacity) -> u32 {
+        let by_memory = machine.memory_bytes as f64 * MEMORY_SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
-        // A single function may require more processors than there are, and still run.
+        // A single function runs even if it has more processors than the machine.
         by_memory.min(by_time.max(1.0)) as u32
     }
 }
@@ -64,7 +64,7 @@ impl std::fmt::Display for FunctionSize {
     }
 }
 
-impl Machine {
+impl MachineCapacity {
     /// Returns the memory and processors of this machine.
     pub(crate) fn current() -> Self {
         let memory_bytes = machine::memory(&|name| std::env::var(name).ok());

@@ -1,7 +1,7 @@
 //! A thread that starts processes for other threads.
 //!
-//! A process that asked to end with its parent is ended by the kernel when the parent *thread*
-//! ends. So this thread starts every process that must outlive a request. Called by the host.
+//! The kernel ends a process that requested to end with its parent when the parent *thread* ends.
+//! This thread therefore starts every process that must outlive a request. Called by the host.
 
 use std::io;
 use std::sync::Mutex;

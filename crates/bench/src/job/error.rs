@@ -33,7 +33,7 @@ pub enum Error {
     /// A local directory could not be listed.
     #[error(transparent)]
     Listing(#[from] firstbyte_listing::Error),
-    /// The target does not fit the job: too short, empty, fewer files than stated.
+    /// The target does not fit the job: it is too short or empty, or has fewer files than stated.
     #[error("{place}: {what}")]
     Target {
         /// The target, or the object in it.

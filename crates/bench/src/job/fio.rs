@@ -7,7 +7,7 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields)]
 pub struct Fio {
     /// Order of the reads.
-    pub pattern: Pattern,
+    pub pattern: ReadPattern,
     /// Requests in flight for each process. More than 1 needs an asynchronous `engine`.
     pub depth: Option<u32>,
     /// fio's engine. Default: `psync`, or `libaio` for a depth above 1.
@@ -21,7 +21,7 @@ pub struct Fio {
 /// The order in which blocks are read.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pattern {
+pub enum ReadPattern {
     /// From start to end; each process has its own part of the file.
     #[default]
     Read,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::watch::Metrics;
 
-/// Number of operations below which percentiles above the median only repeat the maximum.
-const FEW: usize = 20;
+/// Number of operations below which percentiles above the median would only repeat the maximum.
+const MIN_OPERATIONS_FOR_TAIL: usize = 20;
 
 /// Durations of operations.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ impl FromIterator<Latencies> for Latencies {
 }
 
 impl Latencies {
-    /// Reserves memory for so many operations, so that recording one never waits for memory.
+    /// Reserves memory for `operations` durations, so that recording one never allocates.
     pub(crate) fn with_capacity(operations: usize) -> Self {
         Self(Vec::with_capacity(operations))
     }
@@ -43,7 +43,7 @@ impl Latencies {
         metrics.insert("operations".into(), self.0.len() as f64);
         let Some(greatest) = self.0.last() else { return };
         metrics.insert("latency_max_seconds".into(), greatest.as_secs_f64());
-        let few = self.0.len() < FEW;
+        let few = self.0.len() < MIN_OPERATIONS_FOR_TAIL;
         let shares = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
         for (name, share) in shares.into_iter().filter(|(_, share)| *share == 0.5 || !few) {
             // Nearest rank: the smallest value that is at least as great as this share of all

@@ -5,10 +5,10 @@ use std::io;
 use std::process::{Child, Command, Output, Stdio};
 
 use super::error::{Error, Result};
-use crate::process::ending;
+use crate::process::exit_description;
 
 /// Debian package of blastn and makeblastdb.
-pub(crate) const BLAST: &str = "ncbi-blast+";
+pub(crate) const BLAST_PACKAGE: &str = "ncbi-blast+";
 
 /// Starts a program.
 pub(crate) fn spawn(command: &mut Command, program: &'static str, package: &'static str) -> Result<Child> {
@@ -24,7 +24,7 @@ pub(crate) fn finish(child: Child, program: &str) -> Result<Output> {
     if output.status.success() {
         return Ok(output);
     }
-    Err(Error::Program { program: program.to_owned(), what: ending(&output) })
+    Err(Error::Program { program: program.to_owned(), what: exit_description(&output) })
 }
 
 /// Runs a program to its end and returns its output.

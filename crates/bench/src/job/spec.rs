@@ -24,8 +24,8 @@ pub struct Job {
     pub target: String,
     /// Access to the target.
     pub access: Access,
-    /// Object below the target, for workloads of one object. If empty, the target is the object.
-    /// The target and not the object is mounted, so a bucket can be mounted and one object read.
+    /// Object below the target, for workloads of one object. If empty, the target is the object. A
+    /// mount shows the whole target, so a job can mount a bucket and read one object.
     pub object: String,
     /// Global options of firstbyte, such as `["--endpoint-url", "http://..."]`.
     pub options: Vec<String>,
@@ -45,8 +45,8 @@ pub struct Job {
 
     /// Bytes per read.
     pub block: Option<Size>,
-    /// Offset of the first byte. A different offset in each run reads bytes that were never read
-    /// before.
+    /// Offset of the first byte. With another offset in each run, a run reads bytes that were never
+    /// read before.
     pub offset: Size,
     /// Number of bytes to read from `offset`; `None` for all up to the end.
     pub size: Option<Size>,
@@ -57,7 +57,7 @@ pub struct Job {
     #[serde(deserialize_with = "number")]
     pub limit_seconds: Option<u64>,
     /// Last stage of `open`.
-    pub until: Stage,
+    pub until: OpenStage,
     /// Number of operations, expected files, or repetitions.
     #[serde(deserialize_with = "number")]
     pub count: Option<u64>,
@@ -102,7 +102,7 @@ pub enum Workload {
     /// Reads one object in stages: ready, opened, first byte, a part, all.
     #[default]
     Open,
-    /// The work of `open`, started several times at once by the engine.
+    /// The same work as `open`. The engine starts it several times at once.
     ColdStart,
     /// Reads one object from start to end.
     OneBig,
@@ -163,7 +163,7 @@ pub enum Order {
 /// A stage of `open`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
+pub enum OpenStage {
     /// The client exists, the mount is mounted, or the copy is complete.
     Ready,
     /// The object is open.
@@ -181,18 +181,18 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// Seed for [`crate::data`]. A single object was made by `file`; many files were made by
-    /// `files`, and may be in any directories.
+    /// Seed for [`crate::data`]. The function `file` made a single object. The function `files`
+    /// made many files, which may be in any directories.
     pub seed: u64,
     /// Part of each read to compare.
     #[serde(default)]
-    pub compare: Compare,
+    pub compare: ComparedPart,
 }
 
 /// Part of each read to compare.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Compare {
+pub enum ComparedPart {
     /// The first and last bytes, which takes no measurable time.
     #[default]
     Ends,
@@ -202,12 +202,12 @@ pub enum Compare {
 
 /// A size in bytes: a number, or text with a unit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(try_from = "Given")]
+#[serde(try_from = "NumberOrText")]
 pub struct Size(pub u64);
 
 /// A part of an object.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(try_from = "Given")]
+#[serde(try_from = "NumberOrText")]
 pub enum Share {
     /// A number of bytes.
     Bytes(u64),
@@ -239,7 +239,7 @@ impl Share {
 impl Names {
     /// True if `name` is in the range.
     #[must_use]
-    pub fn take(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         name >= self.from.as_str() && (self.to.is_empty() || name < self.to.as_str())
     }
 }
@@ -293,7 +293,7 @@ impl Workload {
 }
 
 /// Parameters of every workload.
-const COMMON: &[&str] = &[
+const COMMON_PARAMETERS: &[&str] = &[
     "workload",
     "target",
     "access",
@@ -307,7 +307,7 @@ const COMMON: &[&str] = &[
 ];
 
 impl Job {
-    /// True if the job is about one object, not about all below a directory.
+    /// True if the job reads one object, not all objects of a directory.
     pub(crate) fn is_of_one_object(&self) -> bool {
         match self.workload {
             Workload::Mapped | Workload::Command => !self.object.is_empty() || !self.target.ends_with('/'),
@@ -326,8 +326,8 @@ impl Job {
         let given: Map<String, Value> = serde_json::from_str(json).map_err(wrong)?;
         let job = Self::deserialize(Value::Object(given.clone())).map_err(wrong)?;
         let Self { workload, access, target, .. } = &job;
-        let known = |name: &&String| {
-            !COMMON.contains(&name.as_str()) && !workload.parameters().contains(&name.as_str())
+        let is_unknown = |name: &&String| {
+            !COMMON_PARAMETERS.contains(&name.as_str()) && !workload.parameters().contains(&name.as_str())
         };
         let zeros = [
             ("count", job.count == Some(0)),
@@ -341,7 +341,7 @@ impl Job {
         if !workload.accesses().contains(access) {
             return Err(Error::job(format!("{workload} cannot reach a target by {access}")));
         }
-        if let Some(name) = given.keys().find(known) {
+        if let Some(name) = given.keys().find(is_unknown) {
             return Err(Error::job(format!("{workload} has no parameter {name}")));
         }
         if *access == Access::Path && target.contains("://") {
@@ -380,7 +380,7 @@ impl Job {
 /// A value given as text or as a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum NumberOrText {
     Number(u64),
     Text(String),
 }
@@ -390,32 +390,32 @@ pub(crate) fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Option<T>, D::Error> {
     let wrong = |text: String| serde::de::Error::custom(format!("`{text}` is not a number from 0 on"));
-    let value = match Option::<Given>::deserialize(from)? {
+    let value = match Option::<NumberOrText>::deserialize(from)? {
         None => return Ok(None),
-        Some(Given::Number(value)) => value,
-        Some(Given::Text(text)) => text.trim().parse().map_err(|_| wrong(text))?,
+        Some(NumberOrText::Number(value)) => value,
+        Some(NumberOrText::Text(text)) => text.trim().parse().map_err(|_| wrong(text))?,
     };
     T::try_from(value).map(Some).map_err(|_| wrong(value.to_string()))
 }
 
-impl TryFrom<Given> for Size {
+impl TryFrom<NumberOrText> for Size {
     type Error = UnitError;
 
-    fn try_from(given: Given) -> std::result::Result<Self, UnitError> {
+    fn try_from(given: NumberOrText) -> std::result::Result<Self, UnitError> {
         match given {
-            Given::Number(bytes) => Ok(Self(bytes)),
-            Given::Text(text) => parse_size(&text).map(Self),
+            NumberOrText::Number(bytes) => Ok(Self(bytes)),
+            NumberOrText::Text(text) => parse_size(&text).map(Self),
         }
     }
 }
 
-impl TryFrom<Given> for Share {
+impl TryFrom<NumberOrText> for Share {
     type Error = String;
 
-    fn try_from(given: Given) -> std::result::Result<Self, String> {
+    fn try_from(given: NumberOrText) -> std::result::Result<Self, String> {
         let text = match given {
-            Given::Number(bytes) => return Ok(Self::Bytes(bytes)),
-            Given::Text(text) => text,
+            NumberOrText::Number(bytes) => return Ok(Self::Bytes(bytes)),
+            NumberOrText::Text(text) => text,
         };
         let Some(percent) = text.strip_suffix('%') else {
             return parse_size(&text).map(Self::Bytes).map_err(|error| error.to_string());
@@ -447,16 +447,16 @@ mod tests {
             "concurrency": 8, "options": ["--endpoint-url", "http://h"], "expect": {"seed": 3, "compare": "all"}}"#;
         let job = Job::parse(text).unwrap();
         assert_eq!((job.block, job.count, job.concurrency), (Some(Size(4096)), Some(100), Some(8)));
-        assert_eq!(job.expect, Some(Expect { seed: 3, compare: Compare::All }));
+        assert_eq!(job.expect, Some(Expect { seed: 3, compare: ComparedPart::All }));
         let part =
             |text: &str| Job::parse(&format!(r#"{{"target": "/x", "read": {text}}}"#)).unwrap().read.unwrap();
         assert_eq!([part("\"1%\"").of(1000), part("\"4KiB\"").of(1 << 20), part("7").of(5)], [10, 4096, 5]);
         let names = Names { from: "b".into(), to: "d".into() };
-        assert_eq!(["a", "b", "c", "d"].map(|name| names.take(name)), [false, true, true, false]);
+        assert_eq!(["a", "b", "c", "d"].map(|name| names.contains(name)), [false, true, true, false]);
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_is_wrong() {
+    fn a_wrong_job_is_refused_with_its_mistake() {
         for (fields, why) in [
             (r#""workload": "fly""#, "unknown variant `fly`"),
             (r#""speed": 3"#, "unknown field `speed`"),

@@ -22,8 +22,9 @@ impl Watch {
         Self { began: Instant::now() }
     }
 
-    /// Starts the clock at the start of this process. Until now the process has only computed
-    /// (loading, parsing arguments), so its processor time equals the time since its start.
+    /// Starts the clock at the start of this process. So far, the process has only loaded its
+    /// program and parsed arguments, without waiting, so its processor time equals the time since
+    /// its start.
     #[must_use]
     pub fn start_with_process() -> Self {
         let used = clock_gettime(ClockId::ProcessCPUTime);

@@ -2,8 +2,8 @@
 //! instance.
 //!
 //! The metadata service is queried only if the firmware reports EC2, so that other machines do not
-//! wait for an address that never answers. This was never run on EC2; tests use their own server.
-//! Called by `machine`.
+//! wait for an address that never answers. The query was never run on EC2; tests use a server of
+//! their own. Called by `machine`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,37 +14,37 @@ use firstbyte::environment;
 
 /// Region and type of the machine or function.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(super) struct Place {
+pub(super) struct InstanceIdentity {
     pub(super) region: Option<String>,
     pub(super) instance_type: Option<String>,
 }
 
 /// Time limit for all requests together.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Link-local address of the service.
-const SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
-/// Longest accepted response, in bytes. The service responds with one word; a longer response is
-/// not from the service.
-const LONGEST: u64 = 16 << 10;
+const SERVICE_ADDRESS: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
+/// Longest accepted response, in bytes. The service sends one word, so a longer response has
+/// another sender.
+const MAX_RESPONSE_BYTES: u64 = 16 << 10;
 
 /// Finds the values in the environment, or, on EC2, in the instance's metadata.
-pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
-    let mut place = Place {
+pub(super) fn identity(env: &dyn Fn(&str) -> Option<String>) -> InstanceIdentity {
+    let mut identity = InstanceIdentity {
         region: environment::region(env),
         instance_type: env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
             .map(|megabytes| format!("function of {megabytes} MB")),
     };
-    let is_function = place.instance_type.is_some();
+    let is_function = identity.instance_type.is_some();
     let is_disabled =
         env("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if !is_function && !is_disabled && is_ec2(Path::new("/sys/class/dmi/id")) {
-        let found = ask(SERVICE.into(), Instant::now() + TIMEOUT).unwrap_or_default();
-        // The variable names the default region of requests, but the metadata name the instance's
-        // own.
-        place.region = found.region.or(place.region);
-        place.instance_type = found.instance_type;
+        let found = query(SERVICE_ADDRESS.into(), Instant::now() + QUERY_TIMEOUT).unwrap_or_default();
+        // The variable is the default region of requests. The metadata have the region of the
+        // instance.
+        identity.region = found.region.or(identity.region);
+        identity.instance_type = found.instance_type;
     }
-    place
+    identity
 }
 
 /// True if the firmware identifies EC2: `Amazon EC2` as the vendor on Nitro, the instance's id as
@@ -55,12 +55,12 @@ fn is_ec2(firmware: &Path) -> bool {
 }
 
 /// Queries version 2 of the service: first a token, then the two values.
-fn ask(service: SocketAddr, until: Instant) -> io::Result<Place> {
+fn query(service: SocketAddr, until: Instant) -> io::Result<InstanceIdentity> {
     let lifetime = "X-aws-ec2-metadata-token-ttl-seconds: 60";
     let token = request(service, until, "PUT /latest/api/token", lifetime)?;
     let token = format!("X-aws-ec2-metadata-token: {token}");
     let value = |name: &str| request(service, until, &format!("GET /latest/meta-data/{name}"), &token).ok();
-    Ok(Place { region: value("placement/region"), instance_type: value("instance-type") })
+    Ok(InstanceIdentity { region: value("placement/region"), instance_type: value("instance-type") })
 }
 
 /// Sends one request on its own connection. Returns the body of a response with status 200.
@@ -81,7 +81,7 @@ fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io:
             0 => break,
             read => answer.extend_from_slice(&part[..read]),
         }
-        if answer.len() as u64 > LONGEST {
+        if answer.len() as u64 > MAX_RESPONSE_BYTES {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn the_metadata_of_an_instance_is_asked_with_a_token() {
+    fn instance_metadata_are_requested_with_a_token() {
         let service = Scripted::start(|_, head| {
             let has_token = head.contains("X-aws-ec2-metadata-token: secret\r\n");
             let (status, body) = match head.split(" HTTP").next().unwrap() {
@@ -116,21 +116,22 @@ mod tests {
             ScriptedReply::answer(status, &[], body.as_bytes()).then_close()
         });
         let address = service.url().strip_prefix("http://").unwrap().parse().unwrap();
-        let found = ask(address, Instant::now() + Duration::from_secs(30)).unwrap();
-        let wanted = Place { region: Some("eu-west-1".into()), instance_type: Some("c7i.large".into()) };
+        let found = query(address, Instant::now() + Duration::from_secs(30)).unwrap();
+        let wanted =
+            InstanceIdentity { region: Some("eu-west-1".into()), instance_type: Some("c7i.large".into()) };
         assert_eq!(found, wanted);
     }
 
     #[test]
-    fn a_service_that_never_answers_ends_with_the_time() {
+    fn a_metadata_service_that_never_answers_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error =
-            ask(listener.local_addr().unwrap(), Instant::now() + Duration::from_millis(50)).unwrap_err();
+            query(listener.local_addr().unwrap(), Instant::now() + Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error:?}");
     }
 
     #[test]
-    fn only_firmware_of_ec2_is_taken_for_it() {
+    fn only_the_firmware_of_ec2_identifies_ec2() {
         let firmware = tempfile::tempdir().unwrap();
         assert!(!is_ec2(firmware.path()));
         std::fs::write(firmware.path().join("sys_vendor"), "QEMU\n").unwrap();
@@ -143,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn a_function_says_its_memory() {
+    fn the_instance_type_of_a_function_is_its_memory() {
         let vars = |name: &str| match name {
             "AWS_REGION" => Some("eu-north-1".to_owned()),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE" => Some("512".to_owned()),
             _ => None,
         };
-        let found = place(&vars);
+        let found = identity(&vars);
         assert_eq!(found.region.as_deref(), Some("eu-north-1"));
         assert_eq!(found.instance_type.as_deref(), Some("function of 512 MB"));
     }

@@ -67,8 +67,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Selects cases by their needs: if any variable that a case needs is given, only cases that
-    /// need it, otherwise only cases without needs.
+    /// Selects cases by the variables that they need. If a needed variable is given, keeps the
+    /// cases with needs whose variables are all given. If none is given, keeps the cases without
+    /// needs.
     pub fn choose_cases(&mut self) {
         let vars = &self.vars;
         let given = |name: &String| vars.get(name).is_some_and(|value| !value.is_empty());

@@ -22,15 +22,15 @@ pub struct Contender {
     pub name: String,
     /// Command to run and time.
     pub command: Command,
-    /// Instead of a command: a job, run by `{firstbyte} bench job`, which prints metrics. Its
+    /// Job to run instead of a command, by `{firstbyte} bench job`, which prints metrics. Its
     /// strings may contain placeholders.
     pub job: Option<Value>,
-    /// Instead of a command: a call of a function. Each job makes one call.
+    /// Call of a function instead of a command. Each job makes one call.
     pub invoke: Option<Invoke>,
-    /// Instead of a command or a job: a prediction by a service model.
+    /// Prediction by a service model instead of a command.
     pub modelled: Option<Modelled>,
-    /// Words before a job's command: a program that runs the job on another machine with the same
-    /// files.
+    /// Words before a job's command, such as `srun`: they run the job on another machine with the
+    /// same files.
     pub through: Command,
     /// Environment variables in addition to the engine's.
     pub env: BTreeMap<String, String>,
@@ -45,17 +45,17 @@ pub struct Contender {
     /// Memory of an emulated serverless function, as a size. Each job has this memory and the
     /// matching share of a processor to itself.
     pub function: Option<String>,
-    /// Behaviour if the machine has no room for all functions at once. If true, as many as fit run
-    /// at once, then the next. If false, the measurement is refused.
+    /// Waves, if the machine has no room for all functions at once. If true, as many as fit run at
+    /// once, then the next. If false, the measurement is refused.
     pub waves: bool,
     /// Check of the content after each run.
-    pub check: Check,
+    pub check: ContentCheck,
     /// Cache state of the runs.
-    pub cache: Cache,
-    /// Link: a service that counts the contender's requests and bytes.
+    pub cache: CachePlan,
+    /// Name of the link, a service that counts the contender's requests and bytes.
     pub link: Option<String>,
-    /// Service whose memory is sampled. Its largest resident memory, with its child processes, is
-    /// the metric `server_peak_bytes`.
+    /// Name of a service whose memory is sampled. Its largest resident memory, with its
+    /// descendants, is the metric `server_peak_bytes`.
     pub server: Option<String>,
     /// Bytes of data that one job moves or reads, as a size.
     pub bytes: Option<String>,
@@ -75,7 +75,7 @@ pub struct Contender {
     pub optional: bool,
     /// Programs that the contender needs in addition to its command's.
     pub requires: Vec<String>,
-    /// Hint for installing the programs, for that note.
+    /// Hint for installing the programs, shown in the note.
     pub install: String,
 }
 
@@ -141,7 +141,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prints {
-    /// Nothing. Wall time is measured from outside.
+    /// No figures. Wall time is measured from outside.
     #[default]
     Nothing,
     /// The last line is a JSON object of numbers, the metrics. `seconds` replaces the wall time,
@@ -155,7 +155,7 @@ pub enum Prints {
 /// The check of delivered content.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Check {
+pub struct ContentCheck {
     /// File or directory that the destination must equal byte for byte.
     pub same: Option<String>,
     /// Path of the content; `None` for the run's destination.
@@ -167,15 +167,15 @@ pub struct Check {
 /// The cache state of a contender's runs, and the files and objects that are evidence for it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Cache {
+pub struct CachePlan {
     /// The state.
     pub state: CacheState,
     /// Local files that the run reads.
     pub files: Vec<String>,
     /// Directories whose names the run lists.
     pub names: Vec<String>,
-    /// Command before a cold run: the program on a small input. Dropping names from the cache drops
-    /// programs too, and loading them from a disk is not part of the measurement.
+    /// Command before a cold run, which runs the program on a small input. Dropping names from the
+    /// cache also drops programs, whose loading from a disk is not part of the measurement.
     pub start: Command,
     /// Object that the run reads through firstbyte's cache.
     pub object: Option<String>,
@@ -210,7 +210,7 @@ impl Contender {
     pub(crate) fn needed_program(&self) -> Option<(&'static str, &'static str)> {
         match self.job.as_ref()?.get("workload")?.as_str()? {
             "fio" => Some(("fio", "fio")),
-            "blast" => Some(("blastn", program::BLAST)),
+            "blast" => Some(("blastn", program::BLAST_PACKAGE)),
             _ => None,
         }
     }
@@ -239,7 +239,7 @@ impl Contender {
         if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
             return Err("cpus: a number above 0 is needed".into());
         }
-        // A size with a placeholder is parsed before its run.
+        // A size with a placeholder is parsed only before its run.
         if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
             units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
         }

@@ -1,8 +1,9 @@
-//! The advice of `firstbyte advise run` as a page: the recommendation, all options, and precomputed
-//! curves of time and cost, each with its table and its flips.
+//! Renders the advice of `firstbyte advise run` as a page: the recommendation, all options, and
+//! precomputed curves of time and cost, each with its table and the points at which the answer
+//! changes (flips).
 //!
-//! Pure, as the other forms. The page contains no model: its script only draws the curves. Called
-//! by `firstbyte advise run --page`.
+//! Pure. The page contains no model: its script only draws the curves. Called by `firstbyte advise
+//! run --page`.
 
 use std::iter::once;
 
@@ -13,15 +14,15 @@ use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
 
 use super::case::chart;
-use super::template::filled;
+use super::template::rendered;
 use super::words::project;
 
 /// The question that the advice answers, in addition to the advice's own text.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct AdviceQuestion {
     /// Command line, without the program's name.
     pub command: String,
-    /// Region of the prices, and their day.
+    /// Region and day of the prices.
     pub prices: String,
     /// Version of firstbyte.
     pub version: String,
@@ -29,7 +30,7 @@ pub struct Asked {
 
 /// Renders an advice with its charts as one HTML page that needs no network.
 #[must_use]
-pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
+pub fn advised(advice: &Advice, charts: &[Chart], asked: &AdviceQuestion) -> String {
     let sentence = &advice.verdict.sentence;
     let (head, rest) = sentence.split_once("; ").unwrap_or((sentence, ""));
     let has_waiting = advice.rows.iter().any(|row| row.waiting.is_some());
@@ -51,7 +52,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
         "left_out": usable().map(|row| (&row.title, left_out(row))).collect::<Vec<_>>(),
         "data": { "cases": [data(advice, charts)] },
     });
-    filled("advice.html", &values)
+    rendered("advice.html", &values)
 }
 
 /// Returns an available option: its figures, and reasons against it.
@@ -88,7 +89,7 @@ fn points(advice: &Advice) -> [(&'static str, Vec<String>); 5] {
     ]
 }
 
-fn over(variable: Variable) -> &'static str {
+fn title_of(variable: Variable) -> &'static str {
     match variable {
         Variable::Read => "bytes read per job",
         Variable::Size => "size of the data set, same share read",
@@ -97,7 +98,7 @@ fn over(variable: Variable) -> &'static str {
     }
 }
 
-fn at(variable: Variable, value: f64) -> String {
+fn value_of(variable: Variable, value: f64) -> String {
     match variable {
         Variable::Read | Variable::Size => shown_bytes(value),
         Variable::JobsPerDay | Variable::AtOnce => significant(value),
@@ -112,14 +113,15 @@ fn curve(advice: &Advice, has_waiting: bool, number: usize, of: &Chart) -> Value
         Measure::Cost => "Dollars per month,",
     };
     let shown = if of.measure == Measure::Time { shown_seconds } else { significant };
-    let head = once(over(of.variable).to_owned()).chain(of.curves.iter().map(|curve| curve.option.clone()));
+    let head =
+        once(title_of(of.variable).to_owned()).chain(of.curves.iter().map(|curve| curve.option.clone()));
     let row = |(index, value): (usize, &f64)| {
-        once(at(of.variable, *value))
+        once(value_of(of.variable, *value))
             .chain(of.curves.iter().map(|curve| shown(curve.values[index])))
             .collect()
     };
     let rows: Vec<Vec<String>> = once(head.collect()).chain(of.at.iter().enumerate().map(row)).collect();
-    let caption = format!("{title} by {}", over(of.variable));
+    let caption = format!("{title} by {}", title_of(of.variable));
     let mut values = chart(&format!("scaling-{number}"), &caption, &rows);
     values["marks"] = marks(advice, of).map(Crossing::line).collect();
     values
@@ -130,7 +132,7 @@ fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Cros
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 
-/// Describes effects and costs that the model of an option ignores.
+/// Lists effects and costs that the model of an option ignores, and prices that are missing or old.
 fn left_out(row: &AdviceRow) -> String {
     let mut text = row.leaves_out.clone();
     if !row.unbilled.is_empty() {
@@ -158,7 +160,7 @@ fn data(advice: &Advice, charts: &[Chart]) -> Value {
         let sizes = matches!(of.variable, Variable::Read | Variable::Size);
         json!({
             "parameter": if sizes { "bytes" } else { "count" },
-            "label": over(of.variable),
+            "label": title_of(of.variable),
             "unit": if of.measure == Measure::Time { "seconds" } else { "dollars" },
             "decimal": true,
             "here": of.here,

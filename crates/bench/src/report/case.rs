@@ -15,8 +15,9 @@ use super::words::{
     bytes, count, figure, goal, kept_out, metric, metric_among, number, parameter, remarks, seconds, title,
 };
 
-/// Most runs listed in order for each contender; the table of raw runs shows all of them.
-const LISTED: usize = 40;
+/// Largest number of runs listed in order for each contender. The table of raw runs has all of
+/// them.
+const MAX_LISTED_RUNS: usize = 40;
 
 /// Returns the values of a case. The page's script draws its `data`.
 pub(super) fn section(results: &Results, case: &Case) -> Value {
@@ -32,7 +33,7 @@ pub(super) fn section(results: &Results, case: &Case) -> Value {
         json!(Line { of, is_subject: of.name == case.subject(), remarks, cells, p95, extra: extra(of) })
     };
     let ends = lines.iter().filter_map(|line| Some(line.seconds.as_ref()?.interval.high));
-    let charts = order(&runs, &lines).into_iter().chain(throughput(&runs, &lines));
+    let charts = runs_chart(&runs, &lines).into_iter().chain(throughput_chart(&runs, &lines));
     let commands = case.contenders.iter().filter(|line| !line.command.is_empty());
     json!({
         "title": title(case),
@@ -45,7 +46,7 @@ pub(super) fn section(results: &Results, case: &Case) -> Value {
         "longest": ends.fold(0.0, f64::max),
         "columns": columns.iter().map(|(title, _)| title).collect::<Vec<_>>(),
         "lines": lines.iter().map(line).collect::<Vec<_>>(),
-        "own": own(&lines),
+        "own": own_metrics(&lines),
         "left_out": left_out(&runs),
         "charts": charts.chain(scalings.iter().enumerate().map(scaling)).collect::<Vec<_>>(),
         "commands": commands.map(|line| (&line.name, &line.command)).collect::<Vec<_>>(),
@@ -94,8 +95,8 @@ const COLUMNS: [Column; 17] = [
     ("shares of jobs", |line| line.least_share.zip(line.most_share).map(|(a, b)| format!("{a:.2} – {b:.2}"))),
 ];
 
-/// Figures of single operations that have their own columns.
-const OF_OPERATIONS: [&str; 4] =
+/// Metrics of single operations, which have their own columns.
+const OPERATION_METRICS: [&str; 4] =
     ["operations", "operations_per_second", "latency_p50_seconds", "latency_p99_seconds"];
 
 fn operation(line: &Contender, metric: &str) -> Option<String> {
@@ -106,8 +107,8 @@ fn time(line: &Contender, text: impl Fn(&Summary) -> String) -> Option<String> {
     line.seconds.as_ref().map(text)
 }
 
-/// Formats the figures that only some contenders have (wire, passes, shares and their own metrics),
-/// for a form without columns for them.
+/// Formats the figures that only some contenders have, such as wire bytes, passes, shares and their
+/// own metrics, for forms of the report that have no columns for them.
 fn extra(line: &Contender) -> Vec<String> {
     let own = line.metrics.iter().map(|(name, s)| format!("{} {}", metric(name), figure(name, s.median)));
     let shares = line.least_share.zip(line.most_share);
@@ -121,11 +122,11 @@ fn extra(line: &Contender) -> Vec<String> {
     parts.into_iter().flatten().chain(own).collect()
 }
 
-/// Returns a table of the figures that contenders printed themselves, one in a row, since there may
-/// be twenty. Empty if there are none.
-fn own(lines: &[Contender]) -> Vec<Vec<String>> {
+/// Returns a table of the figures that contenders printed themselves, one figure per row, because
+/// there may be twenty. Empty without such figures.
+fn own_metrics(lines: &[Contender]) -> Vec<Vec<String>> {
     let mut names: Vec<&String> = lines.iter().flat_map(|line| line.metrics.keys()).collect();
-    names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()) && *name != "schema");
+    names.retain(|name| !OPERATION_METRICS.contains(&name.as_str()) && *name != "schema");
     names.sort();
     names.dedup();
     if names.is_empty() {
@@ -160,8 +161,9 @@ pub(super) fn chart(kind: &str, caption: &str, rows: &[Vec<String>]) -> Value {
     json!({ "kind": kind, "caption": caption, "rows": rows })
 }
 
-/// Charts the times of all runs in the order in which they ended. A cache shows as a step.
-fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
+/// Charts the times of all runs in the order in which they ended. A cache that gets warm shows as a
+/// step.
+fn runs_chart(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     if runs.iter().all(|run| run.seconds <= 0.0) {
         return None;
     }
@@ -172,9 +174,9 @@ fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
             true => seconds(run.seconds),
             false => format!("({})", seconds(run.seconds)),
         };
-        let mut times: Vec<String> = own.iter().take(LISTED).map(shown).collect();
-        if own.len() > LISTED {
-            times.push(format!("… and {} more", own.len() - LISTED));
+        let mut times: Vec<String> = own.iter().take(MAX_LISTED_RUNS).map(shown).collect();
+        if own.len() > MAX_LISTED_RUNS {
+            times.push(format!("… and {} more", own.len() - MAX_LISTED_RUNS));
         }
         rows.push(vec![line.name.clone(), times.join(", ")]);
     }
@@ -183,7 +185,7 @@ fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
 }
 
 /// Charts the throughput over time of each contender's typical run.
-fn throughput(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
+fn throughput_chart(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     let mut rows =
         vec![["contender", "first quarter", "second", "third", "last"].map(str::to_owned).to_vec()];
     for line in lines {

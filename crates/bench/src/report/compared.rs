@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::{Change, Outcome};
+use crate::compare::{Change, ComparisonOutcome};
 
 use super::words::{seconds, widths};
 
@@ -34,14 +34,14 @@ pub fn compared(changes: &[Change]) -> String {
     text
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: ComparisonOutcome) -> &'static str {
     match outcome {
-        Outcome::Failing => "FAILS NOW",
-        Outcome::Slower => "SLOWER",
-        Outcome::Faster => "faster",
-        Outcome::TooNoisy => "too noisy",
-        Outcome::NoChange => "no change",
-        Outcome::NotComparable => "not comparable",
+        ComparisonOutcome::Failing => "FAILS NOW",
+        ComparisonOutcome::Slower => "SLOWER",
+        ComparisonOutcome::Faster => "faster",
+        ComparisonOutcome::TooNoisy => "too noisy",
+        ComparisonOutcome::NoChange => "no change",
+        ComparisonOutcome::NotComparable => "not comparable",
     }
 }
 
@@ -62,12 +62,24 @@ fn row(change: &Change) -> Vec<String> {
 }
 
 fn summary(changes: &[Change]) -> String {
-    let count = |wanted: Outcome| changes.iter().filter(|change| change.outcome == wanted).count();
-    let all =
-        [Outcome::Slower, Outcome::Faster, Outcome::NoChange, Outcome::TooNoisy, Outcome::NotComparable];
+    let count = |wanted: ComparisonOutcome| changes.iter().filter(|change| change.outcome == wanted).count();
+    let all = [
+        ComparisonOutcome::Slower,
+        ComparisonOutcome::Faster,
+        ComparisonOutcome::NoChange,
+        ComparisonOutcome::TooNoisy,
+        ComparisonOutcome::NotComparable,
+    ];
     let mut parts: Vec<String> = all.map(|one| format!("{} {}", count(one), word(one).to_lowercase())).into();
-    if count(Outcome::Failing) > 0 {
-        parts.insert(0, format!("{} {}", count(Outcome::Failing), word(Outcome::Failing).to_lowercase()));
+    if count(ComparisonOutcome::Failing) > 0 {
+        parts.insert(
+            0,
+            format!(
+                "{} {}",
+                count(ComparisonOutcome::Failing),
+                word(ComparisonOutcome::Failing).to_lowercase()
+            ),
+        );
     }
     format!("{}\n", parts.join(", "))
 }
@@ -77,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slower_comes_first_and_a_note_of_all_is_said_once() {
+    fn slower_contenders_come_first_and_a_shared_note_is_printed_once() {
         let change = |case: &str, outcome| Change {
             case: case.into(),
             contender: "ours".into(),
@@ -88,7 +100,8 @@ mod tests {
             outcome,
             notes: vec!["Another build.".into()],
         };
-        let text = compared(&[change("a", Outcome::NoChange), change("b", Outcome::Slower)]);
+        let text =
+            compared(&[change("a", ComparisonOutcome::NoChange), change("b", ComparisonOutcome::Slower)]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("SLOWER") && lines[0].contains('b'), "{text}");
         assert_eq!(lines[2], "note (all): Another build.");

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::scaling::Scaling;
 use super::words::kept_out;
 
-/// Most points in one line of throughput.
-const MOST_POINTS: usize = 400;
+/// Largest number of points in one line of throughput.
+const MAX_POINTS: usize = 400;
 
 /// Returns the data of one case. Run states are -1 for a run that counts, -2 for a warm-up, else an
 /// index into `reasons`.
@@ -53,18 +53,18 @@ fn state(run: &Run, reasons: &mut Vec<String>) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-/// Fewest rates for a line in a chart. Fewer show when samples were taken, not how fast the run
-/// was.
-const FEWEST_RATES: usize = 5;
+/// Smallest number of rates for a line in a chart. A line of fewer would show the sampling, not the
+/// speed of the run.
+const MIN_RATES: usize = 5;
 
-/// Returns the rates of a contender's typical run; `None` if they are too few for a line.
+/// Returns the rates of a contender's typical run. `None` if there are too few for a line.
 pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64, f64)>> {
-    Some(rates(typical(runs, line)?)).filter(|rates| rates.len() >= FEWEST_RATES)
+    Some(rates(typical_run(runs, line)?)).filter(|rates| rates.len() >= MIN_RATES)
 }
 
 /// Returns the contender's run with the time closest to the median, among runs with recorded
 /// progress.
-fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
+fn typical_run<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
     let median = line.seconds.as_ref()?.median;
     let recorded =
         runs.iter().filter(|run| run.contender == line.name && run.counts() && run.throughput.len() > 1);
@@ -74,7 +74,7 @@ fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
 
 /// Returns the bytes per second between recorded points, each at the end of its span.
 fn rates(run: &Run) -> Vec<(f64, f64)> {
-    let step = run.throughput.len().div_ceil(MOST_POINTS).max(1);
+    let step = run.throughput.len().div_ceil(MAX_POINTS).max(1);
     let points: Vec<(f64, u64)> = run.throughput.iter().copied().step_by(step).collect();
     let spans = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     spans

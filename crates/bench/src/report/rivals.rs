@@ -1,24 +1,24 @@
 //! Compares the subject of a case with other projects' programs, and describes the result in words.
 //!
-//! Other contenders of firstbyte (lazy, hydrated) are shown beside the subject and never ranked
-//! against it: they do other work or begin with other caches.
+//! Other contenders that run firstbyte, such as lazy or hydrated ones, are shown beside the subject
+//! but not ranked against it, because they do other work or begin with other caches.
 
 use crate::result::{Basis, Case, ContenderLine, Outcome, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
 use super::words::{cases, seconds, title};
 
-/// Comparisons that the headline lists for each rival.
-const NAMED: usize = 4;
+/// Largest number of comparisons that the headline lists for each rival.
+const MAX_NAMED: usize = 4;
 
-/// True if the contenders of `case` do different amounts of work, or with different parameters, so
-/// that none is the fastest.
+/// True if the contenders of `case` have different parameters. Their work then differs, so none is
+/// the fastest.
 pub(super) fn varies(case: &Case) -> bool {
     case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
 }
 
-/// True for a program that is not firstbyte.
-fn is_other(case: &Case, line: &ContenderLine) -> bool {
+/// True for another project's program: neither the subject, nor firstbyte, nor a model.
+fn is_rival(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
     line.name != case.subject() && is_program && !runs_firstbyte(command)
@@ -34,7 +34,7 @@ fn runs_firstbyte(command: &str) -> bool {
 /// Returns the contenders that can be ranked: the subject and other projects' programs.
 fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
     let is_ranked = |name: &str| {
-        name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
+        name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_rival(case, line))
     };
     if varies(case) { Vec::new() } else { lines.iter().filter(|line| is_ranked(&line.name)).collect() }
 }
@@ -116,20 +116,20 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
     Some(Comparison {
         subject: case.subject(),
         rival: rival.name.clone(),
-        title: matter(title(case)),
+        title: title_without_label(title(case)),
         ratio: base / least,
         is_tie: if base < least { overlap(own, rival) } else { overlap(rival, own) },
     })
 }
 
-/// Returns the title without the word in capitals that a demo puts first.
-fn matter(title: &str) -> &str {
+/// Returns the title without the label in capitals at its start, as in titles of the demo.
+fn title_without_label(title: &str) -> &str {
     let named = title.split_once(": ").filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
-    named.map_or(title, |(_, matter)| matter)
+    named.map_or(title, |(_, rest)| rest)
 }
 
-/// Returns the name of the subject of all comparisons.
-fn name_of(compared: &[Comparison<'_>]) -> String {
+/// Returns one name for the subjects of all comparisons.
+fn name_of_subjects(compared: &[Comparison<'_>]) -> String {
     let first = compared.first().map_or("", |one| one.subject);
     match compared.iter().all(|one| one.subject.starts_with("firstbyte")) {
         true => "firstbyte".to_owned(),
@@ -138,8 +138,8 @@ fn name_of(compared: &[Comparison<'_>]) -> String {
     }
 }
 
-/// Formats a factor with one decimal, below 0.95 with two; `about as` for a tie.
-fn times(one: &Comparison<'_>) -> String {
+/// Formats a factor, such as `1.2x as`, with one decimal, or two below 0.95. A tie is `about as`.
+fn factor(one: &Comparison<'_>) -> String {
     match 1.0 / one.ratio {
         _ if one.is_tie => "about as".to_owned(),
         factor if factor < 0.95 => format!("{factor:.2}x as"),
@@ -157,24 +157,25 @@ fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     }
     let of_rival = |rival: &&str| {
         let all: Vec<&Comparison<'_>> = compared.iter().filter(|one| one.rival == **rival).collect();
-        let named = all.iter().take(NAMED).enumerate().map(|(at, one)| match at {
-            0 => format!("{} fast as {rival} on {}", times(one), one.title),
-            _ => format!("{} fast on {}", times(one), one.title),
+        let named = all.iter().take(MAX_NAMED).enumerate().map(|(at, one)| match at {
+            0 => format!("{} fast as {rival} on {}", factor(one), one.title),
+            _ => format!("{} fast on {}", factor(one), one.title),
         });
         let named: Vec<String> = named.collect();
-        let more = all.len().saturating_sub(NAMED);
+        let more = all.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{more}", named.join(", "))
     };
     let clauses: Vec<String> = rivals.iter().map(of_rival).collect();
-    format!("{} is {}.", name_of(compared), clauses.join("; "))
+    format!("{} is {}.", name_of_subjects(compared), clauses.join("; "))
 }
 
 fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
     cases(results).filter_map(|(results, case)| comparison(case, &contenders(results, case))).collect()
 }
 
-/// Describes how the subject compares with rivals; `None` if none was measured.
+/// Describes the speed of the subject in comparison with its rivals. `None` if no rival was
+/// measured.
 pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
     let compared = compared(results);
     (!compared.is_empty()).then(|| as_fast_as(&compared))
@@ -221,7 +222,7 @@ pub(super) fn meaning(results: &[Results]) -> String {
         if emulated { "on this machine, against emulated networks or services" } else { "on this machine" };
     format!(
         "In short: {} takes {span} the time of the fastest other program{count}, {scope}; expect other ratios elsewhere.",
-        name_of(&compared)
+        name_of_subjects(&compared)
     )
 }
 
@@ -234,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_called_as_we_are_is_no_program_of_ours() {
+    fn a_bucket_named_firstbyte_is_not_the_program() {
         assert!(runs_firstbyte("sh -c '/usr/bin/firstbyte cp x y; sync'"));
         assert!(!runs_firstbyte("aws s3 cp s3://data/firstbyte $OUT/"));
         assert!(!runs_firstbyte("s5cmd cp s3://firstbyte/x /tmp/firstbyte-1/out"));
     }
 
     #[test]
-    fn the_headline_says_how_many_times_as_fast_and_on_what() {
+    fn the_headline_has_factors_rivals_and_titles() {
         let compared =
             [one("aws", "256 MiB", 0.83), one("aws", "1,000 files", 0.244), one("s5cmd", "a list", 1.25)];
         assert_eq!(
@@ -252,6 +253,9 @@ mod tests {
         assert!(as_fast_as(&many).ends_with("2.0x as fast on it and 2 more."), "{}", as_fast_as(&many));
         let tie = [Comparison { is_tie: true, ..one("curl", "a list", 0.75) }];
         assert_eq!(as_fast_as(&tie), "firstbyte is about as fast as curl on a list.");
-        assert_eq!([matter("LIST: a: b"), matter("Copies: a")], ["a: b", "Copies: a"]);
+        assert_eq!(
+            [title_without_label("LIST: a: b"), title_without_label("Copies: a")],
+            ["a: b", "Copies: a"]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Finds how time depends on a parameter, such as the size: groups contenders that differ only in
-//! this parameter into series, for charts.
+//! Groups contenders that differ only in a parameter, such as the size, into series for charts of
+//! time over that parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::statistics::{Contender, Summary};
 use super::words::{metric, parameter as parameter_value};
 
 /// Parameters that have charts.
-const PARAMETERS: [&str; 6] =
+const CHARTED_PARAMETERS: [&str; 6] =
     ["jobs", "size_bytes", "memory_bytes", "chunk_bytes", "buffer_bytes", "concurrency"];
 
 /// A chart of time over a parameter.
@@ -22,7 +22,7 @@ pub(super) struct Scaling<'a> {
 
 /// Returns the charts of a case: one for each parameter that varies within a series.
 pub(super) fn scalings<'a>(case: &Case, lines: &'a [Contender]) -> Vec<Scaling<'a>> {
-    PARAMETERS.iter().filter_map(|parameter| scaling(case, lines, parameter)).collect()
+    CHARTED_PARAMETERS.iter().filter_map(|parameter| scaling(case, lines, parameter)).collect()
 }
 
 fn scaling<'a>(case: &Case, lines: &'a [Contender], parameter: &'static str) -> Option<Scaling<'a>> {

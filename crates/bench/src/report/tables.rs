@@ -1,4 +1,4 @@
-//! The cells, as text, of tables that set published figures beside measured ones.
+//! Formats the cells of tables that set published figures beside measured ones.
 //!
 //! A cell shows the measured figure with a letter for its origin, then the published one. Rows and
 //! tables without any figure of these results are omitted.
@@ -18,7 +18,7 @@ const LEGEND: &str = "A cell shows the figure of these results, then the publish
      m: measured; e: emulated, through a stand-in; c: computed by a model, with the limit that it names.";
 
 /// Longest error text in a cell, in characters.
-const ERROR: usize = 80;
+const MAX_ERROR_CHARACTERS: usize = 80;
 
 /// A table of text cells.
 #[derive(Serialize)]
@@ -66,7 +66,9 @@ fn text(cell: &Cell) -> String {
             let limit = cell.limit.as_ref().map_or_else(String::new, |limit| format!(", {limit}"));
             Some(format!("{} {letter}{limit}", figure(&cell.metric, value)))
         }
-        (None, Some(error)) => Some(format!("failed: {}", error.chars().take(ERROR).collect::<String>())),
+        (None, Some(error)) => {
+            Some(format!("failed: {}", error.chars().take(MAX_ERROR_CHARACTERS).collect::<String>()))
+        }
         (None, None) => None,
     };
     let published = Some(format!("({})", cell.published)).filter(|_| !cell.published.is_empty());

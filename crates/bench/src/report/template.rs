@@ -1,7 +1,7 @@
 //! The templates of the pages and of Markdown, with the filters that format figures in them.
 //!
-//! The templates are part of the program, so one that cannot be filled is a bug. Called by the
-//! forms of the report.
+//! The templates are part of the program, so a template that cannot be filled is a bug. Called by
+//! the forms of the report.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -19,19 +19,19 @@ const TEMPLATES: [(&str, &str); 6] = [
 ];
 
 /// Fills a template. Texts in pages are escaped.
-pub(super) fn filled(name: &str, values: &serde_json::Value) -> String {
+pub(super) fn rendered(name: &str, values: &serde_json::Value) -> String {
     let text = environment().and_then(|all| all.get_template(name)?.render(Value::from(Serde(values))));
     text.expect("the templates fit their values")
 }
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut all = Environment::new();
-    // A tag alone on its line leaves no empty line.
+    // With these options, a line that has only a tag leaves no empty line.
     all.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     all.add_filter("explain", |stand_in: &str| explain(stand_in));
     all.add_filter("fixed", |value: f64, digits: usize| format!("{value:.digits$}"));
-    all.add_filter("md", |text: &str| plain(text));
+    all.add_filter("md", |text: &str| escaped_markdown(text));
     all.add_filter("seconds", seconds);
     let css = concat!(include_str!("uplot/uPlot.min.css"), "\n", include_str!("page.css"));
     let parts = [
@@ -48,8 +48,8 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(all)
 }
 
-/// Escapes the marks of Markdown.
-fn plain(text: &str) -> String {
+/// Escapes the special characters of Markdown.
+fn escaped_markdown(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

@@ -9,13 +9,13 @@ use super::rivals::{compared_in_words, sentence};
 use super::tables::{Grid, grids};
 use super::words::{goal, machine, noise, reservations, seconds, title, widths};
 
-/// Smallest width that is laid out; narrower terminals get this one.
-const NARROWEST: usize = 24;
+/// Smallest width of the layout, also used for narrower terminals.
+const MIN_WIDTH: usize = 24;
 
 /// Renders all results as text whose lines have at most `width` columns.
 #[must_use]
 pub fn terminal(results: &[Results], width: usize) -> String {
-    let width = width.max(NARROWEST);
+    let width = width.max(MIN_WIDTH);
     let mut out = String::new();
     if let Some(text) = compared_in_words(results) {
         wrap(&mut out, &text, width);
@@ -101,7 +101,7 @@ fn bars(out: &mut String, lines: &[Contender], width: usize) {
     }
 }
 
-/// Returns the columns after a name; only the width decides how many.
+/// Returns the columns after a name. Their number depends only on the width.
 fn columns(line: &Contender, width: usize) -> Vec<String> {
     let Some(s) = &line.seconds else {
         let count = 1 + 2 * usize::from(width >= 80) + usize::from(width >= 120);

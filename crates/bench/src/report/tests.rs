@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::result::{
-    Basis, CacheEvidence, CacheState, Case, ContenderLine, Goal, Header, Job, Machine, Noise, Outcome,
+    Basis, CacheEvidence, CacheState, Case, ContenderLine, Goal, Header, JobFigures, Machine, Noise, Outcome,
     Results, Run,
 };
 
@@ -65,7 +65,10 @@ fn made() -> Results {
                 seconds: seconds + f64::from(round) / 100.0,
                 bytes: Some(100),
                 throughput: (0..=5).map(|step| (f64::from(step) / 5.0, step as u64 * 20)).collect(),
-                jobs: vec![Job { seconds: 1.0, ..Job::default() }; if seconds > 3.0 { 4 } else { 0 }],
+                jobs: vec![
+                    JobFigures { seconds: 1.0, ..JobFigures::default() };
+                    if seconds > 3.0 { 4 } else { 0 }
+                ],
                 cache: CacheEvidence { wanted: CacheState::Cold, held: Some(true), evidence: Vec::new() },
                 noise: Noise { steal_seconds: Some(1.0), other_cpu_seconds: None },
                 metrics: BTreeMap::new(),
@@ -84,7 +87,7 @@ const FACTS: [&str; 8] =
     ["0.1.0", "2 x Made", "as fast as peer", "0.51x", "noisy", "0.6 Gbit/s", "not measured", "1 GiB"];
 
 #[test]
-fn every_form_has_the_facts() {
+fn every_form_of_the_report_has_the_facts() {
     let results = [made()];
     // The terminal form may break a line between any words.
     let forms = [
@@ -107,7 +110,7 @@ fn every_form_has_the_facts() {
 }
 
 #[test]
-fn a_page_holds_no_text_of_results_as_markup_and_names_no_other_place() {
+fn a_page_escapes_texts_of_results_and_loads_nothing() {
     let page = html(&[made()]);
     assert!(!page.contains("<b>\"") && page.contains("peer &lt;b&gt;") && !page.contains("<script>alert"));
     assert!(page.contains("default-src 'none'"));
@@ -123,7 +126,7 @@ fn a_page_holds_no_text_of_results_as_markup_and_names_no_other_place() {
 }
 
 #[test]
-fn a_page_says_what_it_means_where_it_was_measured_and_what_each_stand_in_is() {
+fn a_page_has_its_meaning_its_machine_and_explained_stand_ins() {
     let page = html(&[made()]);
     let meaning =
         page.split("<p class=\"meaning\">").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
@@ -132,7 +135,7 @@ fn a_page_says_what_it_means_where_it_was_measured_and_what_each_stand_in_is() {
     for fact in ["<dt>Date", "<dt>Processor", "<dt>Command", "<dt>Program", "A proxy on this machine"] {
         assert!(page.contains(fact), "{fact}");
     }
-    // No program except firstbyte was measured.
+    // Results in which only firstbyte was measured.
     let mut alone = made();
     for line in &mut alone.header.cases[0].contenders {
         line.command = "firstbyte cp".into();
@@ -151,7 +154,7 @@ fn each_chart_has_its_table() {
 }
 
 #[test]
-fn a_chart_that_would_show_nothing_is_left_out() {
+fn an_empty_chart_is_omitted() {
     let mut brief = made();
     for run in &mut brief.runs {
         run.throughput = vec![(0.0, 0), (0.5, 50), (1.0, 100)];
@@ -176,7 +179,7 @@ fn markdown_has_goals_commands_and_escaped_cells() {
 }
 
 #[test]
-fn a_terminal_of_any_width_is_not_exceeded() {
+fn text_fits_a_terminal_of_any_width() {
     for width in [1, 24, 40, 80, 200] {
         let text = terminal(&[made()], width);
         let most = text.lines().map(|line| line.chars().count()).max().unwrap();
@@ -186,7 +189,7 @@ fn a_terminal_of_any_width_is_not_exceeded() {
 }
 
 #[test]
-fn nothing_measured_is_a_report_all_the_same() {
+fn results_without_runs_make_a_report() {
     let mut empty = made();
     empty.runs.clear();
     for results in [vec![], vec![Results::default()], vec![empty]] {

@@ -30,7 +30,7 @@ pub(super) fn count(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { number(value) }
 }
 
-/// Formats a parameter's value. Sizes use powers of two, as users choose them.
+/// Formats a parameter's value. Sizes have binary units, in which users choose them.
 pub(super) fn parameter(name: &str, value: f64) -> String {
     if !name.ends_with("bytes") {
         return count(value);
@@ -66,8 +66,8 @@ pub(super) fn figure(metric: &str, value: f64) -> String {
     }
 }
 
-/// Returns a metric's name for readers, without the unit, which its figure shows: see
-/// [`metric_among`].
+/// Returns a metric's name for readers, without its unit, because the figure shows the unit. See
+/// [`metric_among`] for a list of metrics.
 pub(super) fn metric(name: &str) -> String {
     if name == "seconds" {
         return "time".into();
@@ -194,7 +194,8 @@ pub(super) fn explain(stand_in: &str) -> &'static str {
     }
 }
 
-/// Returns the reason why a run is not in the summary; `None` if it is, or is a warm-up.
+/// Returns the reason why a run is not in the summary. `None` for a run in the summary and for a
+/// warm-up.
 pub(super) fn kept_out(run: &Run) -> Option<String> {
     if run.round == 0 {
         return None;
@@ -209,8 +210,8 @@ pub(super) fn kept_out(run: &Run) -> Option<String> {
     Some(run.error.as_ref().map_or_else(|| outcome.to_owned(), |error| format!("{outcome}: {error}")))
 }
 
-/// Returns the cache state of a contender's runs, if controlled, with whether it is proved, and the
-/// reservations about its figures.
+/// Returns remarks about a contender: the cache state of its runs, if controlled, with `proved` or
+/// `not proved`, and the reservations about its figures.
 pub(super) fn remarks(results: &Results, case: &Case, line: &Contender) -> Vec<String> {
     let runs: Vec<&Run> = results.counted(&case.name, &line.name).collect();
     let state = runs.first().map(|run| run.cache.wanted).filter(|state| *state != CacheState::Any);

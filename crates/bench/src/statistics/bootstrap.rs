@@ -1,24 +1,24 @@
 //! Intervals of medians and of ratios of medians, by resampling.
 //!
-//! The percentile bootstrap of Efron and Tibshirani, "An Introduction to the Bootstrap" (1993),
-//! chapter 13. It assumes no distribution and suits medians, whose bootstrap distribution lies on
-//! the samples themselves. Draws come from a fixed seed over sorted samples, so that the result
-//! depends on neither order nor scale.
+//! The method is the percentile bootstrap of Efron and Tibshirani, "An Introduction to the
+//! Bootstrap" (1993), chapter 13. The percentile bootstrap assumes no distribution and suits
+//! medians, whose bootstrap distribution lies on the samples themselves. Draws come from a fixed
+//! seed over sorted samples, so that the result depends on neither order nor scale.
 
 use serde::Serialize;
 
 use super::quantile::{COARSE_BELOW, quantile, sorted};
 
-/// Part of the resampled values below a 95 % interval, and part above.
-const TAIL: f64 = 0.025;
+/// Share of the resampled values on either side of a 95 % interval.
+const TAIL_SHARE: f64 = 0.025;
 
-/// Most resamples for an interval.
-const RESAMPLES: usize = 2000;
+/// Largest number of resamples for an interval.
+const MAX_RESAMPLES: usize = 2000;
 
-/// Most draws for one interval: with very many samples, fewer resamples suffice.
-const DRAWS: usize = 4_000_000;
+/// Largest number of draws for one interval. With very many samples, fewer resamples suffice.
+const MAX_DRAWS: usize = 4_000_000;
 
-/// Arbitrary constant.
+/// Seed of the draws, chosen arbitrarily.
 const SEED: u64 = 0x0f15_7b17_e000_0001;
 
 /// A range that contains the true value with 95 % confidence.
@@ -60,7 +60,7 @@ pub fn median_interval(samples: &[f64]) -> Option<Interval> {
 }
 
 /// Returns the median of `over` divided by the median of `under`, with its 95 % interval. `None` if
-/// either has no finite sample, or one that is not above zero.
+/// a list has no finite sample, or a sample that is not positive.
 #[must_use]
 pub fn ratio(over: &[f64], under: &[f64]) -> Option<Ratio> {
     let (over, under) = (sorted(over), sorted(under));
@@ -76,14 +76,15 @@ pub fn ratio(over: &[f64], under: &[f64]) -> Option<Ratio> {
 }
 
 fn resamples(samples: usize) -> usize {
-    (DRAWS / samples).clamp(400, RESAMPLES)
+    (MAX_DRAWS / samples).clamp(400, MAX_RESAMPLES)
 }
 
-/// Returns the 95 % interval of resampled values, extended to the sample's own `value`.
+/// Returns the 95 % interval of resampled values, widened to contain `value`, that of the sample
+/// itself.
 fn percentiles(mut values: Vec<f64>, value: f64) -> Interval {
     values.sort_by(f64::total_cmp);
     let end = |part| quantile(&values, part).unwrap_or(value);
-    Interval { low: end(TAIL).min(value), high: end(1.0 - TAIL).max(value) }
+    Interval { low: end(TAIL_SHARE).min(value), high: end(1.0 - TAIL_SHARE).max(value) }
 }
 
 /// Draws resamples of one size with replacement.
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_ratios_hold_the_true_ratio_as_often() {
+    fn intervals_of_ratios_hold_the_true_ratio_in_90_to_98_of_100() {
         let held = (0..100)
             .filter(|&seed| {
                 let random = &mut fastrand::Rng::with_seed(seed);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_to_nothing_does_not_exist() {
+    fn a_ratio_needs_positive_samples_on_both_sides() {
         assert_eq!(ratio(&[1.0], &[0.0, 1.0]), None);
         assert_eq!(ratio(&[1.0], &[f64::NAN]), None);
         assert_eq!(ratio(&[], &[1.0]), None);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resampled_median_is_the_median_of_what_was_drawn() {
+    fn a_resampled_median_is_the_median_of_the_drawn_samples() {
         let sorted: Vec<f64> = (0..6).map(f64::from).collect();
         let mut resample = Resample::new(sorted.len());
         for _ in 0..100 {

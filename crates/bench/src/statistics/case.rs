@@ -16,7 +16,7 @@ use crate::result::{Basis, Case, Outcome, Results, Run};
 pub struct Contender {
     /// Name.
     pub name: String,
-    /// Origin of the figures: the least certain basis of the runs.
+    /// Origin of the figures, the least certain one of the runs.
     pub basis: Basis,
     /// Wall time in seconds; `None` if no run counts.
     pub seconds: Option<Summary>,
@@ -46,9 +46,9 @@ pub struct Contender {
     pub least_share: Option<f64>,
     /// Median of the largest share of a job.
     pub most_share: Option<f64>,
-    /// Number of runs that succeeded but are kept out, without warm-ups.
+    /// Number of measured runs that succeeded but are marked, and therefore kept out.
     pub marked: usize,
-    /// Number of runs that failed, timed out or delivered wrong content.
+    /// Number of measured runs that failed, timed out or delivered wrong content.
     pub failed: usize,
     /// Indices into `Results::runs` of outliers in time.
     pub outliers: Vec<usize>,
@@ -62,8 +62,8 @@ impl Contender {
         (bytes > 0.0 && seconds > 0.0).then(|| bytes / seconds)
     }
 
-    /// Returns the median operations per second: as reported by the runs, or computed from their
-    /// number.
+    /// Returns the median operations per second, as reported by the runs, or computed from the
+    /// number of operations and the time.
     #[must_use]
     pub fn operations_per_second(&self) -> Option<f64> {
         let median = |name: &str| self.metrics.get(name).map(|found| found.median);
@@ -162,7 +162,7 @@ fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{ContenderLine, Job};
+    use crate::result::{ContenderLine, JobFigures};
 
     fn run(contender: &str, round: u32, seconds: f64) -> Run {
         Run { case: "c".into(), contender: contender.into(), round, seconds, ..Run::default() }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn warm_ups_marked_and_failed_runs_are_kept_out_and_counted() {
+    fn marked_and_failed_runs_are_kept_out_and_counted() {
         let mut runs: Vec<Run> = (0..=6).map(|round| run("ours", round, 1.0 + f64::from(round))).collect();
         runs[3].marks.push("the cache was warm".into());
         runs[4].outcome = Outcome::Failed;
@@ -196,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn outliers_are_named_by_the_run_of_the_file() {
+    fn outliers_are_indices_into_the_runs_of_the_file() {
         let mut runs = vec![run("peer", 1, 50.0)];
         runs.extend((0..=8).map(|round| run("ours", round, if round == 4 { 9.0 } else { 1.0 })));
         assert_eq!(contenders(&Results { runs, ..Results::default() }, &case())[0].outliers, [5]);
     }
 
     #[test]
-    fn figures_of_jobs_have_names_and_a_figure_is_finite() {
-        let job = |seconds| Job { seconds, bytes: Some(10), ..Job::default() };
+    fn shares_of_jobs_are_figures_and_figures_are_finite() {
+        let job = |seconds| JobFigures { seconds, bytes: Some(10), ..JobFigures::default() };
         let run = Run { jobs: vec![job(1.0), job(3.0)], bytes: Some(1), ..Run::default() };
         assert_eq!((figure(&run, "least_share"), figure(&run, "most_share")), (Some(0.5), Some(1.5)));
         assert_eq!(figure(&run, "bytes_per_second"), None, "a run of 0 s has no rate");

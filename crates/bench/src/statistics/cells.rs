@@ -35,9 +35,9 @@ pub fn cells(table: &Table, results: &Results) -> Vec<Vec<Cell>> {
 }
 
 fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usize) -> Cell {
-    let case = table.said(row, column, |axis| &axis.case);
+    let case = table.property(row, column, |axis| &axis.case);
     let contender = &table.contender(row, column);
-    let metric = match table.said(row, column, |axis| &axis.metric) {
+    let metric = match table.property(row, column, |axis| &axis.metric) {
         "" => "seconds",
         metric => metric,
     };
@@ -50,7 +50,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     let last = results.runs.iter().rfind(failed).filter(|_| runs.is_empty());
     Cell {
         metric: metric.to_owned(),
-        value: one(statistic, values.collect()),
+        value: reduced(statistic, values.collect()),
         error: last.map(|run| run.error.clone().unwrap_or_default()),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
         limit: runs.first().and_then(|run| run.limit.clone()),
@@ -61,10 +61,10 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
 /// Returns the figures of one run: its own, or those of its jobs.
 fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     if of == Of::Runs || run.jobs.is_empty() {
-        // This also finds the shares of parallel jobs, which are figures of the run.
+        // `figure` also has the shares of parallel jobs, which are figures of the run.
         return figure(run, metric).into_iter().collect();
     }
-    let figure = |job: &crate::result::Job| match metric {
+    let figure = |job: &crate::result::JobFigures| match metric {
         "seconds" => Some(job.seconds),
         "cpu_seconds" => Some(job.cpu_seconds),
         "peak_memory_bytes" => Some(job.peak_memory_bytes as f64),
@@ -74,8 +74,8 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     run.jobs.iter().filter_map(figure).collect()
 }
 
-/// Reduces `values` to one figure; `None` if there are none.
-fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
+/// Reduces `values` to one figure. `None` without values.
+fn reduced(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     match statistic {
         Statistic::Median => quantile(&values, 0.5),
@@ -89,7 +89,7 @@ fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Job;
+    use crate::result::JobFigures;
 
     fn results() -> Results {
         let run = |round, seconds: f64, jobs: &[f64]| Run {
@@ -98,7 +98,7 @@ mod tests {
             round,
             seconds,
             basis: Basis::Emulated,
-            jobs: jobs.iter().map(|&seconds| Job { seconds, ..Job::default() }).collect(),
+            jobs: jobs.iter().map(|&seconds| JobFigures { seconds, ..JobFigures::default() }).collect(),
             ..Run::default()
         };
         let runs = vec![
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_empty() {
+    fn an_unmeasured_cell_is_empty() {
         assert!(cells(&table(), &results())[1].iter().all(|cell| cell.value.is_none()));
     }
 
     #[test]
-    fn a_cell_whose_runs_failed_says_why() {
+    fn a_cell_whose_runs_failed_has_their_error() {
         let mut results = results();
         let error = Some("exit code 1: OutOfMemoryError".to_owned());
         for round in [0, 1] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_asked_before_its_column_and_the_table() {
+    fn a_row_takes_precedence_over_its_column_and_the_table() {
         let mut table = table();
         table.rows[0].case = "other".into();
         table.columns[1].case = "third".into();

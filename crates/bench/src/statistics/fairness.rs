@@ -1,13 +1,14 @@
-//! Measures how evenly the parallel jobs of one run shared a resource, by Jain's index.
+//! Measures by Jain's index how evenly the parallel jobs of one run shared a resource.
 
 use serde::Serialize;
 
-use crate::result::Job;
+use crate::result::JobFigures;
 
 /// The evenness of the parallel jobs of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fairness {
-    /// Jain's index of the rates of n jobs: 1 if all are equal, 1 / n if one got everything.
+    /// Jain's index of the rates of n jobs: 1 if all rates are equal, 1 / n if all but one are
+    /// zero.
     pub index: f64,
     /// Smallest rate divided by the mean rate; 1 is an equal share.
     pub least_share: f64,
@@ -15,14 +16,15 @@ pub struct Fairness {
     pub most_share: f64,
 }
 
-/// Computes the fairness of `jobs`. `None` for fewer than two, or if any has no usable time.
+/// Computes the fairness of `jobs`. `None` for fewer than two jobs, or if one has no usable time.
 ///
-/// A job's rate is its bytes per second, or its share of work per second if any job lacks bytes.
-/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination" (1984).
+/// The rate of a job is its bytes per second. If a job has no bytes, the rate of each is 1 divided
+/// by its time. Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and
+/// Discrimination" (1984).
 #[must_use]
-pub fn fairness(jobs: &[Job]) -> Option<Fairness> {
+pub fn fairness(jobs: &[JobFigures]) -> Option<Fairness> {
     let with_bytes = jobs.iter().all(|job| job.bytes.is_some());
-    let work = |job: &Job| if with_bytes { job.bytes.unwrap_or(0) as f64 } else { 1.0 };
+    let work = |job: &JobFigures| if with_bytes { job.bytes.unwrap_or(0) as f64 } else { 1.0 };
     let rates: Vec<f64> = jobs.iter().map(|job| work(job) / job.seconds).collect();
     if rates.len() < 2 || rates.iter().any(|rate| !rate.is_finite() || *rate < 0.0) {
         return None;
@@ -41,12 +43,12 @@ pub fn fairness(jobs: &[Job]) -> Option<Fairness> {
 mod tests {
     use super::*;
 
-    fn job(seconds: f64, bytes: Option<u64>) -> Job {
-        Job { seconds, bytes, ..Job::default() }
+    fn job(seconds: f64, bytes: Option<u64>) -> JobFigures {
+        JobFigures { seconds, bytes, ..JobFigures::default() }
     }
 
     #[test]
-    fn equal_jobs_share_equally_and_one_that_takes_all_does_not() {
+    fn jobs_of_equal_rates_are_fair_and_one_that_takes_all_is_not() {
         let equal = fairness(&[job(2.0, Some(100)), job(4.0, Some(200))]).unwrap();
         assert_eq!((equal.index, equal.least_share, equal.most_share), (1.0, 1.0, 1.0));
         let greedy = fairness(&[job(1.0, Some(100)), job(1.0, Some(0)), job(1.0, Some(0))]).unwrap();

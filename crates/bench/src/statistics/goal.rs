@@ -15,13 +15,13 @@ pub struct Verdict {
     pub goal: Goal,
     /// Contender to which the bound applies.
     pub of: String,
-    /// Contender by whose figure it was divided; the actual name if the goal says `best`.
+    /// Contender by whose figure the value was divided. For `best`, the name of that contender.
     pub over: Option<String>,
     /// Median of the figure, or ratio of the two medians; `None` if it was not measured.
     pub value: Option<f64>,
     /// Range that contains the true value with 95 % confidence.
     pub interval: Option<Interval>,
-    /// True if the value keeps the bounds; `None` if it was not measured.
+    /// True if the value is within the bounds; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
@@ -63,8 +63,8 @@ pub fn verdict(results: &Results, case: &Case, goal: &Goal) -> Verdict {
     }
 }
 
-/// Finds the best contender other than `of`: the one with the lowest median of the goal's figure,
-/// or the highest if the goal has only a lower bound.
+/// Finds the best contender other than `of`. Best is the lowest median of the goal's figure, or the
+/// highest if the goal has only a lower bound.
 fn best(case: &Case, of: &str, goal: &Goal, figures: impl Fn(&str) -> Vec<f64>) -> Option<String> {
     let more_is_better = goal.at_least.is_some() && goal.at_most.is_none();
     let others = case.contenders.iter().filter(|other| other.name != of);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_other_contender_depends_on_what_is_bounded() {
+    fn the_best_other_contender_depends_on_the_bound() {
         let least = found(goal("seconds", Some("best"), Some(0.5), None));
         assert_eq!((least.over.as_deref(), least.value), (Some("fast"), Some(0.5)));
         let most = found(goal("rate", Some("best"), None, Some(1.0)));
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_without_a_peer_is_bounded_itself() {
+    fn a_goal_without_a_peer_bounds_the_figure_itself() {
         let verdict = found(Goal { of: "slow".into(), ..goal("rate", None, None, Some(2.0)) });
         assert_eq!((verdict.value, verdict.met), (Some(2.0), Some(true)));
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_met_nor_missed() {
+    fn an_unmeasured_goal_is_neither_met_nor_missed() {
         for unmeasured in [
             goal("seconds", Some("absent"), Some(1.0), None),
             goal("seconds", Some("unknown"), Some(1.0), None),

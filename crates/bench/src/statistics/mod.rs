@@ -1,8 +1,9 @@
 //! Statistics of samples and of results files.
 //!
-//! Pure and deterministic: resampling draws from a fixed seed, so a report made twice is the same.
-//! Samples that are not finite are left out and counted. The order of the samples affects only the
-//! indices of outliers. Called by `bench` for its reports and goals, and by [`crate::compare`].
+//! Pure and deterministic: resampling draws from a fixed seed, so equal results give equal reports.
+//! Samples that are not finite are counted and otherwise ignored. The order of the samples affects
+//! only the indices of outliers. Called by `bench` for its reports and goals, and by
+//! [`crate::compare`].
 
 mod bootstrap;
 mod case;

@@ -1,7 +1,7 @@
 //! Measures how much other work disturbed the machine during a run.
 //!
-//! A run's disturbance is the processor time of other processes and, taken by the host, of other
-//! machines, as a part of the available processor time: seconds times processors.
+//! The disturbance of a run is a part of the available processor time, which is seconds times
+//! processors: the part used by other processes, or given by the host to other machines.
 
 use serde::Serialize;
 
@@ -11,19 +11,20 @@ use crate::result::Run;
 /// `compare` decide on differences of some 5 %, so a run must not lose more than that.
 pub const MOST_ELSEWHERE: f64 = 0.05;
 
-/// Largest part of runs that may be disturbed without a warning. With one run of five, the median,
-/// and mostly its interval, still lie among undisturbed runs.
+/// Largest part of the runs that may be disturbed without a warning. If one run of five is
+/// disturbed, the median, and usually its interval, still lie among undisturbed runs.
 pub const MOST_DISTURBED_RUNS: f64 = 0.2;
 
-/// Processor seconds below which other work is ignored: the kernel counts in ticks of 0.01 s.
-const TICKS: f64 = 0.03;
+/// Processor seconds below which other work is ignored, because the kernel counts in ticks of 0.01
+/// s.
+const IGNORED_SECONDS: f64 = 0.03;
 
 /// Disturbance of the counted runs of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
     /// Number of counted runs whose noise was observed.
     pub observed: usize,
-    /// Number of those runs that lost more than [`MOST_ELSEWHERE`].
+    /// Number of those runs that lost more than [`MOST_ELSEWHERE`] of the processors.
     pub disturbed: usize,
     /// Largest part of the processors that a run lost.
     pub worst: f64,
@@ -37,8 +38,8 @@ impl Disturbance {
     }
 }
 
-/// Returns the part of the machine's processor time that other work took during `run`; `None` if it
-/// was not observed.
+/// Returns the part of the machine's processor time that other work used during `run`. `None` if
+/// noise was not observed.
 #[must_use]
 pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     let noise = &run.noise;
@@ -47,7 +48,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     }
     let lost = noise.other_cpu_seconds.unwrap_or(0.0) + noise.steal_seconds.unwrap_or(0.0);
     let offered = run.seconds * processors.max(1) as f64;
-    let part = if lost < TICKS { 0.0 } else { lost / offered };
+    let part = if lost < IGNORED_SECONDS { 0.0 } else { lost / offered };
     part.is_finite().then_some(part)
 }
 
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_of_all_processors_and_ticks_do_not_count() {
+    fn disturbance_is_a_part_of_all_processors_and_ignores_ticks() {
         assert_eq!(elsewhere(&run(10.0, Some(1.0), Some(1.0)), 2), Some(0.1));
         assert_eq!(elsewhere(&run(0.01, Some(0.02), None), 1), Some(0.0));
         assert_eq!(elsewhere(&run(10.0, None, None), 2), None);
@@ -92,7 +93,7 @@ mod tests {
         runs.push(loud());
         assert!(disturbance(&runs, 1).warns());
         runs.iter_mut().for_each(|run| run.marks = vec!["the cache was warm".into()]);
-        assert_eq!(disturbance(&runs, 1), Disturbance::default(), "only runs that count do");
+        assert_eq!(disturbance(&runs, 1), Disturbance::default(), "marked runs are not counted");
         assert!(!Disturbance::default().warns());
     }
 }

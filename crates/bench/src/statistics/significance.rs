@@ -1,22 +1,22 @@
 //! Computes the probability that two lists of samples differ by chance alone: Yuen's test, and the
 //! correction for many comparisons. Called by `compare`.
 
-/// Part of the samples to remove at each end, so that single slow runs decide nothing.
-const TRIMMED: f64 = 0.2;
+/// Share of the samples removed at each end, so that single slow runs do not decide.
+const TRIMMED_SHARE: f64 = 0.2;
 
 /// Returns the probability that two lists from one distribution differ at least this much, in
 /// either direction. 1 if either has fewer than two positive samples.
 ///
-/// Yuen's test ("The two-sample trimmed t for unequal population variances", 1974) of logarithms:
-/// timing noise is close to log-normal except for single slow runs, which are trimmed. A rank test
-/// would assume less, but with five runs a side it never gets below 0.008, too high for any
-/// correction for many comparisons.
+/// The test is Yuen's ("The two-sample trimmed t for unequal population variances", 1974), applied
+/// to logarithms: timing noise is close to log-normal except for single slow runs, which are
+/// trimmed. A rank test would assume less, but with five runs on each side its result is never
+/// below 0.008, which is too high for a correction for many comparisons.
 pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
     let (one, two) = (Trimmed::of(one), Trimmed::of(two));
     let (Some(one), Some(two)) = (one, two) else { return 1.0 };
     let error = one.error + two.error;
     let distance = (one.mean - two.mean).abs();
-    // Without any variance, each difference is significant, except one of rounding.
+    // Without variance, every difference is significant, except a difference of rounding.
     if error <= 1e-24 {
         return if distance < 1e-9 { 1.0 } else { 0.0 };
     }
@@ -30,6 +30,7 @@ struct Trimmed {
     mean: f64,
     /// Squared standard error of that mean, from the winsorised variance.
     error: f64,
+    /// Degrees of freedom.
     freedom: f64,
 }
 
@@ -39,7 +40,7 @@ impl Trimmed {
         let mut logs: Vec<f64> = positive.map(|x| x.ln()).collect();
         logs.sort_by(f64::total_cmp);
         let count = logs.len();
-        let cut = (TRIMMED * count as f64) as usize;
+        let cut = (TRIMMED_SHARE * count as f64) as usize;
         let (left, freedom) = (count - 2 * cut, count.checked_sub(2 * cut + 1)?);
         if freedom == 0 {
             return None;
@@ -54,8 +55,8 @@ impl Trimmed {
 }
 
 /// Corrects probabilities for their number: Benjamini and Hochberg, "Controlling the False
-/// Discovery Rate" (1995). If nothing differs, the chance of any false finding stays below the
-/// level; if much differs, that part of the findings may be false.
+/// Discovery Rate" (1995). If no contender differs, the probability of any false finding stays
+/// below the level. If many differ, the share of false findings stays below the level.
 pub(crate) fn corrected(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|&one, &two| chances[one].total_cmp(&chances[two]));
@@ -79,7 +80,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    // The fraction converges below this point. Above, the symmetry of the function is used.
+    // The fraction converges quickly below this point. Above it, the symmetry of the function is
+    // used.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_are_those_of_tables() {
+    fn tails_equal_published_critical_values() {
         // Critical values of t for 5 % on both sides. With many degrees of freedom they equal those
         // of the normal distribution.
         assert_close(student_tails(2.306_004, 8.0), 0.05);
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_what_integration_gives() {
+    fn the_chance_equals_a_numerical_integral() {
         // Fewer than five samples are not trimmed: t = 1.690641 with 4.083636 degrees of freedom,
         // the expected value integrated numerically.
         let powers = |x: [f64; 4]| x.map(f64::exp);
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_samples_leave_nothing_to_chance() {
+    fn too_few_positive_samples_give_a_chance_of_1() {
         assert_eq!(chance(&[1.0, f64::NAN], &[2.0, 3.0]), 1.0);
         assert_eq!(chance(&[], &[]), 1.0);
     }

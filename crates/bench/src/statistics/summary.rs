@@ -11,7 +11,7 @@ use super::quantile::{COARSE_BELOW, FEW_BELOW, quantile, sorted};
 pub struct Summary {
     /// Number of finite samples.
     pub count: usize,
-    /// Number of other samples, which are ignored.
+    /// Number of samples that are not finite, which are ignored.
     pub bad: usize,
     /// Smallest sample.
     pub min: f64,
@@ -35,14 +35,15 @@ pub struct Summary {
     pub outliers: Vec<usize>,
 }
 
-/// Fewest samples for which a 95th or 99th percentile differs from the largest sample.
-const TAIL: usize = 20;
+/// Smallest number of samples for which percentiles near the end are shown. With fewer, the 95th
+/// percentile is close to the largest sample.
+const MIN_SAMPLES_FOR_TAIL: usize = 20;
 
 impl Summary {
     /// Returns a percentile near the end; `None` if there are too few samples.
     #[must_use]
     pub fn tail(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
-        (self.count >= TAIL).then(|| percentile(self))
+        (self.count >= MIN_SAMPLES_FOR_TAIL).then(|| percentile(self))
     }
 }
 
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_samples_are_counted_and_left_out() {
+    fn samples_that_are_not_finite_are_counted_and_ignored() {
         assert_eq!(summarise(&[]), None);
         assert_eq!(summarise(&[f64::NAN, f64::INFINITY]), None);
         let summary = summarise(&[f64::NAN, 2.0, f64::NEG_INFINITY, 2.0, 2.0, 2.0, 2.0]).unwrap();
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_matters_only_to_outlier_indices(
+        fn the_order_of_samples_affects_only_outlier_indices(
             samples in prop::collection::vec(0.001..1000.0f64, 1..40),
             seed: u64,
         ) {

@@ -1,5 +1,5 @@
-//! Makes the case of a workload that a function does: calls in new environments, for each number of
-//! jobs. Called for `bench run TARGET --on lambda:NAME`.
+//! Makes the case of a workload that a function does: for each number of jobs, calls in new
+//! environments. Called for `bench run TARGET --on lambda:NAME`.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::Request;
 use super::probe::{Found, Target};
 use crate::functions::FunctionSize;
-use crate::plan::{Cache, Case, Contender, Count, Invoke};
+use crate::plan::{CachePlan, Case, Contender, Count, Invoke};
 use crate::words::literal;
 
 /// Workloads that a function can do.
 const WORKLOADS: [&str; 6] = ["open", "one-big", "seq-read", "many-small", "copy-tree", "list"];
 /// Timeout of a run in seconds.
-const TIMEOUT: f64 = 1800.0;
+const RUN_TIMEOUT_SECONDS: f64 = 1800.0;
 
 /// A function of Lambda, or of the user's own host.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ pub(super) fn case(
             event: event.clone(),
         }),
         jobs: Some(Count::Number(*jobs)),
-        cache: Cache { state: CacheState::Cold, ..Cache::default() },
+        cache: CachePlan { state: CacheState::Cold, ..CachePlan::default() },
         bytes: bytes.map(|bytes| bytes.to_string()),
         workload: workload.to_owned(),
         target: literal(&target.location),
@@ -76,7 +76,7 @@ pub(super) fn case(
         title: format!("{workload} of {} in lambda:{}", target.location, called.name),
         vars,
         contenders: jobs.iter().map(contender).collect(),
-        timeout: TIMEOUT,
+        timeout: RUN_TIMEOUT_SECONDS,
         ..Case::default()
     })
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_calls_of_an_action_at_each_number_of_jobs() {
+    fn a_workload_is_a_contender_of_calls_for_each_number_of_jobs() {
         let case = made("one-big", Found::Object(7)).unwrap();
         let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
         assert_eq!(names, ["1 at once", "20 at once"]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_function_does_is_refused() {
+    fn a_workload_that_no_function_does_is_refused() {
         assert!(made("fio", Found::Object(7)).unwrap_err().contains("functions do open"));
         assert!(made("list", Found::Object(7)).unwrap_err().contains("needs a prefix"));
         assert!(made("open", Found::Tree(Shape::default())).unwrap_err().contains("needs an object"));

@@ -14,40 +14,40 @@ use super::Request;
 use super::function::{self, Linked};
 use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
-use crate::plan::{Billed, Cache, Case, Contender, Count, Place, Prints};
-use crate::slow_link::LINK;
+use crate::plan::{Billed, CachePlan, Case, Contender, Count, Medium, Prints};
+use crate::slow_link::LINK_NAME;
 use crate::words::literal;
 use crate::workloads::part_bytes;
 
-/// Default for the bytes of an object that a run reads: about a second over a network.
-const SIZE: u64 = 256 << 20;
+/// Default for the bytes of an object that a run reads, about a second over a network.
+const DEFAULT_SIZE: u64 = 256 << 20;
 /// Default for the files that a run reads.
-const FILES: u64 = 1_000;
+const DEFAULT_FILES: u64 = 1_000;
 /// Random reads per run.
-const READS: u64 = 200;
+const RANDOM_READS: u64 = 200;
 /// Default for the bytes of a random read.
-const BLOCK: u64 = 4 << 10;
+const DEFAULT_BLOCK: u64 = 4 << 10;
 /// Bytes per block of the cache, the smallest data request.
 const CACHE_BLOCK: u64 = 128 << 10;
 /// Names per list request.
-const NAMES: u64 = 1_000;
-/// Fewest files of a tree for the workloads of many small files.
-const MANY: usize = 20;
-/// Time limit of a case, in seconds. At least three rounds are run even if they take longer. The
-/// limit keeps a slow target to minutes.
-const SECONDS: f64 = 30.0;
+const NAMES_PER_REQUEST: u64 = 1_000;
+/// Smallest number of files of a tree for the workloads of many small files.
+const MIN_MANY_FILES: usize = 20;
+/// Time limit of a case in seconds, so that a slow target takes minutes only. Three rounds are run
+/// even if they take longer.
+const CASE_SECONDS: f64 = 30.0;
 /// Timeout of a run in seconds.
-const TIMEOUT: f64 = 600.0;
+const RUN_TIMEOUT_SECONDS: f64 = 600.0;
 
 /// Returns the workloads that fit a target.
 pub(super) fn fitting(target: &Target, request: &Request) -> &'static [&'static str] {
-    let block = request.block.unwrap_or(BLOCK);
+    let block = request.block.unwrap_or(DEFAULT_BLOCK);
     match &target.found {
         Found::Object(size) if *size < block => &["open"],
         Found::Object(_) => &["open", "rand-read"],
         Found::Tree(shape) => match (shape.largest().map_or(0, |(_, size)| size), shape.sizes.len()) {
             (0, _) => &["list"],
-            (_, MANY..) => &["open", "many-small", "list"],
+            (_, MIN_MANY_FILES..) => &["open", "many-small", "list"],
             (largest, _) if largest < block => &["open", "list"],
             _ => &["open", "rand-read", "list"],
         },
@@ -55,14 +55,14 @@ pub(super) fn fitting(target: &Target, request: &Request) -> &'static [&'static 
 }
 
 /// An access to the data in one cache state.
-struct Way {
+struct AccessVariant {
     name: &'static str,
     access: &'static str,
     state: CacheState,
 }
 
-const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way {
-    Way { name, access, state }
+const fn variant(name: &'static str, access: &'static str, state: CacheState) -> AccessVariant {
+    AccessVariant { name, access, state }
 }
 
 /// Makes the case of a workload.
@@ -77,18 +77,18 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
     if request.function.is_some() {
         let Linked { service, location, options } = function::link(target, &request)?;
         services.push(service);
-        work.reached_at(target, &location);
+        work.set_target(target, &location);
         request.options = options;
     }
     let request = &request;
     let mut contenders = Vec::new();
-    for way in ways(target, workload)? {
-        // A copy brings the whole object, which is other work than to read a part of it.
-        if way.access == "cp" && workload == "one-big" && work.parameters.contains_key("size") {
+    for variant in access_variants(target, workload)? {
+        // A copy fetches the whole object, which is other work than reading a part of it.
+        if variant.access == "cp" && workload == "one-big" && work.parameters.contains_key("size") {
             continue;
         }
         for job in jobs {
-            contenders.push(work.contender(&way, *job, request, jobs.len() > 1));
+            contenders.push(work.contender(&variant, *job, request, jobs.len() > 1));
         }
     }
     contenders.extend(others);
@@ -105,30 +105,32 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         notes: work.notes,
         services,
         contenders,
-        seconds: SECONDS,
-        timeout: TIMEOUT,
-        destination: Place::Disk,
+        seconds: CASE_SECONDS,
+        timeout: RUN_TIMEOUT_SECONDS,
+        destination: Medium::Disk,
         ..Case::default()
     })
 }
 
 /// Returns the accesses that a workload has for a target.
-fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
+fn access_variants(target: &Target, workload: &str) -> Result<Vec<AccessVariant>, String> {
     use CacheState::{Any, Cold, Hydrated, Warm};
-    let (path, cp) = (way("path, cold", "path", Cold), way("cp, then read", "cp", Cold));
-    let (open, mount) = (way("lazy open", "open", Cold), way("mount", "mount", Cold));
-    let hydrated = way("mount, hydrated", "mount", Hydrated);
+    let (path, cp) = (variant("path, cold", "path", Cold), variant("cp, then read", "cp", Cold));
+    let (open, mount) = (variant("lazy open", "open", Cold), variant("mount", "mount", Cold));
+    let hydrated = variant("mount, hydrated", "mount", Hydrated);
     Ok(match (workload, target.local) {
-        ("upload", _) => vec![way("upload", "cp", Any)],
-        ("hydrate", _) => vec![way("hydrate", "open", Cold)],
-        ("probe", _) => vec![way("probe", "open", Any)],
-        ("copy-tree", true) => vec![way("copy", "path", Cold)],
+        ("upload", _) => vec![variant("upload", "cp", Any)],
+        ("hydrate", _) => vec![variant("hydrate", "open", Cold)],
+        ("probe", _) => vec![variant("probe", "open", Any)],
+        ("copy-tree", true) => vec![variant("copy", "path", Cold)],
         ("copy-tree", false) => vec![cp, mount],
-        ("fio" | "mapped" | "blast", true) | ("command", true) => vec![path, way("path, warm", "path", Warm)],
+        ("fio" | "mapped" | "blast", true) | ("command", true) => {
+            vec![path, variant("path, warm", "path", Warm)]
+        }
         ("mapped" | "blast" | "fio", false) => vec![cp, mount, hydrated],
-        ("list", true) => vec![way("path", "path", Any)],
-        ("list", false) => vec![way("ls", "open", Any)],
-        (_, true) => vec![path, way("path, warm", "path", Warm)],
+        ("list", true) => vec![variant("path", "path", Any)],
+        ("list", false) => vec![variant("ls", "open", Any)],
+        (_, true) => vec![path, variant("path, warm", "path", Warm)],
         (
             "open" | "cold-start" | "one-big" | "many-small" | "seq-read" | "rand-read" | "mixed" | "command",
             false,
@@ -139,8 +141,8 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     })
 }
 
-/// The work of one run. `target`, the files, the object and texts of the parameters are words of a
-/// plan: their literal braces are doubled.
+/// The work of one run. `target`, `files`, `object` and the texts in `parameters` are words of a
+/// plan, in which literal braces are doubled.
 struct Work {
     workload: String,
     /// Target as it was given.
@@ -153,9 +155,9 @@ struct Work {
     parameters: BTreeMap<String, Value>,
     /// Bytes that a run reads.
     bytes: u64,
-    /// Bytes of everything that a copy fetches.
+    /// Bytes that a copy fetches.
     whole: u64,
-    /// Number of files or names in a run; `None` if the target has more than were examined.
+    /// Number of files or names in a run. `None` if the target has more than were examined.
     count: Option<u64>,
     /// Local files that the run reads.
     files: Vec<String>,
@@ -192,8 +194,8 @@ impl Work {
         Ok(work)
     }
 
-    /// Changes the location at which jobs reach the target.
-    fn reached_at(&mut self, target: &Target, location: &str) {
+    /// Sets the location at which jobs reach the target.
+    fn set_target(&mut self, target: &Target, location: &str) {
         if target.local {
             let from = literal(target.location.trim_end_matches('/'));
             let moved = |file: &String| file.replacen(&from, location, 1);
@@ -222,7 +224,7 @@ impl Work {
                 target.location, self.workload
             ));
         };
-        let (files, bytes, after) = shape.first(request.files.unwrap_or(FILES));
+        let (files, bytes, after) = shape.first(request.files.unwrap_or(DEFAULT_FILES));
         if let Some(after) = after.filter(|_| self.workload == "many-small") {
             self.parameters.insert("names".into(), json!(literal(&format!("..{after}"))));
             self.notes.push(format!("Only the first {files} files in byte order are read."));
@@ -261,14 +263,13 @@ impl Work {
             return Err("command: which? write it after --".into());
         }
         self.title = format!("{} on {}", request.command.join(" "), self.location);
-        // The workload itself fills `{target}`, because only a job knows where it reaches the
-        // target.
+        // The workload itself fills `{target}`, because only a job knows the path of its target.
         let words: Vec<_> = request.command.iter().map(|word| literal(word)).collect();
         self.parameters.insert("command".into(), json!(words));
         Ok(())
     }
 
-    /// Adds a workload of one object: the target itself, or the largest object below it.
+    /// Describes the work on one object: the target itself, or the largest object below it.
     fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let (name, size) = match &target.found {
             Found::Object(size) => (None, *size),
@@ -277,8 +278,8 @@ impl Work {
                 (Some(name.to_owned()), size)
             }
         };
-        // The work of one-big is the whole object.
-        let usual = if self.workload == "one-big" { size } else { SIZE };
+        // `one-big` reads the whole object.
+        let usual = if self.workload == "one-big" { size } else { DEFAULT_SIZE };
         let most = request.size.unwrap_or(usual).min(size);
         self.whole = size;
         if let Some(name) = &name {
@@ -290,10 +291,10 @@ impl Work {
         let whole = literal(&whole);
         self.bytes = match self.workload.as_str() {
             "rand-read" | "mixed" => {
-                let block = request.block.unwrap_or(BLOCK);
+                let block = request.block.unwrap_or(DEFAULT_BLOCK);
                 self.parameters.insert("block".into(), json!(block));
-                self.parameters.insert("count".into(), json!(READS));
-                block * READS
+                self.parameters.insert("count".into(), json!(RANDOM_READS));
+                block * RANDOM_READS
             }
             "open" | "cold-start" => {
                 self.parameters.insert("read".into(), json!(request.read));
@@ -357,7 +358,7 @@ impl Work {
         let contender = |program: programs::Program| {
             let prints = if program.is_timed { Prints::Metrics } else { Prints::Nothing };
             let own = Contender { name: program.name.to_owned(), prints, ..Contender::default() };
-            // These programs copy all that there is.
+            // Programs of other projects copy whole objects.
             let bytes = (self.whole > 0).then(|| self.whole.to_string());
             Contender { bytes, ..self.other(program.command, own) }
         };
@@ -371,28 +372,28 @@ impl Work {
             workload: self.workload.clone(),
             target: self.target.clone(),
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(&way("", "cp", CacheState::Any))),
+            billed: Some(self.billed(&variant("", "cp", CacheState::Any))),
             ..with
         }
     }
 
-    /// Estimates from above what a job with this access reads from the service.
-    fn billed(&self, way: &Way) -> Billed {
+    /// Estimates from above the bytes and requests of a job with this access.
+    fn billed(&self, variant: &AccessVariant) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let files = self.count.unwrap_or(1);
         let blocks = |bytes: u64| bytes.div_ceil(CACHE_BLOCK);
-        let (bytes, gets) = match (self.workload.as_str(), way.access, way.state) {
+        let (bytes, gets) = match (self.workload.as_str(), variant.access, variant.state) {
             ("list", ..) => (self.count.map(|_| 0), Some(0)),
             ("command" | "upload" | "probe", ..) => (None, None),
-            // The first run hydrates, or copies, everything.
+            // The first run hydrates or copies the whole target.
             (_, "cp", _) | (_, _, CacheState::Hydrated) => {
                 (Some(self.whole), Some(blocks(self.whole) + files))
             }
             // A read of a few bytes fetches the blocks that it touches.
-            _ if random && way.access != "path" => {
-                let each = self.bytes / READS + CACHE_BLOCK;
-                (Some(READS * each), Some(READS * blocks(each)))
+            _ if random && variant.access != "path" => {
+                let each = self.bytes / RANDOM_READS + CACHE_BLOCK;
+                (Some(RANDOM_READS * each), Some(RANDOM_READS * blocks(each)))
             }
             _ => (Some(self.bytes), Some(blocks(self.bytes) + files)),
         };
@@ -400,50 +401,50 @@ impl Work {
             target: self.location.clone(),
             bytes: text(bytes),
             gets: text(gets),
-            lists: text(Some(files.div_ceil(NAMES) + 1)),
-            once: way.state == CacheState::Hydrated,
+            lists: text(Some(files.div_ceil(NAMES_PER_REQUEST) + 1)),
+            once: variant.state == CacheState::Hydrated,
         }
     }
 
-    fn contender(&self, way: &Way, jobs: u32, request: &Request, several: bool) -> Contender {
+    fn contender(&self, variant: &AccessVariant, jobs: u32, request: &Request, several: bool) -> Contender {
         let mut job = self.parameters.clone();
         job.insert("workload".into(), json!(self.workload));
         job.insert("target".into(), json!(self.target));
-        job.insert("access".into(), json!(way.access));
+        job.insert("access".into(), json!(variant.access));
         if !request.options.is_empty() {
             job.insert("options".into(), json!(request.options));
         }
-        let hydrated = way.state == CacheState::Hydrated;
-        // A hydrated cache is kept for all runs of a contender; other runs start without a cache.
+        let hydrated = variant.state == CacheState::Hydrated;
+        // All runs of a hydrated contender share one cache. Other runs start without a cache.
         let cache = if hydrated { "{disk}/hydrated" } else { "{out}/cache-{job}" };
-        if way.access == "mount" || self.workload == "hydrate" {
+        if variant.access == "mount" || self.workload == "hydrate" {
             job.insert("cache".into(), json!(cache));
         }
-        if way.access == "mount" {
+        if variant.access == "mount" {
             job.insert("mount".into(), json!("{out}/mount-{job}"));
         }
-        if way.access == "cp" && self.workload != "upload" || self.workload == "copy-tree" {
+        if variant.access == "cp" && self.workload != "upload" || self.workload == "copy-tree" {
             job.insert("destination".into(), json!("{out}/copy-{job}"));
         }
         let suffix = if several { format!(" x{jobs}") } else { String::new() };
         Contender {
-            name: format!("{}{suffix}", way.name),
+            name: format!("{}{suffix}", variant.name),
             job: Some(json!(job)),
             jobs: Some(Count::Number(jobs)),
             memory_limit: request.memory_limit.clone(),
             cpus: request.cpus,
             function: request.function.clone(),
             waves: request.waves,
-            link: request.function.as_ref().map(|_| LINK.to_owned()),
-            cache: Cache {
-                state: way.state,
+            link: request.function.as_ref().map(|_| LINK_NAME.to_owned()),
+            cache: CachePlan {
+                state: variant.state,
                 files: self.files.clone(),
                 object: self.object.clone(),
                 dir: self.object.as_ref().map(|_| cache.replace("{job}", "0")),
-                ..Cache::default()
+                ..CachePlan::default()
             },
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(way)),
+            billed: Some(self.billed(variant)),
             workload: self.workload.clone(),
             target: self.target.clone(),
             parameters: BTreeMap::from([("jobs".to_owned(), f64::from(jobs))]),

@@ -1,16 +1,17 @@
-//! For `--function`: puts an emulated network link between each job and its target, so that the job
-//! sees the network of a serverless function.
+//! Puts an emulated network link between each job and its target for `--function`, so that the job
+//! has the network of a serverless function.
 //!
-//! A local target is shown through the slow file system, a remote one through the proxy. The proxy
-//! passes bytes unchanged, so it does not work with TLS: the certificate does not name the proxy.
+//! The link of a local target is a slow file system. The link of a remote target is a proxy, which
+//! passes bytes unchanged. TLS is refused, because the certificate of the server does not name the
+//! proxy.
 
 use super::Request;
 use super::probe::Target;
 use crate::plan::Service;
-use crate::slow_link::{LINK, proxy, slow_directory};
+use crate::slow_link::{LINK_NAME, proxy, slow_directory};
 use crate::words::literal;
 
-/// A target as jobs of a function reach it. All texts are words of a plan, with placeholders.
+/// A target behind its link. All texts are words of a plan, with placeholders.
 pub(super) struct Linked {
     /// Link service, one instance for each job.
     pub(super) service: Service,
@@ -29,7 +30,7 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
     let (base, location) = match location.split_once("://") {
         Some(("http" | "https", _)) => {
             let (base, path) = split_url(location);
-            (base.to_owned(), format!("{{{LINK}.url}}{}", literal(path)))
+            (base.to_owned(), format!("{{{LINK_NAME}.url}}{}", literal(path)))
         }
         _ => (request.endpoint.clone().unwrap_or_else(|| "https:".into()), literal(location)),
     };
@@ -46,7 +47,7 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
         options.drain(at..at + 2);
     }
     if !location.starts_with('{') {
-        options.extend(["--endpoint-url".into(), format!("{{{LINK}.url}}{path}")]);
+        options.extend(["--endpoint-url".into(), format!("{{{LINK_NAME}.url}}{path}")]);
     }
     let to = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
     Ok(Linked { service: proxy(&to), location, options })
@@ -60,11 +61,11 @@ fn directory(location: &str, request: &Request) -> Linked {
         _ => (&*path, String::new()),
     };
     let service = slow_directory(&literal(&root.display().to_string()), &["--preset", "function"]);
-    let location = format!("{{{LINK}.dir}}/mnt{}", literal(&below));
+    let location = format!("{{{LINK_NAME}.dir}}/mnt{}", literal(&below));
     Linked { service, location, options: request.options.clone() }
 }
 
-/// Splits a URL into `SCHEME://HOST` or `HOST`, and the path.
+/// Splits a URL, with or without its scheme, before the path.
 fn split_url(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |at| at + 3);
     url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_with_what_to_do() {
+    fn tls_is_refused_with_advice() {
         for (location, endpoint) in
             [("https://host/file", None), ("s3://b/k", None), ("s3://b/k", Some("https://host"))]
         {

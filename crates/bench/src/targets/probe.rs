@@ -10,8 +10,8 @@ use firstbyte_store::ListOptions;
 
 use crate::error::{Error, Result};
 
-/// Most entries examined. A larger target is measured by its first entries.
-const ENTRIES: usize = 20_000;
+/// Largest number of files to examine. A larger target is measured by its first files.
+const MAX_FILES: usize = 20_000;
 
 /// A target that was examined.
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ pub enum Found {
 /// The files of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
-    /// Sizes of the first entries, by name.
+    /// Sizes of the first files, by name.
     pub sizes: BTreeMap<String, u64>,
-    /// False if the tree has more entries, or some whose names are not UTF-8.
+    /// False if the tree has more entries, or names that are not UTF-8.
     pub complete: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
     };
     let parsed = Location::parse(location.as_ref()).map_err(|error| failed(error.to_string()))?;
     let local = matches!(parsed, Location::Local(_));
-    // Jobs have other working directories, so a relative path would lead elsewhere.
+    // Jobs have other working directories, in which a relative path would name another file.
     let location = match parsed.as_local() {
         Some(path) => &absolute(path),
         None => location,
@@ -114,7 +114,7 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
     let mut shape = Shape { complete: true, ..Shape::default() };
     for entry in client.list(location, &options)? {
         let entry = entry?;
-        if shape.sizes.len() == ENTRIES {
+        if shape.sizes.len() == MAX_FILES {
             shape.complete = false;
             break;
         }
@@ -123,7 +123,7 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
         }
         match String::from_utf8(entry.name) {
             Ok(name) => drop(shape.sizes.insert(name, entry.size.unwrap_or_default())),
-            // A job is described in UTF-8, so this file is not among those that it reads.
+            // The description of a job is UTF-8, so a job cannot read this file.
             Err(_) => shape.complete = false,
         }
     }

@@ -1,6 +1,6 @@
-//! Other projects' programs that become contenders for S3 objects if they are installed: s5cmd,
-//! aws, rclone and mount-s3. Each does the work of the case in its usual way. Called for the cases
-//! of targets.
+//! Makes contenders for S3 objects from other projects' programs that are installed: s5cmd, aws,
+//! rclone and mount-s3. Each does the work of the case in its usual way. Called for the cases of
+//! targets.
 
 use super::Request;
 use crate::services::find_program;
@@ -13,7 +13,7 @@ pub(super) enum Objects<'a> {
     One(&'a str, &'a str),
     /// All objects below a prefix of a bucket.
     Below(&'a str, &'a str),
-    /// Only the names below a prefix of a bucket.
+    /// The names, without content, below a prefix of a bucket.
     Names(&'a str, &'a str),
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Objects<'a> {
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
-    /// True if the command prints the seconds of the work, without unmounting.
+    /// True if the command itself prints the seconds of the work, without those of unmounting.
     pub(super) is_timed: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn programs(objects: &Objects<'_>, request: &Request) -> Vec<Program>
     installed.map(|(name, command, is_timed)| Program { name, command, is_timed }).collect()
 }
 
-/// Options with which the service is reached.
+/// Options for access to the service.
 struct Reach {
     endpoint: Option<String>,
     region: Option<String>,
@@ -102,7 +102,7 @@ fn aws(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     [words(&["aws"]), reach.options(true), words(&["s3"]), work].concat()
 }
 
-/// Makes the command of rclone. Its remote is written before the path, with quoted values.
+/// Makes the command of rclone. Its remote is defined in front of the path, with quoted values.
 fn rclone(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     let provider = if reach.endpoint.is_some() { "Other" } else { "AWS" };
     let values = [("endpoint", &reach.endpoint), ("region", &reach.region), ("profile", &reach.profile)];
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_given_the_place_of_the_service() {
+    fn each_program_gets_the_options_of_the_service() {
         let request = Request {
             endpoint: Some("http://127.0.0.1:9000".into()),
             options: words(&["--region", "eu-west-1", "--no-sign-request"]),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_installed_contends() {
+    fn only_installed_programs_are_contenders() {
         let place = tempfile::tempdir().unwrap();
         let request = Request { path: place.path().display().to_string(), ..Request::default() };
         assert!(programs(&Objects::One("b", "k"), &request).is_empty());

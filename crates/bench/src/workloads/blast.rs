@@ -9,7 +9,7 @@ use crate::access::{Session, destination};
 use crate::job::{Error, Job, Metrics, Result, Watch, program};
 
 /// Name of the results in the destination.
-const RESULTS: &str = "results.tsv";
+const RESULTS_FILE: &str = "results.tsv";
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let root = session.root().ok_or_else(|| Error::job("blast needs a path"))?;
@@ -39,7 +39,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Sums the files of a database: those whose names begin with its name and a dot.
+/// Sums the sizes of the files of a database. Their names begin with the name of the database and a
+/// dot.
 fn bytes(database: &Path) -> Result<u64> {
     let (Some(directory), Some(name)) = (database.parent(), database.file_name()) else {
         return Err(Error::job(format!("database {} has no name", database.display())));
@@ -58,7 +59,7 @@ fn bytes(database: &Path) -> Result<u64> {
 
 fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
     let results = match &job.destination {
-        Some(_) => destination(job)?.join(RESULTS),
+        Some(_) => destination(job)?.join(RESULTS_FILE),
         None => "/dev/null".into(),
     };
     let mut command = Command::new("blastn");
@@ -67,7 +68,7 @@ fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
     if let Some(size) = job.batch_size {
         command.env("BATCH_SIZE", size.to_string());
     }
-    program::run(command.stdout(Stdio::null()), "blastn", program::BLAST)?;
+    program::run(command.stdout(Stdio::null()), "blastn", program::BLAST_PACKAGE)?;
     Ok(())
 }
 

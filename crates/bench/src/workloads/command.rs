@@ -22,7 +22,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let output = program::finish(child, &name)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
-    // A program may print its own metrics.
+    // The last line of the output may be metrics of the program.
     let text = String::from_utf8_lossy(&output.stdout);
     let own = text.lines().last().and_then(|line| serde_json::from_str::<Metrics>(line).ok());
     metrics.extend(own.unwrap_or_default());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use firstbyte::OperandKind;
 
 use super::many_small::{check, figures};
-use crate::access::{Session, add_summary, copied, destination, join};
+use crate::access::{Session, add_summary, copy_all, destination, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
@@ -19,7 +19,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         Some(root) => plain(job, session, root, to)?,
         None => {
             let (from, to) = (join(&job.target, ""), join(&to.to_string_lossy(), ""));
-            let summary = copied(session.client()?, &from, &to, OperandKind::Tree)?;
+            let summary = copy_all(session.client()?, &from, &to, OperandKind::Tree)?;
             add_summary(&summary, &mut metrics);
             (summary.objects, summary.bytes)
         }
@@ -30,7 +30,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Copies each file by the standard library: the kernel copies the bytes if it can.
+/// Copies each file by the standard library, which leaves the copy to the kernel if possible.
 fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u64, u64)> {
     let found = session.list()?;
     let next = AtomicUsize::new(0);

@@ -8,14 +8,14 @@ use super::many_small::figures;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Length of one wait, which is then repeated: only the engine limits the time of a job.
-const WAIT: Duration = Duration::from_secs(3600);
+/// Length of one wait. Waits are repeated, because only the engine limits the time of a job.
+const WAIT_STEP: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let depth = if session.location()?.is_directory_like() { OperandKind::Tree } else { OperandKind::Object };
     let hydration = session.client()?.hydrate(&job.target, &Hydrate { depth, ..Hydrate::default() })?;
     let progress = loop {
-        let progress = hydration.wait(WAIT);
+        let progress = hydration.wait(WAIT_STEP);
         if progress.is_over {
             break progress;
         }

@@ -1,7 +1,7 @@
 //! The workload `list`: reads the names of a directory or prefix, with or without sizes and times.
 //!
-//! With the access `path` or `mount` it lists as plain programs do: getdents64 by one thread, and
-//! lstat for each entry if details are requested. With `open` it lists through firstbyte.
+//! The accesses `path` and `mount` list as plain programs do: getdents64 by one thread, and lstat
+//! for each entry if details are requested. The access `open` lists through firstbyte.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -15,16 +15,16 @@ use firstbyte_store::ListOptions;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Buffer of the C library for one getdents64, in bytes.
-const BUFFER: u64 = 32 << 10;
+/// Buffer for one getdents64, in bytes, as in the C library.
+const DEFAULT_BUFFER_BYTES: u64 = 32 << 10;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let mut metrics = Metrics::new();
     let began = watch.seconds();
     let entries = match (session.root(), session.location()?) {
-        (Some(root), _) => plain(job, root)?,
-        (None, Location::Local(root)) => scanned(job, &root)?,
-        (None, _) => stored(job, session, watch, &mut metrics)?,
+        (Some(root), _) => list_by_getdents(job, root)?,
+        (None, Location::Local(root)) => list_by_firstbyte(job, &root)?,
+        (None, _) => list_store(job, session, watch, &mut metrics)?,
     };
     watch.note(&mut metrics, "all_seconds");
     let seconds = watch.seconds() - began;
@@ -37,10 +37,10 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 }
 
 /// Lists by getdents64 and lstat.
-fn plain(job: &Job, root: &Path) -> Result<u64> {
+fn list_by_getdents(job: &Job, root: &Path) -> Result<u64> {
     let mut entries = 0;
     let mut waiting: Vec<PathBuf> = vec![root.to_owned()];
-    let mut batch = Batch::new(job.buffer.map_or(BUFFER, |buffer| buffer.0) as usize);
+    let mut batch = Batch::new(job.buffer.map_or(DEFAULT_BUFFER_BYTES, |buffer| buffer.0) as usize);
     while let Some(directory) = waiting.pop() {
         let mut reader = DirectoryReader::open(&directory)?;
         while reader.read(&mut batch).map_err(Error::at(&directory))? {
@@ -64,7 +64,7 @@ fn plain(job: &Job, root: &Path) -> Result<u64> {
 }
 
 /// Lists a local directory by firstbyte.
-fn scanned(job: &Job, root: &Path) -> Result<u64> {
+fn list_by_firstbyte(job: &Job, root: &Path) -> Result<u64> {
     let options = ListingOptions {
         depth: if job.recursive { Depth::Recursive } else { Depth::OneLevel },
         detail: if job.details { Detail::Size } else { Detail::Names },
@@ -97,7 +97,7 @@ impl firstbyte_listing::Visitor for Count {
 }
 
 /// Lists a store by firstbyte.
-fn stored(job: &Job, session: &Session<'_>, watch: &Watch, metrics: &mut Metrics) -> Result<u64> {
+fn list_store(job: &Job, session: &Session<'_>, watch: &Watch, metrics: &mut Metrics) -> Result<u64> {
     if job.buffer.is_some() {
         return Err(Error::job("buffer is for local directories: a store answers in pages of its own"));
     }

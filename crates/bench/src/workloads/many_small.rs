@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use firstbyte::OperandKind;
 
 use super::one_big::read_all;
-use super::{BLOCK, block};
-use crate::access::{Found, Session, add_summary, base_name, copied, destination, join};
+use super::{DEFAULT_BLOCK_BYTES, block};
+use crate::access::{ListedObject, Session, add_summary, base_name, copy_all, destination, join};
 use crate::data::{check_file, seed_of};
 use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
 use crate::threads::on_threads;
 
 /// Default for the number of files at once.
-const AT_ONCE: usize = 16;
+const DEFAULT_CONCURRENCY: usize = 16;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     if job.access == Access::Cp {
@@ -32,10 +32,10 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 }
 
 /// Lists the files of the target that the job selects.
-fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
+fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<ListedObject>> {
     let mut found = session.list()?;
     if let Some(names) = &job.names {
-        found.retain(|one| names.take(&one.name));
+        found.retain(|one| names.contains(&one.name));
     }
     match found.is_empty() {
         true => Err(Error::target(&job.target, "holds no file with such a name")),
@@ -44,11 +44,11 @@ fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
 }
 
 /// Reads all files. Each thread takes the next unread file.
-fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Latencies)> {
+fn read(job: &Job, session: &Session<'_>, found: &[ListedObject]) -> Result<(u64, Latencies)> {
     let next = AtomicUsize::new(0);
     let threads = match job.order {
         Order::Sequential => 1,
-        Order::Parallel => job.concurrency.unwrap_or(AT_ONCE).min(found.len()),
+        Order::Parallel => job.concurrency.unwrap_or(DEFAULT_CONCURRENCY).min(found.len()),
     };
     let read = on_threads(threads, |_| {
         let (mut bytes, mut latencies) = (0, Latencies::default());
@@ -62,13 +62,14 @@ fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Laten
 }
 
 /// Reads one file from start to end.
-pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &Found) -> Result<u64> {
+pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &ListedObject) -> Result<u64> {
     let object = session.open_named(&found.name)?;
     if let Some(size) = found.size.filter(|size| *size != object.size()) {
         let what = format!("{} bytes, in the listing {size}", object.size());
         return Err(Error::target(object.place(), what));
     }
-    let block = block(job, BLOCK).min(usize::try_from(object.size().max(1)).unwrap_or(usize::MAX));
+    let block =
+        block(job, DEFAULT_BLOCK_BYTES).min(usize::try_from(object.size().max(1)).unwrap_or(usize::MAX));
     read_all(&object, 0..object.size(), block, &mut |_| Ok(()))
 }
 
@@ -80,7 +81,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let (mut files, mut bytes) = (0, 0);
     if job.order == Order::Parallel && job.names.is_none() {
         let to = join(&destination.to_string_lossy(), "");
-        let summary = copied(client, &join(&job.target, ""), &to, OperandKind::Tree)?;
+        let summary = copy_all(client, &join(&job.target, ""), &to, OperandKind::Tree)?;
         watch.note(&mut metrics, "all_seconds");
         add_summary(&summary, &mut metrics);
         (files, bytes) = (summary.objects, summary.bytes);
@@ -91,7 +92,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
                 fs::create_dir_all(above).map_err(Error::at(above))?;
             }
             let (from, to) = (join(&job.target, &one.name), to.to_string_lossy());
-            let summary = copied(client, &from, &to, OperandKind::Object)?;
+            let summary = copy_all(client, &from, &to, OperandKind::Object)?;
             files += 1;
             bytes += summary.bytes;
         }
@@ -113,7 +114,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the figures of a number of files. Error if the job expects another number.
+/// Adds the figures `files` and `bytes`. Error if the job expects another number of files.
 pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
     if let Some(count) = job.count.filter(|count| *count != files) {
         return Err(Error::target(&job.target, format!("{files} files instead of {count}")));

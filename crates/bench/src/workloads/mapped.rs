@@ -12,8 +12,8 @@ use crate::data::first_difference;
 use crate::job::{Error, Expect, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
-/// Bytes between two reads: the smallest page size.
-const PAGE: usize = 4096;
+/// Bytes between two reads, the smallest page size.
+const PAGE_BYTES: usize = 4096;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let path = session.object_path()?;
@@ -32,7 +32,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Reads one byte of every page of a file; each thread has its own part. Returns the file's length.
+/// Reads the first byte of every page of a file. Each thread reads its own part. Returns the length
+/// of the file.
 fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
     let file = File::open(path).map_err(Error::at(path))?;
     let length = fs::metadata(path).map_err(Error::at(path))?.len();
@@ -40,7 +41,7 @@ fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
         return Ok(0);
     }
     let mapping = Mapping::new(&file, length as usize).map_err(Error::at(path))?;
-    let pages = (length as usize).div_ceil(PAGE);
+    let pages = (length as usize).div_ceil(PAGE_BYTES);
     let threads = job.concurrency.unwrap_or(1).min(pages);
     let seed = job.expect.map(|Expect { seed, .. }| match (is_object, path.file_name()) {
         (false, Some(name)) => crate::data::seed_of(seed, &name.to_string_lossy()),
@@ -49,8 +50,8 @@ fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
     let wrong = on_threads(threads, |thread| {
         let share = pages.div_ceil(threads);
         Ok((thread * share..((thread + 1) * share).min(pages)).find_map(|page| {
-            let byte = mapping.byte(page * PAGE);
-            first_difference(seed?, (page * PAGE) as u64, &[byte])
+            let byte = mapping.byte(page * PAGE_BYTES);
+            first_difference(seed?, (page * PAGE_BYTES) as u64, &[byte])
         }))
     })?;
     match wrong.into_iter().flatten().next() {

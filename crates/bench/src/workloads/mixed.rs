@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use super::many_small::read_one;
 use super::one_big::{range_of, read_all};
-use super::{BLOCK, block, list, open, rand_read};
-use crate::access::{Found, Object, Session};
-use crate::job::{Error, Job, Latencies, Metrics, Result, Stage, Watch, Workload};
+use super::{DEFAULT_BLOCK_BYTES, block, list, open, rand_read};
+use crate::access::{ListedObject, OpenObject, Session};
+use crate::job::{Error, Job, Latencies, Metrics, OpenStage, Result, Watch, Workload};
 use crate::threads::on_threads;
 
 /// Default for the number of operations.
-const OPERATIONS: u64 = 1000;
+const DEFAULT_OPERATIONS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let work = Work::prepare(job, session, watch)?;
@@ -19,9 +19,10 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     watch.note(&mut metrics, "opened_seconds");
     let began = watch.seconds();
     let threads = job.concurrency.unwrap_or(1) as u64;
-    let operations = job.count.unwrap_or(OPERATIONS);
+    let operations = job.count.unwrap_or(DEFAULT_OPERATIONS);
     let share = |thread| operations / threads + u64::from(thread < operations % threads);
-    let sums = on_threads(threads as usize, |thread| work.several(thread as u64, share(thread as u64)))?;
+    let sums =
+        on_threads(threads as usize, |thread| work.run_operations(thread as u64, share(thread as u64)))?;
     watch.note(&mut metrics, "all_seconds");
     let seconds = watch.seconds() - began;
     metrics.insert("operations_per_second".into(), operations as f64 / seconds);
@@ -36,12 +37,12 @@ struct Work<'a> {
     job: &'a Job,
     session: &'a Session<'a>,
     watch: &'a Watch,
-    /// Each workload as often as its weight, so that a choice is one random index.
+    /// Workloads, each as often as its weight, so that one random index chooses by weight.
     tickets: Vec<Workload>,
     /// Object for reads.
-    object: Option<Object>,
+    object: Option<OpenObject>,
     /// Files for `many-small`.
-    found: Vec<Found>,
+    found: Vec<ListedObject>,
 }
 
 impl<'a> Work<'a> {
@@ -59,24 +60,29 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Runs so many operations, one after another.
-    fn several(&self, thread: u64, operations: u64) -> Result<Sum> {
+    /// Runs `operations` operations, one after another.
+    fn run_operations(&self, thread: u64, operations: u64) -> Result<Sum> {
         let mut random = fastrand::Rng::with_seed(self.job.seed.wrapping_add(thread));
         let mut sum = Sum::default();
         let mut position = 0;
         for _ in 0..operations {
             let workload = self.tickets[random.usize(..self.tickets.len())];
             let (bytes, latencies) = sum.0.entry(workload).or_default();
-            *bytes += latencies.time(|| self.one(workload, &mut random, &mut position))?;
+            *bytes += latencies.time(|| self.run_operation(workload, &mut random, &mut position))?;
         }
         Ok(sum)
     }
 
     /// Runs one operation. Returns its bytes.
-    fn one(&self, workload: Workload, random: &mut fastrand::Rng, position: &mut u64) -> Result<u64> {
+    fn run_operation(
+        &self,
+        workload: Workload,
+        random: &mut fastrand::Rng,
+        position: &mut u64,
+    ) -> Result<u64> {
         match (workload, &self.object) {
             (Workload::Open | Workload::ColdStart, _) => {
-                let job = Job { until: Stage::FirstByte, ..self.job.clone() };
+                let job = Job { until: OpenStage::FirstByte, ..self.job.clone() };
                 open::run(&job, self.session, self.watch)?;
                 Ok(1)
             }
@@ -87,14 +93,17 @@ impl<'a> Work<'a> {
             (Workload::ManySmall, _) => {
                 read_one(self.job, self.session, &self.found[random.usize(..self.found.len())])
             }
-            (Workload::OneBig, Some(object)) => {
-                read_all(object, range_of(self.job, object)?, block(self.job, BLOCK), &mut |_| Ok(()))
-            }
+            (Workload::OneBig, Some(object)) => read_all(
+                object,
+                range_of(self.job, object)?,
+                block(self.job, DEFAULT_BLOCK_BYTES),
+                &mut |_| Ok(()),
+            ),
             (Workload::SeqRead, Some(object)) => self.next_block(object, position),
             (Workload::RandRead, Some(object)) => {
-                let mut buffer = vec![0; block(self.job, rand_read::BLOCK)];
+                let mut buffer = vec![0; block(self.job, rand_read::DEFAULT_BLOCK_BYTES)];
                 let range = range_of(self.job, object)?;
-                let offset = rand_read::one(random, &range, buffer.len() as u64, object)?;
+                let offset = rand_read::random_block(random, &range, buffer.len() as u64, object)?;
                 object.read_exact_at(&mut buffer, offset)?;
                 Ok(buffer.len() as u64)
             }
@@ -102,11 +111,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads the block at a position, which returns to the start after the end.
-    fn next_block(&self, object: &Object, position: &mut u64) -> Result<u64> {
+    /// Reads the block at `position`, or the first block at the end of the range. Advances
+    /// `position`.
+    fn next_block(&self, object: &OpenObject, position: &mut u64) -> Result<u64> {
         let range = range_of(self.job, object)?;
         let offset = if (range.start..range.end).contains(position) { *position } else { range.start };
-        let mut buffer = vec![0; block(self.job, BLOCK).min((range.end - offset) as usize)];
+        let mut buffer = vec![0; block(self.job, DEFAULT_BLOCK_BYTES).min((range.end - offset) as usize)];
         object.read_exact_at(&mut buffer, offset)?;
         *position = offset + buffer.len() as u64;
         Ok(buffer.len() as u64)
@@ -126,7 +136,8 @@ impl Sum {
         }
     }
 
-    /// Adds the figures of all operations, and those of each workload with its name as prefix.
+    /// Adds the figures of all operations, and the figures of each workload with its name as a
+    /// prefix.
     fn into_metrics(self, metrics: &mut Metrics) {
         let (mut bytes, mut all) = (0, Latencies::default());
         for (workload, (its, latencies)) in self.0 {

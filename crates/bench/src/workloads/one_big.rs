@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use firstbyte::OperandKind;
 
-use super::{BLOCK, block};
-use crate::access::{Object, Session, add_summary, base_name, copied, destination, join};
+use super::{DEFAULT_BLOCK_BYTES, block};
+use crate::access::{OpenObject, Session, add_summary, base_name, copy_all, destination, join};
 use crate::data::check_file;
 use crate::job::{Access, Error, Expect, Job, Metrics, Result, Size, Watch};
 
@@ -19,11 +19,11 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let range = range_of(job, &object)?;
     let mut metrics = Metrics::new();
     let bytes = match &job.destination {
-        None => read_all(&object, range, block(job, BLOCK), &mut |_| Ok(()))?,
+        None => read_all(&object, range, block(job, DEFAULT_BLOCK_BYTES), &mut |_| Ok(()))?,
         Some(_) => {
             let path = destination(job)?.join(base_name(object.place()));
             let mut file = File::create(&path).map_err(Error::at(&path))?;
-            read_all(&object, range, block(job, BLOCK), &mut |bytes| {
+            read_all(&object, range, block(job, DEFAULT_BLOCK_BYTES), &mut |bytes| {
                 file.write_all(bytes).map_err(Error::at(&path))
             })?
         }
@@ -41,7 +41,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let destination = destination(job)?;
     let source = if job.object.is_empty() { job.target.clone() } else { join(&job.target, &job.object) };
     let to = join(&destination.to_string_lossy(), "");
-    let summary = copied(session.client()?, &source, &to, OperandKind::Object)?;
+    let summary = copy_all(session.client()?, &source, &to, OperandKind::Object)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     add_summary(&summary, &mut metrics);
@@ -52,7 +52,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
 }
 
 /// Returns the range of the object that the job selects.
-pub(super) fn range_of(job: &Job, object: &Object) -> Result<Range<u64>> {
+pub(super) fn range_of(job: &Job, object: &OpenObject) -> Result<Range<u64>> {
     let Size(start) = job.offset;
     let end = job.size.map_or(object.size(), |Size(size)| start.saturating_add(size));
     match start < end && end <= object.size() {
@@ -64,9 +64,9 @@ pub(super) fn range_of(job: &Job, object: &Object) -> Result<Range<u64>> {
     }
 }
 
-/// Reads a range in order and passes each piece to `visit`. Returns the number of bytes.
+/// Reads a range in order, and passes each piece to `visit`. Returns the length of the range.
 pub(super) fn read_all(
-    object: &Object,
+    object: &OpenObject,
     range: Range<u64>,
     block: usize,
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,

@@ -1,13 +1,13 @@
 //! The workloads `open` and `cold-start`: open one object and read it in stages. Each stage is
 //! timed from the start of the process: ready, opened, first byte, a stated part, all.
 
-use crate::access::{Object, Session};
-use crate::job::{Access, Job, Metrics, Result, Share, Stage, Watch};
+use crate::access::{OpenObject, Session};
+use crate::job::{Access, Job, Metrics, OpenStage, Result, Share, Watch};
 
 /// Default for the part that is read before the whole.
-const PART: Share = Share::Percent(1.0);
+const DEFAULT_PART: Share = Share::Percent(1.0);
 /// Bytes per piece of the part.
-const PIECE: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let mut metrics = Metrics::new();
@@ -15,16 +15,17 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     stages(job, session, watch, &mut metrics, &mut bytes)?;
     watch.note(&mut metrics, "all_seconds");
     metrics.insert("bytes".into(), bytes as f64);
-    if let Some(fits) = job.limit_seconds.and_then(|limit| fitting(job.access, limit as f64, &metrics)) {
+    if let Some(fits) = job.limit_seconds.and_then(|limit| fitting_bytes(job.access, limit as f64, &metrics))
+    {
         metrics.insert("fits_bytes".into(), fits);
     }
     Ok(metrics)
 }
 
 /// Estimates the bytes of the largest object that is usable within `limit` seconds, from measured
-/// stages. A copy must be complete, so its rate is that of the whole run. Without a copy, the time
-/// up to the first byte is lost, and the rest is read at the rate of the last stage.
-fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
+/// stages. A copy must be complete before it is usable, so its rate is that of the whole run.
+/// Without a copy, reading starts at the first byte and has the rate of the last stage.
+fn fitting_bytes(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     let at = |name: &str| metrics.get(name).copied();
     let (bytes, all) = (at("object_bytes")?, at("all_seconds")?);
     let (lost, reading) = match access {
@@ -34,7 +35,7 @@ fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     (reading > 0.0).then(|| (limit - lost).max(0.0) * bytes / reading)
 }
 
-/// Goes through the stages up to the last requested one, and counts the bytes read.
+/// Runs the stages up to the last requested one, and counts the bytes read.
 fn stages(
     job: &Job,
     session: &Session<'_>,
@@ -42,41 +43,41 @@ fn stages(
     metrics: &mut Metrics,
     bytes: &mut u64,
 ) -> Result<()> {
-    if job.until < Stage::Opened {
+    if job.until < OpenStage::Opened {
         return Ok(());
     }
     let object = session.open()?;
     watch.note(metrics, "opened_seconds");
     metrics.insert("object_bytes".into(), object.size() as f64);
-    if job.until < Stage::FirstByte {
+    if job.until < OpenStage::FirstByte {
         return Ok(());
     }
     object.read_exact_at(&mut [0], 0)?;
     *bytes += 1;
     watch.note(metrics, "first_byte_seconds");
-    if job.until < Stage::Part {
+    if job.until < OpenStage::Part {
         return Ok(());
     }
     let part = read_part(&object, job.read)?;
     *bytes += part;
     metrics.insert("part_bytes".into(), part as f64);
     watch.note(metrics, "part_seconds");
-    if job.until < Stage::All {
+    if job.until < OpenStage::All {
         return Ok(());
     }
     *bytes += super::one_big::read_all(
         &object,
         0..object.size(),
-        super::block(job, super::BLOCK),
+        super::block(job, super::DEFAULT_BLOCK_BYTES),
         &mut |_| Ok(()),
     )?;
     Ok(())
 }
 
-/// Returns number and length of the pieces that make up the part of an object.
+/// Returns the number of the pieces of a part, and their length in bytes.
 fn pieces(share: Option<Share>, size: u64) -> (u64, u64) {
-    let part = share.unwrap_or(PART).of(size);
-    ((part / PIECE).max(1), part.min(PIECE))
+    let part = share.unwrap_or(DEFAULT_PART).of(size);
+    ((part / PIECE_BYTES).max(1), part.min(PIECE_BYTES))
 }
 
 /// Returns the bytes of the part that a run reads of an object.
@@ -86,7 +87,7 @@ pub(super) fn part_bytes(share: Option<Share>, size: u64) -> u64 {
 }
 
 /// Reads a part in pieces spread evenly over the object. Returns its bytes.
-fn read_part(object: &Object, share: Option<Share>) -> Result<u64> {
+fn read_part(object: &OpenObject, share: Option<Share>) -> Result<u64> {
     let (pieces, length) = pieces(share, object.size());
     let mut buffer = vec![0; length as usize];
     for number in 0..pieces {
@@ -108,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_limit_depends_on_whether_all_has_to_be_copied_first() {
+    fn the_size_that_fits_a_limit_depends_on_the_access() {
         let stages = [("first_byte_seconds", 1.0), ("part_seconds", 2.0), ("all_seconds", 12.0)];
         let mut metrics: Metrics = stages.map(|(name, seconds)| (name.to_owned(), seconds)).into();
-        assert_eq!(fitting(Access::Open, 29.0, &metrics), None);
+        assert_eq!(fitting_bytes(Access::Open, 29.0, &metrics), None);
         metrics.insert("object_bytes".into(), 1200.0);
-        assert_eq!(fitting(Access::Cp, 29.0, &metrics), Some(2900.0));
-        assert_eq!(fitting(Access::Open, 29.0, &metrics), Some(3360.0));
-        assert_eq!(fitting(Access::Mount, 0.5, &metrics), Some(0.0));
+        assert_eq!(fitting_bytes(Access::Cp, 29.0, &metrics), Some(2900.0));
+        assert_eq!(fitting_bytes(Access::Open, 29.0, &metrics), Some(3360.0));
+        assert_eq!(fitting_bytes(Access::Mount, 0.5, &metrics), Some(0.0));
     }
 }

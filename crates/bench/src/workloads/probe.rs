@@ -1,5 +1,5 @@
-//! The workload `probe`: measures within a time what limits the target, like `firstbyte probe`, and
-//! reports its figures. Nothing is written to the target.
+//! The workload `probe`: measures the limits of the target within a time, like `firstbyte probe`,
+//! and reports the figures. The probe only reads the target.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use firstbyte_store::Cancel;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Default for the seconds of a probe.
-const SECONDS: u64 = 20;
+/// Default for the time of a probe, in seconds.
+const DEFAULT_SECONDS: u64 = 20;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
-    let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
-    // The measurement itself has a budget.
+    let time = Duration::from_secs(job.limit_seconds.unwrap_or(DEFAULT_SECONDS));
+    // The probe has no budget of money, because the measurement has one.
     let options = ProbeOptions {
         budget: Budget { time, spending: None },
         rights: ProbeRights::ReadOnly,

@@ -5,18 +5,18 @@ use std::ops::Range;
 
 use super::block;
 use super::one_big::range_of;
-use crate::access::{Object, Session};
+use crate::access::{OpenObject, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
 /// Default for the bytes of a read.
-pub(super) const BLOCK: u64 = 4096;
+pub(super) const DEFAULT_BLOCK_BYTES: u64 = 4096;
 /// Default for the number of reads.
-const READS: u64 = 1000;
+const DEFAULT_READS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let object = session.open()?;
-    let block = block(job, BLOCK);
+    let block = block(job, DEFAULT_BLOCK_BYTES);
     let offsets = offsets(job, &object, block as u64)?;
     let threads = job.concurrency.unwrap_or(1).min(offsets.len());
     let mut metrics = Metrics::new();
@@ -38,19 +38,21 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Draws the offsets to read at: whole blocks with equal probability.
-fn offsets(job: &Job, object: &Object, block: u64) -> Result<Vec<u64>> {
+/// Draws the offsets of the reads: whole blocks with equal probability.
+fn offsets(job: &Job, object: &OpenObject, block: u64) -> Result<Vec<u64>> {
     let range = range_of(job, object)?;
     let mut random = fastrand::Rng::with_seed(job.seed);
-    (0..job.count.unwrap_or(READS)).map(|_| one(&mut random, &range, block, object)).collect()
+    (0..job.count.unwrap_or(DEFAULT_READS))
+        .map(|_| random_block(&mut random, &range, block, object))
+        .collect()
 }
 
 /// Draws one random block of a range.
-pub(super) fn one(
+pub(super) fn random_block(
     random: &mut fastrand::Rng,
     range: &Range<u64>,
     block: u64,
-    object: &Object,
+    object: &OpenObject,
 ) -> Result<u64> {
     let blocks = (range.end - range.start) / block;
     if blocks == 0 {

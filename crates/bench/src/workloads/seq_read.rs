@@ -1,7 +1,7 @@
 //! The workload `seq-read`: sequential reads of one size, each timed.
 
 use super::one_big::range_of;
-use super::{BLOCK, block};
+use super::{DEFAULT_BLOCK_BYTES, block};
 use crate::access::Session;
 use crate::job::{Job, Latencies, Metrics, Result, Watch};
 
@@ -11,7 +11,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "opened_seconds");
     let began = watch.seconds();
-    let mut buffer = vec![0; block(job, BLOCK)];
+    let mut buffer = vec![0; block(job, DEFAULT_BLOCK_BYTES)];
     let mut latencies =
         Latencies::with_capacity((range.end - range.start).div_ceil(buffer.len() as u64) as usize);
     let mut offset = range.start;

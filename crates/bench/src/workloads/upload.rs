@@ -3,7 +3,7 @@
 
 use firstbyte::OperandKind;
 
-use crate::access::{Session, add_summary, copied, join};
+use crate::access::{Session, add_summary, copy_all, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -11,9 +11,9 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let is_tree = std::fs::metadata(source).map_err(Error::at(source))?.is_dir();
     let depth = if is_tree { OperandKind::Tree } else { OperandKind::Object };
     let text = source.to_string_lossy();
-    // The contents of the directory, not the directory itself.
+    // A trailing slash selects the contents of the directory, not the directory itself.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
-    let summary = copied(session.client()?, &from, &job.target, depth)?;
+    let summary = copy_all(session.client()?, &from, &job.target, depth)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     add_summary(&summary, &mut metrics);

@@ -168,7 +168,7 @@ pub fn print(line: impl Display) -> Result<()> {
 /// Prints bytes of results unchanged.
 ///
 /// # Errors
-/// As [`print`].
+/// The errors of [`print`].
 pub fn print_bytes(bytes: &[u8]) -> Result<()> {
     match write_output(bytes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("standard output", &error)),

@@ -51,7 +51,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let mut report = RunReport::new("check", source, Some(destination)).counting(engine.store());
     report.receipt().differences = Some(0);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
-    match places(args, engine.store()) {
+    match compared_locations(args, engine.store()) {
         Ok(places) => {
             let depth = places.depth;
             compare(args, &engine, places, &progress, &mut report);
@@ -77,7 +77,7 @@ struct ComparedLocations {
 }
 
 /// Resolves the operands to the locations to compare. The destination of a tree must exist.
-fn places(args: &CheckArgs, store: &Store) -> Result<ComparedLocations> {
+fn compared_locations(args: &CheckArgs, store: &Store) -> Result<ComparedLocations> {
     match ParsedSource::parse(&args.source, OperandKind::Tree, Wildcards::Off, store)? {
         ParsedSource::Object(source) => {
             let destination = Destination::of(&args.destination, false)?;

@@ -318,14 +318,14 @@ impl Copy<'_> {
             {
                 let target = source.target(destination).map_err(|error| super::refused(error, "copied"))?;
                 let run = match self.is_wanted(location, &target) {
-                    Ok(true) => self.one(location, &target, &progress()),
+                    Ok(true) => self.copy_one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
                     Err(error) => Err(error),
                 };
                 super::add_of_object(report, run, location, self.engine.store());
                 Ok(())
             }
-            _ => self.many(sources, destination, report),
+            _ => self.copy_many(sources, destination, report),
         }
     }
 
@@ -340,7 +340,7 @@ impl Copy<'_> {
     }
 
     /// Copies one object, in the requested version.
-    fn one(
+    fn copy_one(
         &self,
         source: &Location,
         destination: &Location,
@@ -385,7 +385,12 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn many(&self, sources: &[CopySource], destination: &Destination, report: &mut RunReport) -> Result<()> {
+    fn copy_many(
+        &self,
+        sources: &[CopySource],
+        destination: &Destination,
+        report: &mut RunReport,
+    ) -> Result<()> {
         let progress = ProgressDisplay::new(self.globals, FailureReporting::Printed).stopping(&self.stop);
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
@@ -431,7 +436,7 @@ impl Copy<'_> {
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             if name.is_empty() {
-                // This is the root itself, which no pattern matches.
+                // The name is the root itself, which no pattern matches.
                 return glob.is_none();
             }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));

@@ -93,7 +93,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     report.keep_in(args.sharding.receipt());
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
-    let outcome = here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
+    let outcome = hydrate_here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
         mounted.iter().try_for_each(|place| by_daemon(args, globals, place, &stop, &mut report))
     });
     outcome.unwrap_or_else(|error| report.fail(error));
@@ -106,7 +106,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
 
 // Hydration in this process.
 
-fn here(
+fn hydrate_here(
     args: &HydrateArgs,
     globals: &Globals,
     places: Vec<CacheOperand>,
@@ -128,7 +128,7 @@ fn here(
     let start = args.replay.as_deref().map(|file| start::read(file, &store)).transpose()?;
     let replayed = start.as_ref().map(replayed);
     let (recursive, lister) = (args.recursive, store.clone());
-    let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));
+    let found = places.into_iter().flat_map(move |place| self::objects_of(place, recursive, &lister));
     let planned = shard.map(ShardRun::wanted).transpose()?;
     let mut list: HydrationList =
         Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
@@ -155,7 +155,7 @@ fn here(
 }
 
 /// Lists the objects of an operand, as they are found.
-fn found(place: CacheOperand, recursive: bool, store: &Store) -> HydrationList {
+fn objects_of(place: CacheOperand, recursive: bool, store: &Store) -> HydrationList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
         let found = wanted::below(store, &root);

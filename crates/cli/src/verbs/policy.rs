@@ -166,7 +166,7 @@ enum Encryption {
     Kms,
 }
 
-/// What is compared, by the names of `--compare`.
+/// Properties that are compared, by the names of `--compare`.
 #[derive(Clone, Copy, ValueEnum)]
 enum CompareName {
     /// Length and modification time

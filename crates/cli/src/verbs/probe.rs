@@ -70,11 +70,11 @@ pub struct ProbeArgs {
 }
 
 /// Longest time of a probe. Its record of bytes over time grows with it.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_PROBE_TIME: Duration = Duration::from_secs(3_600);
 
 fn parse_time(text: &str) -> std::result::Result<PositiveDuration, String> {
     let time: PositiveDuration = text.parse().map_err(|error| format!("{error}"))?;
-    if time.get() > LONGEST { Err("longer than an hour".into()) } else { Ok(time) }
+    if time.get() > MAX_PROBE_TIME { Err("longer than an hour".into()) } else { Ok(time) }
 }
 
 pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {

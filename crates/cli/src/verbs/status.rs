@@ -115,7 +115,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         }
     }
     if !globals.json && !globals.quiet && (whole || totals.objects != 1) {
-        let taken = cache.as_ref().map(taken).unwrap_or_default();
+        let taken = cache.as_ref().map(size_line).unwrap_or_default();
         let line = format!(
             "{:>4}% {:>10} {:>10}  {} object{}{taken}",
             VersionStatus::percent(totals.here, totals.size),
@@ -179,7 +179,7 @@ fn objects(count: u64) -> String {
 }
 
 /// Formats the last line: how many bytes the cache takes.
-fn taken(cache: &Cache) -> String {
+fn size_line(cache: &Cache) -> String {
     let space = cache.usage();
     let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
     space.used.map_or(String::new(), |used| format!("; the cache takes {}{limit}", human(used)))

@@ -178,7 +178,7 @@ pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Tran
                     items.push(UsageItem::per_job(&format!("{name}/put"), puts, Unit::Requests));
                 }
             }
-            // These are billed whether anything is read or not.
+            // Quantities that are billed even if no byte is read.
             BilledQuantity::Stored
             | BilledQuantity::StoredPerClient
             | BilledQuantity::StoredDuringJob
@@ -226,7 +226,7 @@ mod tests {
         close(&cost("efs-elastic", &READS, Some(Transfer::Zone)), 3.0 + 1.0);
         // A bucket of S3 Standard is in no zone.
         close(&cost("s3-standard", &READS, Some(Transfer::Zone)), 0.4 + 0.005);
-        // What is sent to another region, or to another zone, costs as well.
+        // Bytes sent to another region or another zone cost as well.
         let sent = JobTraffic { sent: 100.0 * GIB, ..JobTraffic::default() };
         close(&cost("s3-standard", &sent, Some(Transfer::Region)), 2.0);
         close(&cost("s3-standard", &sent, Some(Transfer::Internet)), 0.0);

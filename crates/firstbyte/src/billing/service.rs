@@ -53,7 +53,7 @@ pub fn is_loopback(url: &str) -> bool {
 /// The user's statement about paths and endpoints whose service is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Declared {
-    /// Nothing is billed.
+    /// The service bills nothing.
     Nothing,
     /// The service with this model name bills them.
     Service(String),
@@ -142,7 +142,7 @@ pub struct PricedService {
 /// Billing of a location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
-    /// Nothing is billed.
+    /// The service bills nothing.
     Free,
     /// Requests and bytes of a service are billed by its list prices.
     Priced(PricedService),
@@ -187,7 +187,7 @@ impl BillingFacts {
     /// Determines how `location` is billed in its region, by a given model.
     ///
     /// # Errors
-    /// As [`billing`](Self::billing).
+    /// The errors of [`billing`](Self::billing).
     pub fn by_model(
         &self,
         model: &ServiceModel,

@@ -34,7 +34,7 @@ pub(crate) type FetchId = u64;
 /// arrives sooner by a separate request.
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
-/// What a reader has to do to get an absent block.
+/// Action by which a reader gets an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Wait for the given fetch.

@@ -45,7 +45,7 @@ pub(super) const USAGE: &str = "usage";
 /// Number of directories in [`OBJECTS`]. Each is named by two hex digits.
 pub(super) const SHARDS: u64 = 256;
 
-/// What to do if there is no cache.
+/// Behaviour if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfNoCache {
     /// Neither create nor empty a cache. For verbs that only read.

@@ -60,7 +60,7 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     let _one = shared.evicting.lock();
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
-    // Nothing is evicted until the usage has been counted.
+    // Eviction starts only after the usage has been counted.
     if bytes > limit || !usage.is_known() {
         return false;
     }
@@ -220,7 +220,7 @@ pub(super) enum VersionRemoval {
     Bytes(u64),
     /// A process has the version open.
     InUse,
-    /// Nothing was removed: the version was already gone, or is exempt.
+    /// No block was removed: the version was already gone, or is exempt.
     Nothing,
 }
 
@@ -243,7 +243,7 @@ pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Ver
     if paths.remove(&shared.dir).is_err() {
         return VersionRemoval::Nothing;
     }
-    freeing.done();
+    freeing.complete();
     VersionRemoval::Bytes(bytes)
 }
 

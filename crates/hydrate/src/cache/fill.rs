@@ -88,7 +88,7 @@ impl CachedVersion {
     /// block is then absent.
     ///
     /// # Panics
-    /// As [`fill`](Self::fill).
+    /// The panics of [`fill`](Self::fill).
     pub fn receive(
         &self,
         block: u64,

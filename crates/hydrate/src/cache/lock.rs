@@ -95,7 +95,7 @@ impl AsFd for LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // This fails only if the kernel is out of memory.
+        // The call fails only if the kernel is out of memory.
         let _ = unlock(self, &EVERYTHING);
     }
 }
@@ -156,7 +156,7 @@ pub(super) enum Opener {
     Later,
 }
 
-/// What to do if another process has a lock.
+/// Behaviour if another process has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockWait {
     /// Wait for a short time, because the other process prepares the file.
@@ -262,8 +262,8 @@ impl VersionLocks {
             return;
         }
         held.swap_remove(index);
-        // This fails only if the kernel is out of memory. The lock is then held until the file is
-        // closed.
+        // The call fails only if the kernel is out of memory. The lock is then held until the file
+        // is closed.
         let _ = unlock(&self.file, &part);
     }
 

@@ -46,7 +46,7 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// What to do if the files of a version are missing or corrupt.
+/// Behaviour if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
     Create(&'a CachedIdentity),
@@ -295,7 +295,7 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     } else if now < before {
         let freeing = shared.usage.free(before - now);
         live.charged.store(now, Ordering::SeqCst);
-        freeing.done();
+        freeing.complete();
     }
     if flags & DURABLE == 0 {
         live.complete.store(0, Ordering::Relaxed);
@@ -315,7 +315,7 @@ impl Drop for OpenVersion {
         let live = self.map.live();
         let free = || self.shared.usage.free(live.charged.load(Ordering::SeqCst));
         if self.retention == Retention::Temporary {
-            free().done();
+            free().complete();
             return;
         }
         // The last process that closes the version marks it clean.
@@ -330,7 +330,7 @@ impl Drop for OpenVersion {
         if let Some(freeing) = freeing
             && (removed || self.paths.remove(&self.shared.dir).is_ok())
         {
-            freeing.done();
+            freeing.complete();
         }
     }
 }

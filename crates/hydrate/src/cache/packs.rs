@@ -250,7 +250,7 @@ impl Packs {
             return None;
         }
         subtract(self.accounted_bytes(), bytes);
-        freeing.done();
+        freeing.complete();
         self.remove_if_empty(number);
         Some(bytes)
     }
@@ -385,7 +385,7 @@ impl Packs {
         let freeing = shared.usage.free(full.on_disk());
         if self.dir.remove(&PackTable::file_name(full.number())).is_ok() {
             subtract(&page.charged, full.on_disk());
-            freeing.done();
+            freeing.complete();
         }
         Some(())
     }

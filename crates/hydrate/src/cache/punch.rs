@@ -16,7 +16,7 @@ use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::block::BLOCK;
 
-/// What to do with the bytes of a removed block.
+/// Treatment of the bytes of a removed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovedBytes {
     Punch,
@@ -91,7 +91,7 @@ impl OpenVersion {
         }
         let freeing = self.shared.usage.free(freed);
         subtract(&live.charged, freed);
-        freeing.done();
+        freeing.complete();
         freed
     }
 

@@ -11,10 +11,10 @@ use super::lock::{LockFile, LockWait, Opener, lock_open};
 use super::mapping::SharedMapping;
 
 /// Length of the page, bytes: the smallest page size.
-pub(super) const LEN: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
-/// What to do with a page that another program has cut short while processes use it. Those
-/// processes die at their next access.
+/// Treatment of a page that another program has cut short while processes use it. Such processes
+/// die at their next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfCut {
     /// Start the page again with zeros, because its counts can be counted again.
@@ -32,15 +32,15 @@ pub(super) fn open(
     let file = LockFile::new(directory.file(name, FileAccess::Create)?);
     let mut opener = lock_open(&file, LockWait::Briefly)?;
     let length = file.metadata()?.len();
-    if length < LEN as u64 && if_cut == IfCut::Restore {
+    if length < PAGE_BYTES as u64 && if_cut == IfCut::Restore {
         opener = Opener::First;
     }
-    if opener == Opener::First && length != LEN as u64 {
-        file.write_all_at(&[0; LEN], 0)?;
-        file.set_len(LEN as u64)?;
-    } else if length < LEN as u64 {
+    if opener == Opener::First && length != PAGE_BYTES as u64 {
+        file.write_all_at(&[0; PAGE_BYTES], 0)?;
+        file.set_len(PAGE_BYTES as u64)?;
+    } else if length < PAGE_BYTES as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let page = SharedMapping::new(&file, LEN)?;
+    let page = SharedMapping::new(&file, PAGE_BYTES)?;
     Ok((file, page, opener))
 }

@@ -246,7 +246,7 @@ pub(super) struct Freeing<'a> {
 impl Freeing<'_> {
     /// Subtracts the bytes from the count: they are free, and no longer counted in the version's
     /// header.
-    pub(super) fn done(self) {
+    pub(super) fn complete(self) {
         let page = self.usage.counters();
         subtract(&page.used, self.bytes);
         page.freed.fetch_add(self.bytes, Ordering::SeqCst);

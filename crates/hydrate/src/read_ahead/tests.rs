@@ -30,7 +30,7 @@ fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
 fn a_long_read_of_the_beginning_opens_a_window_at_once() {
     let first = |range: Range<u64>, found| ReadAhead::new(100 * MIB, WINDOW).note(range, found);
     let ahead = first(0..SEGMENT, FoundBytes::Missing).unwrap();
-    assert_eq!(ahead.range, SEGMENT..SEGMENT + GROWTH * SEGMENT / BLOCK * BLOCK);
+    assert_eq!(ahead.range, SEGMENT..SEGMENT + WINDOW_GROWTH * SEGMENT / BLOCK * BLOCK);
     assert_eq!(first(0..SEGMENT - 1, FoundBytes::Missing), None);
     assert_eq!(first(MIB..MIB + SEGMENT, FoundBytes::Missing), None);
     assert_eq!(first(0..SEGMENT, FoundBytes::All), None, "what is present makes no reader wait");
@@ -65,7 +65,7 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
     read_sequentially(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
     assert_eq!(
         read_ahead.sequences[0].window,
-        10 * BLOCK * GROWTH,
+        10 * BLOCK * WINDOW_GROWTH,
         "no more than in proportion to what was read"
     );
     read_sequentially(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);

@@ -68,7 +68,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
     merged.left_out = builder.cut(max);
     merged.changed.sort_by_key(ToString::to_string);
     merged.changed.dedup();
-    merged.file = builder.done();
+    merged.file = builder.finished();
     Ok(merged)
 }
 

@@ -1,9 +1,9 @@
 //! Emulates a slow file system, the second form of a link. It mirrors a directory at several mount
 //! points, one for each client. It delays and counts requests, and limits the rate of reads.
 //!
-//! It behaves like network storage on which names and attributes cost a round trip each, and whose
-//! server has no caches. Each mount has its own page cache, as a separate machine would. Imports go
-//! downwards: `fuse` -> `mirror`, `wire` -> `meter`.
+//! The file system behaves like network storage on which names and attributes cost a round trip
+//! each, and whose server has no caches. Each mount has its own page cache, as a separate machine
+//! would. Imports go downwards: `fuse` -> `mirror`, `wire` -> `meter`.
 
 mod counters;
 mod fuse;

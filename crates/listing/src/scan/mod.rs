@@ -120,7 +120,7 @@ impl Scan {
         let above = Some(Arc::new(DirectoryChain { identity: self.identity, above: None }));
         self.pool
             .push(0, ScanJob::Read(DirectoryCursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
-        let home = if self.changes_directory() { thread_cwd::here() } else { None };
+        let home = if self.changes_directory() { thread_cwd::current() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {
             if crew.home.is_none() || !crew.start(scope, 0) {

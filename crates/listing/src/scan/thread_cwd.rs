@@ -19,7 +19,7 @@ use crate::options::Symlinks;
 
 /// Opens the current working directory of the calling thread, to which workers return. `None` if it
 /// cannot be opened.
-pub(super) fn here() -> Option<OwnedFd> {
+pub(super) fn current() -> Option<OwnedFd> {
     open_at(CWD, c".", Symlinks::Report, OFlags::PATH).ok()
 }
 
@@ -50,7 +50,7 @@ impl<'a> ThreadCwd<'a> {
     }
 
     /// Changes to a directory. Returns the descriptor to which names in the directory are relative.
-    pub(super) fn go<'b>(&self, directory: &'b DirectoryHandle) -> BorrowedFd<'b> {
+    pub(super) fn change_to<'b>(&self, directory: &'b DirectoryHandle) -> BorrowedFd<'b> {
         if self.home.is_none() || fchdir(directory).is_err() {
             return directory.as_fd();
         }
@@ -60,8 +60,8 @@ impl<'a> ThreadCwd<'a> {
     /// Changes back to the process's working directory.
     pub(super) fn back(&self) {
         if let Some(home) = self.home {
-            // This fails if the directory may no longer be entered. Relative paths would fail there
-            // too.
+            // The call fails if the directory may no longer be entered. Relative paths would fail
+            // there too.
             let _ = fchdir(home);
         }
     }

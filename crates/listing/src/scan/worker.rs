@@ -12,7 +12,7 @@ use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
 use crate::batch::{Batch, Take};
 use crate::chain::{DirectoryChain, DirectoryIdentity};
-use crate::details::{Details, look};
+use crate::details::{Details, read_attributes};
 use crate::error::{Error, below};
 use crate::open::DirectoryHandle;
 use crate::options::{Boundary, Symlinks};
@@ -163,11 +163,11 @@ impl<'a, V: Visitor> Worker<'a, V> {
             Read::End => None,
             // A small directory is read to its end at once. A batch holds many small directories.
             Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => {
-                self.look(first, &open);
+                self.read_attributes(first, &open);
                 Some(cursor)
             }
             Read::More(cursor) => {
-                self.look(first, &open);
+                self.read_attributes(first, &open);
                 self.share(cursor);
                 enlist();
                 None
@@ -220,8 +220,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Reads a cached attribute of entries from `first` on, if the file system's next read depends
     /// on it.
-    fn look(&self, first: usize, open: &DirectoryHandle) {
-        look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
+    fn read_attributes(&self, first: usize, open: &DirectoryHandle) {
+        read_attributes(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
     }
 
     /// Whether another thread should continue to read the directory while this thread processes the
@@ -265,7 +265,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
         let options = &self.scan.options;
         let details = Details {
-            directory: &self.thread_cwd.go(open),
+            directory: &self.thread_cwd.change_to(open),
             root: &self.scan.path,
             symlinks: options.symlinks,
             detail: options.detail,

@@ -76,7 +76,7 @@ impl Forgetting {
             let Some(notifier) = self.notifier.get() else { break };
             for ino in oldest.into_iter().filter(|ino| !handles.is_open(*ino)) {
                 if let Some((directory, name)) = core.inodes.directory_and_name(ino) {
-                    // This fails if the kernel has already forgotten the name.
+                    // The call fails if the kernel has already forgotten the name.
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
             }
@@ -140,8 +140,8 @@ impl Fuse {
         }
         let (core, handles, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
-        // This does not run on a thread that answers requests: the kernel may lock the directory
-        // while it waits for such a thread.
+        // The work does not run on a thread that answers requests: the kernel may lock the
+        // directory while it waits for such a thread.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
             forgetting.under_way.store(false, Ordering::Relaxed);

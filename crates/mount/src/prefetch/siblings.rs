@@ -163,7 +163,7 @@ impl Siblings {
         held.push_back(file);
         let oldest = if held.len() > MAX_BATCH { held.pop_front() } else { None };
         drop(held);
-        // This may close the file, which takes a while, so the lock is released first.
+        // The drop may close the file, which takes a while, so the lock is released first.
         drop(oldest);
     }
 

@@ -294,7 +294,7 @@ impl<'a> World<'a> {
                 self.at_server -= 1;
                 self.rest += length;
                 worker.failures += 1;
-                // As in a transfer, the worker keeps its task while it pauses.
+                // The worker keeps its task while it pauses, as in a transfer.
                 State::Paused { until: self.now + backoff_at(worker.failures, None, self.random()) }
             }
             State::Head { request, until, length, .. } if until <= self.now => {

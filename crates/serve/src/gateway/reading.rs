@@ -18,7 +18,7 @@ use super::metrics::GatewayCounters;
 use crate::http::response::{BodyPiece, BodyPieces};
 
 /// Bytes that are looked up in the cache at once.
-const STRIDE: u64 = 1 << 20;
+const LOOKUP_BYTES: u64 = 1 << 20;
 
 /// Bytes requested ahead of a client's position: more than are in flight on a link of 1 Gbit/s with
 /// a round-trip time of 100 ms. They are stored in the cache and take no memory.
@@ -131,7 +131,9 @@ impl RangeReading {
             return Some(BodyPiece::File(Arc::new(backing), ByteRange::new(self.at, self.range.end)));
         }
         let to = |end: u64| ByteRange::new(self.at, end.min(self.range.end));
-        [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
+        [to(self.at + LOOKUP_BYTES), to(block_end(self.at))]
+            .into_iter()
+            .find_map(|range| pinned(&self.file, range))
     }
 
     /// Returns the rest of the range if the object is at most one block long. The cache packs such
@@ -226,7 +228,9 @@ impl BodyPieces for RangeReading {
         }
         self.at += self.length_of(&piece);
         // The next blocks arrive while this piece is sent.
-        if self.at < self.range.end && !matches!(&piece, BodyPiece::File(_, range) if range.len() > STRIDE) {
+        if self.at < self.range.end
+            && !matches!(&piece, BodyPiece::File(_, range) if range.len() > LOOKUP_BYTES)
+        {
             self.request_ahead();
         }
         Ok(Some(piece))

@@ -69,23 +69,25 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> C
         if !tags_contain(&tags, current.etag) {
             return ConditionResult::Failed;
         }
-    } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
-    {
+    } else if compare_known(current.modified, date(headers, &names.unmodified_since), |modified, date| {
+        modified > date
+    }) {
         return ConditionResult::Failed;
     }
     if let Some(tags) = join_values(headers, &names.differs) {
         if tags_contain(&tags, current.etag) {
             return ConditionResult::NotModified;
         }
-    } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
-    {
+    } else if compare_known(current.modified, date(headers, &names.modified_since), |modified, date| {
+        modified <= date
+    }) {
         return ConditionResult::NotModified;
     }
     ConditionResult::Proceed
 }
 
 /// Whether both times are known and `compare` holds for them.
-fn both(
+fn compare_known(
     modified: Option<SystemTime>,
     date: Option<SystemTime>,
     compare: impl FnOnce(SystemTime, SystemTime) -> bool,
@@ -96,7 +98,7 @@ fn both(
 /// A condition on the current version, required by a write or a removal. By default it always
 /// holds.
 ///
-/// It is evaluated only under the lock of the changed name (`publish`).
+/// The condition is evaluated only under the lock of the changed name (`publish`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     matches: Option<String>,

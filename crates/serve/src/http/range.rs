@@ -26,17 +26,19 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
     }
     let Some((first, last)) = spec.trim().split_once('-') else { return RangeAnswer::Whole };
     match (position(first), position(last)) {
-        (Position::At(first), Position::Missing) => part(first, size, size),
+        (Position::At(first), Position::Missing) => satisfied(first, size, size),
         (Position::At(first), Position::At(last)) if first <= last => {
-            part(first, last.saturating_add(1), size)
+            satisfied(first, last.saturating_add(1), size)
         }
-        (Position::Missing, Position::At(count)) if count > 0 => part(size.saturating_sub(count), size, size),
+        (Position::Missing, Position::At(count)) if count > 0 => {
+            satisfied(size.saturating_sub(count), size, size)
+        }
         (Position::Missing, Position::At(_)) => RangeAnswer::Unsatisfiable,
         _ => RangeAnswer::Whole,
     }
 }
 
-fn part(start: u64, end: u64, size: u64) -> RangeAnswer {
+fn satisfied(start: u64, end: u64, size: u64) -> RangeAnswer {
     if start >= size {
         RangeAnswer::Unsatisfiable
     } else {

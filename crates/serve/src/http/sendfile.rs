@@ -28,7 +28,7 @@ use crate::http::wire::Transport;
 /// Bytes that one connection sends before other connections get their turn. A socket buffer takes
 /// less at once, so a fast reader is not slowed; yet a thousand connections take turns within a
 /// second.
-const QUANTUM: u64 = 1 << 20;
+const TURN_BYTES: u64 = 1 << 20;
 
 /// Bytes that are read and encrypted at once on TLS: sixteen records. A TLS connection needs this
 /// much memory.
@@ -139,7 +139,7 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
     let mut rest = range;
     let mut can_wait = true;
     while !rest.is_empty() {
-        let allowed = connections::wait_for(throttle, rest.len().min(QUANTUM)).await;
+        let allowed = connections::wait_for(throttle, rest.len().min(TURN_BYTES)).await;
         let part = ByteRange::at(rest.start, allowed);
         let sent = match transport {
             Transport::Plain(stream) => {

@@ -118,7 +118,7 @@ impl HttpWire {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.awaits_continue && self.buffer.is_empty() {
             let line = b"HTTP/1.1 100 Continue\r\n\r\n";
-            // Nothing else is being sent, so this short line fits into the socket's buffer.
+            // No other bytes are being sent, so this short line fits into the socket's buffer.
             ready!(Pin::new(&mut self.transport).poll_write(context, line))?;
             ready!(Pin::new(&mut self.transport).poll_flush(context))?;
         }

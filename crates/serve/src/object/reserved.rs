@@ -107,7 +107,7 @@ pub(crate) fn tidy(root: &ServedRoot, bucket: &EntryPath) {
     let Ok(directory) = root.open_directory(bucket) else { return };
     if let Ok(reserved) = open_in(&directory, RESERVED.as_ref()) {
         for area in Area::ALL {
-            // This fails for a directory that is in use, because it is not empty.
+            // The call fails for a directory that is in use, because it is not empty.
             let _ = rustix::fs::unlinkat(&reserved, area.name(), AtFlags::REMOVEDIR);
         }
         let _ = rustix::fs::unlinkat(&directory, RESERVED, AtFlags::REMOVEDIR);

@@ -1,6 +1,6 @@
 //! Opens, makes and removes entries of the served directory. No other module does so.
 //!
-//! Nothing outside the directory is reachable. Names are checked when they are parsed into an
+//! Files outside the directory are not reachable. Names are checked when they are parsed into an
 //! [`EntryPath`], and the kernel resolves them beneath the directory (`openat2` with
 //! `RESOLVE_BENEATH`). So a symbolic link can lead anywhere inside the directory, but never
 //! outside, even if the tree changes meanwhile. On kernels without `openat2` no link is followed at

@@ -20,7 +20,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 /// Bytes in one block, the unit of reading. A hundred million names of 20 bytes take 140,000
 /// blocks, whose first names take 6 MiB.
-const BLOCK: u64 = 16 << 10;
+const BLOCK_BYTES: u64 = 16 << 10;
 
 /// Weight in bytes of a spilled file, in addition to the first names of its blocks. Spilled files
 /// weigh something because each holds a descriptor, and descriptors are scarce.
@@ -164,7 +164,7 @@ impl<W: Write> Records<W> {
 
     fn push(&mut self, name: &[u8]) -> io::Result<()> {
         let length = u16::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if self.blocks.last().is_none_or(|block| self.end - block.start >= BLOCK) {
+        if self.blocks.last().is_none_or(|block| self.end - block.start >= BLOCK_BYTES) {
             self.blocks.push(Block { start: self.end, first: name.into() });
         }
         self.out.write_all(&length.to_le_bytes())?;

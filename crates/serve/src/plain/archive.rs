@@ -33,7 +33,7 @@ use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
 /// Bytes that are read and sent at once. Each slow client takes this much memory.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Maximum number of open directories, counted from the innermost. Outer directories are closed,
 /// and reopened when the archive returns to them.
@@ -43,7 +43,7 @@ const MAX_OPEN_LEVELS: usize = 8;
 const LONG_NAME: &[u8] = b"././@LongLink";
 
 /// The unit of tar in bytes: a head takes one, and files are padded to a multiple.
-const BLOCK: usize = 512;
+const TAR_BLOCK_BYTES: usize = 512;
 
 /// Answers with the archive of the directory `path`, or of the entries of `path` that the query
 /// names, within the rights of `access`.
@@ -184,8 +184,8 @@ impl Archive {
 
     /// Returns the next bytes. `None` after the end. Blocking.
     fn piece(&mut self) -> io::Result<Option<Bytes>> {
-        let mut buffer = Vec::with_capacity(PIECE);
-        while buffer.len() < PIECE && !self.has_end {
+        let mut buffer = Vec::with_capacity(PIECE_BYTES);
+        while buffer.len() < PIECE_BYTES && !self.has_end {
             match &mut self.content {
                 Some(content) => {
                     if content.read(&mut buffer)? {
@@ -195,7 +195,7 @@ impl Archive {
                 None => match self.next_item()? {
                     Some(item) => self.begin(item, &mut buffer)?,
                     None => {
-                        buffer.resize(buffer.len() + 2 * BLOCK, 0);
+                        buffer.resize(buffer.len() + 2 * TAR_BLOCK_BYTES, 0);
                         self.has_end = true;
                     }
                 },
@@ -272,7 +272,7 @@ impl Content {
     /// Reads until the piece is full. True if the content is complete and is padded to whole
     /// blocks.
     fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        let room = PIECE.saturating_sub(buffer.len()) as u64;
+        let room = PIECE_BYTES.saturating_sub(buffer.len()) as u64;
         let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
         self.left -= count as u64;
         if self.left > 0 {
@@ -284,8 +284,8 @@ impl Content {
         if now.len() != self.size || now.modified()? != self.modified {
             return Err(self.changed());
         }
-        let used = to_usize(self.size % BLOCK as u64);
-        buffer.resize(buffer.len() + (BLOCK - used) % BLOCK, 0);
+        let used = to_usize(self.size % TAR_BLOCK_BYTES as u64);
+        buffer.resize(buffer.len() + (TAR_BLOCK_BYTES - used) % TAR_BLOCK_BYTES, 0);
         Ok(true)
     }
 

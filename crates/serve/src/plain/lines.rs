@@ -15,7 +15,7 @@ use crate::http::request::HttpRequest;
 use crate::page::html::{escape, url_path, visible};
 
 /// Bytes of lines sent at once: so many that few system calls are needed, but little memory.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// User agents of programs that read a directory by following the links of its page. `aiohttp/` is
 /// fsspec's HTTP file system. These programs accept any content type, so only their user agent
@@ -112,7 +112,7 @@ impl Lines {
 
     /// Whether enough lines have been collected to send them.
     pub(crate) fn is_full(&self) -> bool {
-        self.buffer.len() >= PIECE
+        self.buffer.len() >= PIECE_BYTES
     }
 
     /// Returns the lines added since the last call. `None` if no lines were added.

@@ -42,7 +42,7 @@ pub(crate) async fn head(
     let (key, version) = (&request.input.key, request.input.version_id.as_deref());
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
-    let range = asked(request.input.part_number, &request.headers, &found)?;
+    let range = requested_range(request.input.part_number, &request.headers, &found)?;
     let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let (stale, has_length) = (found.stale(), found.described.size.is_some());
     let mut response = S3Response::new(head_output(found, key, range, &asked));
@@ -60,7 +60,7 @@ pub(crate) async fn get(
     let (key, version) = (&request.input.key, request.input.version_id.as_deref());
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
-    let range = asked(request.input.part_number, &request.headers, &found)?;
+    let range = requested_range(request.input.part_number, &request.headers, &found)?;
     let frames = found.frames(&request.headers, range);
     let sent = found.body(range, frames).await?;
     let stale = found.stale();
@@ -139,7 +139,11 @@ fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
 
 /// Returns the range that the request asks for, by bytes or by part. `None`: the whole object,
 /// which is also the answer for an object without ranges.
-fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
+fn requested_range(
+    part: Option<i32>,
+    headers: &HeaderMap,
+    found: &OpenedObject,
+) -> S3Result<Option<ByteRange>> {
     let Some(size) = found.described.ranged_size() else { return Ok(None) };
     match part {
         Some(number) => asked_part(number, headers, size, &found.metadata),

@@ -55,7 +55,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     config.authentication = Authentication::Keys(ServerKeys::parse(&keys).unwrap());
     let server = Server::start(config).unwrap();
     count_panics();
-    // These requests make the server allocate its threads and tables before the measurement.
+    // A hundred requests make the server allocate its threads and tables before the measurement.
     (0..100).for_each(|case| drop(send(server.address(), &cases::request(&mut Random::new(case)))));
     let before = memory("VmRSS");
     std::thread::scope(|scope| {

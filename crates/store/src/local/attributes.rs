@@ -25,7 +25,7 @@ use crate::syscall_refusal::is_refusal;
 /// The set-user-ID and set-group-ID bits, which run a program with the rights of the file's owner.
 const SET_ID: u32 = 0o6000;
 
-/// What is known about the files that get attributes.
+/// Knowledge about the files that get attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
     /// Each file was just copied, or was found to be a copy.
@@ -159,7 +159,7 @@ fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
     there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
 }
 
-/// What to do with the attributes of an entry.
+/// Treatment of the attributes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AttributeAction {
     Set,

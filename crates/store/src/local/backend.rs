@@ -43,13 +43,13 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         return Ok(Body::from_unmeasured_file(place, stat, asked, file, cancel));
     }
-    let range = within(path, get.range, metadata.size())?;
+    let range = clamped(path, get.range, metadata.size())?;
     Ok(Body::from_file(place, stat, range, file, cancel))
 }
 
 /// Limits the requested range to a file of `size` bytes. A range that starts at or after the end is
 /// an error, as in HTTP, except that a range from byte 0 of an empty file is empty.
-fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
+fn clamped(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
     let whole = ByteRange::new(0, size);
     let Some(asked) = asked else { return Ok(whole) };
     if asked.start > 0 && asked.start >= size {

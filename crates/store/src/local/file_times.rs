@@ -17,7 +17,7 @@ use super::resolve::stat_at;
 const TIME_TO_SET: Timespec = Timespec { tv_sec: 1_700_000_001, tv_nsec: 123_456_789 };
 /// Seconds before and after 1970 that no file system of a disk can store. The kernel replaces them
 /// by the first and the last time that the file system can store (`timestamp_truncate`).
-const FAR: i64 = 1 << 40;
+const UNSTORABLE_SECONDS: i64 = 1 << 40;
 /// Units of file systems, coarsest first: two seconds (FAT), one second (HFS+, small inodes of
 /// ext4), 10 ms (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
 const UNITS: [Duration; 6] = [
@@ -105,7 +105,7 @@ pub(super) fn find(directory: &OwnedFd) -> Result<StoredTimes, Errno> {
         let far = Timespec { tv_sec: seconds, tv_nsec: 0 };
         set(&file, far).and_then(|()| stat_at(directory, &name)).map_or(seconds, |found| found.st_mtime)
     };
-    let (earliest, latest) = (kept(-FAR), kept(FAR));
+    let (earliest, latest) = (kept(-UNSTORABLE_SECONDS), kept(UNSTORABLE_SECONDS));
     let found = set(&file, TIME_TO_SET);
     drop(file);
     let found = found.and_then(|()| stat_at(directory, &name));

@@ -14,7 +14,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::syscall_refusal::is_refusal;
 
-/// What a call improves about a copy.
+/// Improvement of a copy by an optional call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
     /// A single writer per file, by `flock`. Resuming a copy requires it.

@@ -26,7 +26,7 @@ use crate::object::Metadata;
 use crate::sink::Sink;
 use crate::upload::Precondition;
 
-/// What is on stable storage when a write is reported as done.
+/// Data on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: no fsync (the default). A power failure may lose files just written, but never

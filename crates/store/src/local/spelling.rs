@@ -1,8 +1,8 @@
 //! Finds names that a file system stores or finds in another spelling, and makes the errors for
 //! such names. `beneath`, `partial` and `attributes` call this module.
 //!
-//! Nothing here depends on the rules of a particular file system: if a lookup finds a name that its
-//! directory does not list, the entry has another name.
+//! No rule of a particular file system is assumed: if a lookup finds a name that its directory does
+//! not list, the entry has another name.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

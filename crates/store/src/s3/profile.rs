@@ -1,6 +1,6 @@
 //! Finds a profile in the AWS configuration files, and checks that it has credentials.
 //!
-//! As in aws-cli, a profile given by name must exist and have a source of credentials, because the
+//! A profile given by name must exist and have a source of credentials, as in aws-cli, because the
 //! role of the machine is no substitute for the requested identity. If no profile is named, the
 //! profile `default` may be missing.
 

@@ -80,7 +80,7 @@ enum Waiting {
     Ended(Lost),
 }
 
-/// What the reading thread passes to a caller.
+/// Message from the reading thread to a caller.
 enum Answer {
     Reply(u32, SftpReply),
     Ended(Lost),

@@ -32,7 +32,7 @@ enum Framing {
     Unusable(String),
 }
 
-/// What to do with the connection and the budget after the body.
+/// Receivers of the connection and of the unused budget after the body.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,

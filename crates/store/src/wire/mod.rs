@@ -175,7 +175,7 @@ impl WireClient {
     /// immediately if the endpoint is known not to respond.
     pub(crate) fn send(&self, request: &WireRequest<'_>) -> Result<(ResponseHead, Incoming)> {
         request.check()?;
-        let route = self.routes.to(request.origin)?;
+        let route = self.routes.proxy_for(request.origin)?;
         let key = pool::ConnectionKey {
             origin: request.origin.clone(),
             proxy: route.map(|proxy| proxy.origin.clone()),
@@ -246,7 +246,7 @@ struct FailedRequest {
     fault: Fault,
 }
 
-/// What a failure says about the server.
+/// Conclusion about the server from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server had closed the reused connection, or something was on it that belongs to no

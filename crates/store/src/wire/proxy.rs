@@ -54,7 +54,7 @@ impl Routes {
 
     /// Returns the proxy for `origin`, or `None` to connect directly. An unusable variable makes
     /// only those requests fail that need its proxy.
-    pub(super) fn to(&self, origin: &Origin) -> Result<Option<&UsableProxy>> {
+    pub(super) fn proxy_for(&self, origin: &Origin) -> Result<Option<&UsableProxy>> {
         let route = if origin.tls { &self.https } else { &self.http };
         match route.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin))) {
             None => Ok(None),
@@ -183,7 +183,7 @@ mod tests {
             https: Some(named("proxy:3128")),
             bypass: bypass.iter().map(ToString::to_string).collect(),
         };
-        Routes::new(&proxies).to(&Origin::parse_url(url).unwrap()).unwrap().is_some()
+        Routes::new(&proxies).proxy_for(&Origin::parse_url(url).unwrap()).unwrap().is_some()
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let proxies =
             Proxies { http: Some(named("socks5h://h:1")), bypass: vec!["near".into()], ..Proxies::default() };
         let routes = Routes::new(&proxies);
-        let to = |url| routes.to(&Origin::parse_url(url).unwrap()).map(|proxy| proxy.is_some());
+        let to = |url| routes.proxy_for(&Origin::parse_url(url).unwrap()).map(|proxy| proxy.is_some());
         assert!(!to("https://far").unwrap() && !to("http://near").unwrap());
         assert!(to("http://far").unwrap_err().to_string().contains("some_proxy=socks5h://h:1"));
     }

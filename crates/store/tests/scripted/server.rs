@@ -8,7 +8,7 @@ use firstbyte_location::Location;
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::{Scripted, ScriptedReply, patience};
 
-/// What the server does with one request.
+/// Action of the server for one request.
 pub(crate) enum Step {
     /// Sends these bytes, and waits for the next request on the connection.
     Keep(String),

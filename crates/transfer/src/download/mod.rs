@@ -102,7 +102,8 @@ fn split(
     let plan = ChunkPlan::download(size);
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
-    // This reserves no space, but fails before the first byte moves if the length exceeds a limit.
+    // Setting the length reserves no space, but fails before the first byte moves if the length
+    // exceeds a limit.
     if let Err(error) = sink.file().set_len(size)
         && !firstbyte_store::is_refused(&error)
     {

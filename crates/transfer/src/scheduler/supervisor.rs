@@ -31,11 +31,11 @@ pub(super) fn supervise<'scope>(
             run.wake_all();
             return Ok(capped);
         }
-        if wanted(run, &queue).min(most) <= spawned {
+        if wanted_workers(run, &queue).min(most) <= spawned {
             queue = run.attention.wait_timeout(queue, Controller::TICK).0;
         }
         // The queue is observed after the wait, so that the controller decides on current values.
-        let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));
+        let (seen, wanted) = (observe(context, &queue), wanted_workers(run, &queue).min(most));
         let parts = queue.parts_in_flight();
         let raised = queue.parts.observe(seen.now, seen.bytes, parts);
         drop(queue);
@@ -53,8 +53,8 @@ pub(super) fn supervise<'scope>(
             }
         }
         if context.is_ended() {
-            // This is repeated at every tick, because a request may have started, and movers that
-            // end the run do not wake threads.
+            // The cancellation is repeated at every tick, because a request may have started, and
+            // movers that end the run do not wake threads.
             context.tracker.cancel_all();
             run.wake_all();
         }
@@ -67,7 +67,7 @@ pub(super) fn supervise<'scope>(
 }
 
 /// Returns the number of workers that should exist.
-fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
+fn wanted_workers(run: &Scheduler<'_>, queue: &Queue) -> usize {
     queue.demand().min(queue.limit).min(run.limits.workers)
 }
 

@@ -25,7 +25,7 @@ use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::{spool, verify};
 
-use parts::{MultipartUpload, done, put_options, put_over, verified};
+use parts::{MultipartUpload, completed_object, put_options, put_over, verified};
 use upload_journal::UploadJournal;
 
 /// A multipart upload from a file.
@@ -58,7 +58,10 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
         let written = put_over(requester, job, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
         let verified = verified(&written).max(user);
-        return Ok(Started::Done(CompletedObject { verified, ..done(size, written, Some(stat.version)) }));
+        return Ok(Started::Done(CompletedObject {
+            verified,
+            ..completed_object(size, written, Some(stat.version))
+        }));
     }
     let plan = ChunkPlan::upload(size);
     let directory = context.settings.state_dir.as_deref();
@@ -162,7 +165,7 @@ impl ObjectPieces for FileUpload {
         let verified = if context.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
         Ok(Finish::Done(CompletedObject {
             verified,
-            ..done(self.plan.size(), written, Some(self.stat.version.clone()))
+            ..completed_object(self.plan.size(), written, Some(self.stat.version.clone()))
         }))
     }
 

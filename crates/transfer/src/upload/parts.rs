@@ -110,7 +110,7 @@ pub(crate) fn verified(written: &Written) -> Verified {
 
 /// Describes a written object of `bytes` bytes that was copied from the version `source`. The
 /// object counts as verified if the store has verified the content.
-pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> CompletedObject {
+pub(crate) fn completed_object(bytes: u64, written: Written, source: Option<Version>) -> CompletedObject {
     let source = source.map(Box::new);
     CompletedObject { bytes, verified: verified(&written), version: Some(written.version), source }
 }

@@ -7,7 +7,7 @@ fn tree(files: usize) -> Target {
 }
 
 #[test]
-fn what_fits_depends_on_what_is_there() {
+fn fitting_workloads_depend_on_the_sizes_of_the_target() {
     let fit = |found: Found| fitting(&Target { found, ..tree(0) }, &Request::default());
     let of = |sizes: &[u64]| {
         let sizes = sizes.iter().enumerate().map(|(n, size)| (n.to_string(), *size)).collect();
@@ -31,7 +31,7 @@ fn only_the_first_files_are_read() {
 }
 
 #[test]
-fn what_a_way_reads_is_counted_from_above() {
+fn billed_reads_are_estimated_from_above() {
     let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
     let case = case(&target, "rand-read", &Request::default(), &[1]).unwrap();
     let billed = |name: &str| {
@@ -46,7 +46,7 @@ fn what_a_way_reads_is_counted_from_above() {
 }
 
 #[test]
-fn of_a_large_object_a_part_is_read_and_expected() {
+fn only_a_part_of_a_large_object_is_read_and_expected() {
     let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
     let request = Request { read: "1%".into(), ..Request::default() };
     let large = case(&target, "open", &request, &[1]).unwrap();
@@ -60,7 +60,7 @@ fn of_a_large_object_a_part_is_read_and_expected() {
 fn a_part_of_an_object_is_not_titled_as_the_whole() {
     let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(310_000_000) };
     let names = |case: &Case| case.contenders.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
-    // All of one-big is the whole object, by every access.
+    // `one-big` reads the whole object by every access.
     let whole = case(&target, "one-big", &Request::default(), &[1]).unwrap();
     assert_eq!(whole.title, "one-big of s3://b/k, 310 MB");
     assert_eq!(names(&whole), ["cp, then read", "lazy open", "mount", "mount, hydrated"]);

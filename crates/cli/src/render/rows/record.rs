@@ -11,12 +11,12 @@ use firstbyte_location::EntryKind;
 use super::{Schema, Value};
 
 /// Length in bytes of a record's length field.
-pub(super) const HEAD: usize = 4;
+pub(super) const LENGTH_FIELD_BYTES: usize = 4;
 
 /// Writes a row as a record.
 pub(super) fn push(row: &[Value<'_>], out: &mut Vec<u8>) {
     let head = out.len();
-    out.extend_from_slice(&[0; HEAD]);
+    out.extend_from_slice(&[0; LENGTH_FIELD_BYTES]);
     for value in row {
         match *value {
             Value::Name(directory, name) => push_bytes(&[directory, name], out),
@@ -37,8 +37,8 @@ pub(super) fn push(row: &[Value<'_>], out: &mut Vec<u8>) {
             }
         }
     }
-    let length = (out.len() - head - HEAD) as u32;
-    out[head..head + HEAD].copy_from_slice(&length.to_ne_bytes());
+    let length = (out.len() - head - LENGTH_FIELD_BYTES) as u32;
+    out[head..head + LENGTH_FIELD_BYTES].copy_from_slice(&length.to_ne_bytes());
 }
 
 fn push_bytes(parts: &[&[u8]], out: &mut Vec<u8>) {
@@ -50,7 +50,7 @@ fn push_bytes(parts: &[&[u8]], out: &mut Vec<u8>) {
 /// Iterates over the records in `bytes`, without their length fields.
 pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+        let (head, rest) = bytes.split_first_chunk::<LENGTH_FIELD_BYTES>()?;
         let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
         bytes = rest;
         Some(record)

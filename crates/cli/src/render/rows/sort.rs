@@ -16,10 +16,10 @@ use clap::ValueEnum;
 use firstbyte::environment;
 use firstbyte_location::to_usize;
 
-use super::record::{HEAD, records, values};
+use super::record::{LENGTH_FIELD_BYTES, records, values};
 use super::{Broken, Schema, Value, Written};
 
-/// What rows are sorted by. Rows that are equal in it are sorted by name.
+/// Property by which rows are sorted. Rows with equal properties are sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// By the bytes of the whole name, ascending
@@ -155,7 +155,7 @@ impl Sorter {
             None => {
                 self.sort();
                 let mut items = self.items.iter();
-                items.try_for_each(|item| each(at(&self.records, item.start))).map_err(Broken::Output)
+                items.try_for_each(|item| each(record_at(&self.records, item.start))).map_err(Broken::Output)
             }
         }
     }
@@ -163,7 +163,10 @@ impl Sorter {
     fn sort(&mut self) {
         let (records, order) = (&self.records, self.order);
         self.items.sort_unstable_by(|left, right| {
-            order.compare((left.rank, at(records, left.start)), (right.rank, at(records, right.start)))
+            order.compare(
+                (left.rank, record_at(records, left.start)),
+                (right.rank, record_at(records, right.start)),
+            )
         });
     }
 
@@ -178,7 +181,8 @@ impl Sorter {
         let mut end = spilled.ends.last().copied().unwrap_or(0);
         for item in &self.items {
             let start = item.start as usize;
-            let record = &self.records[start..start + HEAD + at(&self.records, item.start).len()];
+            let record =
+                &self.records[start..start + LENGTH_FIELD_BYTES + record_at(&self.records, item.start).len()];
             out.write_all(record)?;
             end += record.len() as u64;
         }
@@ -195,7 +199,7 @@ impl Sorter {
 }
 
 /// Returns the record whose length field is at offset `start`.
-fn at(bytes: &[u8], start: u32) -> &[u8] {
+fn record_at(bytes: &[u8], start: u32) -> &[u8] {
     records(&bytes[start as usize..]).next().unwrap_or_default()
 }
 
@@ -205,7 +209,7 @@ impl SpilledRuns {
         let file = temporary()?;
         let (mut out, mut end) = (BufWriter::new(&file), 0);
         let merged = self.merge(order, room, &mut |record| {
-            end += (HEAD + record.len()) as u64;
+            end += (LENGTH_FIELD_BYTES + record.len()) as u64;
             out.write_all(&(record.len() as u32).to_ne_bytes())?;
             out.write_all(record)
         });
@@ -218,7 +222,7 @@ impl SpilledRuns {
     }
 
     fn merge(&self, order: Order, room: usize, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Written {
-        let share = (room / self.ends.len().max(1)).max(HEAD);
+        let share = (room / self.ends.len().max(1)).max(LENGTH_FIELD_BYTES);
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut heads = BinaryHeap::new();
         for (start, end) in starts.zip(&self.ends) {
@@ -262,15 +266,15 @@ impl Run<'_> {
 
     /// Advances to the next record. Returns false at the end.
     fn advance(&mut self) -> io::Result<bool> {
-        if !self.fill(HEAD)? {
+        if !self.fill(LENGTH_FIELD_BYTES)? {
             return Ok(false);
         }
-        let head = self.buffer[self.record.end..].first_chunk::<HEAD>();
+        let head = self.buffer[self.record.end..].first_chunk::<LENGTH_FIELD_BYTES>();
         let length = head.map_or(0, |head| u32::from_ne_bytes(*head) as usize);
-        if !self.fill(HEAD + length)? {
+        if !self.fill(LENGTH_FIELD_BYTES + length)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let start = self.record.end + HEAD;
+        let start = self.record.end + LENGTH_FIELD_BYTES;
         self.record = start..start + length;
         self.rank = self.order.key(self.record()).rank;
         Ok(true)

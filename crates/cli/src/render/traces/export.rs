@@ -208,8 +208,8 @@ impl Exporter {
 /// Makes a random id.
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    // This cannot fail on any supported kernel. If it did, the id would be zero, which collectors
-    // refuse.
+    // The call cannot fail on any supported kernel. After a failure, the id would be zero, which
+    // collectors refuse.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     hex::encode(bytes)
 }

@@ -9,7 +9,7 @@ use firstbyte_advise::advice::{self, Advice, Inputs};
 use firstbyte_advise::file_error::FileError;
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::workload::{self, Workload};
-use firstbyte_bench::report::{Asked, advised};
+use firstbyte_bench::report::{AdviceQuestion, advised};
 
 use super::known::{self, KnownArgs};
 use crate::globals::Globals;
@@ -175,7 +175,7 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     let charts = advice::charts(workload, advice, inputs);
     let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
     let command: Vec<String> = std::env::args().skip(1).map(quoted).collect();
-    let asked = Asked {
+    let asked = AdviceQuestion {
         command: format!("firstbyte {}", command.join(" ")),
         prices: format!("{}, as of {}", workload.region, inputs.day),
         version: env!("CARGO_PKG_VERSION").to_owned(),

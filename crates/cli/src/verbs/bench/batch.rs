@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte::{Client, Copy, environment};
-use firstbyte_bench::batch::{Batch, Ended, Job};
+use firstbyte_bench::batch::{BatchClient, BatchJob, BatchOutcome};
 use firstbyte_bench::results;
 use firstbyte_location::units::{PositiveDuration, parse_size};
 
@@ -45,7 +45,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     let of_environment =
         ["AWS_ENDPOINT_URL_BATCH", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable);
     let endpoint = place.endpoint.or(of_environment.as_deref());
-    let batch = Batch::new(globals.options().store, place.queue, place.definition, endpoint)?;
+    let batch = BatchClient::new(globals.options().store, place.queue, place.definition, endpoint)?;
     let mut words = words_of_job(std::env::args().skip(1));
     if let Some(rest) = read_budget(args, globals, &batch, place)? {
         insert_options(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
@@ -109,7 +109,7 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
 fn read_budget(
     args: &BenchRunArgs,
     globals: &Globals,
-    batch: &Batch,
+    batch: &BatchClient,
     place: &BatchQueue<'_>,
 ) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
@@ -129,11 +129,11 @@ fn read_budget(
     Ok(Some(rest))
 }
 
-fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Result<Job> {
+fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Result<BatchJob> {
     let memory = args.memory_limit.as_deref().map(parse_size).transpose();
     let memory = memory.map_err(|error| Error::usage(format!("--memory-limit: {error}")))?;
     let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
-    Ok(Job {
+    Ok(BatchJob {
         name,
         line,
         cpus: args.cpus.map(|cpus| cpus.ceil() as u32),
@@ -170,7 +170,13 @@ fn insert_options(words: &mut Vec<String>, options: &[String]) {
 }
 
 /// Submits the job and waits until it ends. If the wait is interrupted, ends the job.
-fn measured(batch: &Batch, job: &Job, there: &str, args: &BenchRunArgs, globals: &Globals) -> Result<Ended> {
+fn measured(
+    batch: &BatchClient,
+    job: &BatchJob,
+    there: &str,
+    args: &BenchRunArgs,
+    globals: &Globals,
+) -> Result<BatchOutcome> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     let ending = ForcedEnd { interrupted: MAX_END_TIME, terminated: MAX_END_TIME, exit: Exit::Interrupted };
@@ -198,7 +204,7 @@ fn measured(batch: &Batch, job: &Job, there: &str, args: &BenchRunArgs, globals:
 }
 
 /// Fetches the job's results, and reports how it ended.
-fn delivered(args: &BenchRunArgs, globals: &Globals, ended: &Ended, there: &str) -> Result<Exit> {
+fn delivered(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, there: &str) -> Result<Exit> {
     let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let client = Client::new(globals.options())?;
     let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {

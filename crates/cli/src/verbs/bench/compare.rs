@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_bench::compare::{Outcome, compare, have_common};
+use firstbyte_bench::compare::{ComparisonOutcome, compare, have_common};
 use firstbyte_bench::{report, results};
 
 use crate::globals::Globals;
@@ -52,9 +52,13 @@ pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
     } else {
         console::print(report::compared(&changes).trim_end())?;
     }
-    let has = |wanted: Outcome| changes.iter().any(|change| change.outcome == wanted);
-    if changes.iter().all(|change| change.outcome == Outcome::NotComparable) {
+    let has = |wanted: ComparisonOutcome| changes.iter().any(|change| change.outcome == wanted);
+    if changes.iter().all(|change| change.outcome == ComparisonOutcome::NotComparable) {
         return Err(Error::failed("nothing in these files can be compared: see the notes"));
     }
-    Ok(if has(Outcome::Slower) || has(Outcome::Failing) { Exit::Failed } else { Exit::Done })
+    Ok(if has(ComparisonOutcome::Slower) || has(ComparisonOutcome::Failing) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
 }

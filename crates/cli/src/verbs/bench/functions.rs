@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::environment;
-use firstbyte_bench::functions::{FunctionSize, Server, Settings, SlowDirectory, Source};
+use firstbyte_bench::functions::{FunctionServer, FunctionSize, HostSettings, SlowDirectory, Source};
 use firstbyte_location::units::{PositiveDuration, parse_size};
 use serde_json::json;
 
@@ -88,12 +88,12 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
     let stop = signals::interruption(ending)?;
     let role =
         ROLE_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
-    let server = Server::start(Settings {
+    let server = FunctionServer::start(HostSettings {
         name: args.name.clone(),
         source: Source {
             path: args.code.clone(),
             handler: args.handler.clone(),
-            python: found(&args.python),
+            python: program_path(&args.python),
         },
         size: args.function,
         timeout: args.timeout.get(),
@@ -131,7 +131,7 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Returns the path of a program. A name without a slash is looked up in `PATH`.
-fn found(program: &PathBuf) -> PathBuf {
+fn program_path(program: &PathBuf) -> PathBuf {
     if program.components().count() > 1 {
         return std::path::absolute(program).unwrap_or_else(|_| program.clone());
     }

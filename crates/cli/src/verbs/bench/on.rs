@@ -101,7 +101,7 @@ pub fn in_functions(
     }
     match on {
         On::Local(code) => {
-            set("code", found(code.clone())?.display().to_string());
+            set("code", code_path(code.clone())?.display().to_string());
             if let Some((target, _)) = remote {
                 set("store", host_of(&target.location, endpoint)?);
             }
@@ -141,7 +141,7 @@ pub fn in_functions(
 
 /// Returns the path of the function's code: the given path, else the `bootstrap` next to this
 /// program.
-fn found(code: Option<PathBuf>) -> Result<PathBuf> {
+fn code_path(code: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(code) = code {
         return Ok(std::path::absolute(&code).unwrap_or(code));
     }

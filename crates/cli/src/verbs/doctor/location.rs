@@ -7,15 +7,15 @@ use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{AccessReport, ProbeRights, Right};
 use firstbyte_store::{Error as StoreError, Outages};
 
-use super::network::{PATIENCE, SKEW};
+use super::network::{ENDPOINT_TIMEOUT, REPORTED_SKEW_SECONDS};
 use super::{CheckStatus, DoctorFinding, nfs};
 use crate::globals::Globals;
 use crate::render::error::Result;
 
 pub(super) fn look(location: &Location, globals: &Globals) -> Result<Vec<DoctorFinding>> {
     let mut options = globals.options().store;
-    options.read_deadline = options.read_deadline.min(PATIENCE);
-    options.connect_deadline = options.connect_deadline.min(PATIENCE);
+    options.read_deadline = options.read_deadline.min(ENDPOINT_TIMEOUT);
+    options.connect_deadline = options.connect_deadline.min(ENDPOINT_TIMEOUT);
     options.outages = Outages::FailFast;
     options.retries = 0;
     let access = firstbyte_probe::access(&globals.store_of(options)?, location, ProbeRights::ReadOnly);
@@ -51,7 +51,7 @@ fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
     }
     if let Some(ahead) = access.clock_ahead {
         let found = format!("{ahead:+} s from this machine's");
-        findings.push(match ahead.abs() > SKEW {
+        findings.push(match ahead.abs() > REPORTED_SKEW_SECONDS {
             true => {
                 DoctorFinding::warn("clock", found, "set the clock (NTP): signatures expire after 15 minutes")
             }

@@ -19,12 +19,12 @@ use super::DoctorFinding;
 use crate::globals::Globals;
 
 /// Time after which an endpoint that has not answered counts as unreachable.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for all checks of the endpoint, including waits in the credential chain.
 const ENDPOINT_CHECK_LIMIT: Duration = Duration::from_secs(8);
 /// Minimum clock skew that is reported, in seconds. S3 refuses signatures only from 15 minutes, but
 /// a smaller skew already shows that the clock is wrong.
-pub(super) const SKEW: i64 = 60;
+pub(super) const REPORTED_SKEW_SECONDS: i64 = 60;
 
 /// Name of the finding about the S3 endpoint.
 const ENDPOINT: &str = "S3 endpoint";
@@ -163,10 +163,10 @@ fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
 /// Lists the endpoint's buckets. No smaller request shows both that the endpoint is reachable and
 /// that it accepts the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
-    let patience = PATIENCE.min(globals.read_timeout.get());
+    let timeout = ENDPOINT_TIMEOUT.min(globals.read_timeout.get());
     let options = globals.options();
     let store =
-        StoreOptions { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
+        StoreOptions { read_deadline: timeout, connect_deadline: timeout, retries: 0, ..options.store };
     let options = firstbyte::ClientOptions { store, ..options };
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for the metadata service of an instance. If that takes too
@@ -226,7 +226,7 @@ fn clock(url: &str) -> DoctorFinding {
         Some(date) => {
             let skew = OffsetDateTime::from(SystemTime::now()).unix_timestamp() - date.unix_timestamp();
             let found = format!("{skew:+} s from the endpoint's");
-            if skew.abs() > SKEW {
+            if skew.abs() > REPORTED_SKEW_SECONDS {
                 DoctorFinding::warn(
                     WHAT,
                     found,
@@ -257,8 +257,8 @@ fn plain_host(url: &str) -> Option<String> {
 
 fn date_of(host: &str) -> Option<OffsetDateTime> {
     let address = host.to_socket_addrs().ok()?.next()?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, ENDPOINT_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(ENDPOINT_TIMEOUT)).ok()?;
     stream
         .write_all(format!("HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
         .ok()?;

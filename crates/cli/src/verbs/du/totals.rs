@@ -88,7 +88,7 @@ impl DirectorySums {
     /// Subdirectories come before the directory that contains them.
     ///
     /// # Errors
-    /// As [`each_own`](Self::each_own).
+    /// The errors of [`each_own`](Self::each_own).
     pub(super) fn each_directory(self, each: impl FnMut(&[u8], DirectoryTotals)) -> Result<()> {
         let mut rollup = Rollup { path: Vec::new(), open: Vec::new(), each };
         self.each_own(|name, own| rollup.add(name, own))?;

@@ -55,7 +55,7 @@ pub(super) fn recover(
     } else if bytes < before {
         let freeing = usage.free(before - bytes);
         page.charged.store(bytes, Ordering::SeqCst);
-        freeing.done();
+        freeing.complete();
     }
     Ok(())
 }

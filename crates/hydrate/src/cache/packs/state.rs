@@ -70,7 +70,7 @@ impl PackState {
         if opener == Opener::First {
             let page = state.page();
             if page.magic.load(Ordering::Relaxed) != MAGIC {
-                state.file.write_all_at(&[0; shared_page::LEN], 0)?;
+                state.file.write_all_at(&[0; shared_page::PAGE_BYTES], 0)?;
             }
             let unclean = if page.boot.load(Ordering::Relaxed) != boot() {
                 Unclean::Restarted

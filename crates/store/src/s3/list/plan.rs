@@ -123,7 +123,7 @@ pub(super) enum ListingFault {
     Disordered(Disorder),
 }
 
-/// What two adjacent ranges have seen at their common end.
+/// Names that two adjacent ranges have seen at their common end.
 #[derive(Debug, Default)]
 struct Seam {
     /// The first key after the common end that the lower range has seen. The outer `Option` is
