@@ -62,8 +62,8 @@ impl From<&Stat> for EtagIdentity {
 
 impl EtagIdentity {
     /// Identifies a directory, as an object without bytes.
-    pub(crate) fn of_directory(metadata: &Metadata) -> Self {
-        Self { size: 0, ..Self::from(metadata) }
+    pub(crate) fn of_directory(metadata: impl Into<Self>) -> Self {
+        Self { size: 0, ..metadata.into() }
     }
 
     /// Returns the strong tag, without quotes.
