@@ -58,6 +58,7 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
             None => None,
         },
         storage_class: owned("x-amz-storage-class"),
+        tag_count: head.get("x-amz-tagging-count").and_then(|count| count.parse().ok()),
     }
 }
 

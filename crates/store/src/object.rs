@@ -44,6 +44,8 @@ pub struct Stat {
     pub ranges: Option<bool>,
     /// S3 storage class, if known.
     pub storage_class: Option<String>,
+    /// The number of S3 tags, if the store states it.
+    pub tag_count: Option<u32>,
 }
 
 impl Stat {
@@ -57,6 +59,7 @@ impl Stat {
             checksum: None,
             ranges: None,
             storage_class: None,
+            tag_count: None,
         }
     }
 

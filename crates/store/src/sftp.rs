@@ -295,5 +295,6 @@ fn describe(attributes: &SftpAttributes) -> Stat {
         checksum: None,
         ranges: Some(true),
         storage_class: None,
+        tag_count: None,
     }
 }

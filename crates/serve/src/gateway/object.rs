@@ -39,6 +39,7 @@ impl RemoteObject {
             modified: self.stat.written(),
             version_id: version.version_id.clone(),
             storage_class: self.stat.storage_class.clone(),
+            tag_count: self.stat.tag_count,
         }
     }
 

@@ -89,7 +89,11 @@ pub(crate) async fn send(
         ResponseBody::Stream(mut pieces) => {
             send_bytes(transport, &head, Follow::More, stall).await?;
             while let Some(piece) = pieces.next().await {
-                let piece = piece?;
+                let piece = piece.inspect_err(|_| {
+                    if end == End::Close {
+                        transport.reset_when_closed();
+                    }
+                })?;
                 if piece.is_empty() {
                     continue;
                 }

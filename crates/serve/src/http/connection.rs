@@ -38,8 +38,16 @@ const HEAD_ROOM: usize = 4 << 10;
 const MAX_DISCARDED: usize = 256 << 10;
 
 /// Maximum wait for the rest of a refused body, which delays the response. It is enough for bytes
-/// that are already in flight.
+/// that are already in flight. Also the maximum wait for more bytes after the last response.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Maximum time for which bytes of the client are discarded after the last response, however many
+/// they are. Many clients read the response only after they have sent the whole body. nginx has the
+/// same limit (`lingering_time`).
+const LINGER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Maximum number of bytes that are discarded at once.
+const LINGER_ROOM: usize = 64 << 10;
 
 /// A response, with the fields that the log and the counters need.
 #[derive(Debug)]
@@ -252,14 +260,13 @@ async fn close(wire: &mut HttpWire) {
         return;
     }
     let linger = async {
-        let mut read = 0;
-        while read < MAX_DISCARDED {
+        loop {
             wire.buffer.clear();
-            match fill(wire).await {
-                Ok(count) if count > 0 => read += count,
-                _ => return,
+            let more = std::future::poll_fn(|context| wire.poll_fill(context, LINGER_ROOM));
+            if !matches!(timeout(DISCARD_TIMEOUT, more).await, Ok(Ok(1..))) {
+                return;
             }
         }
     };
-    let _ = timeout(DISCARD_TIMEOUT, linger).await;
+    let _ = timeout(LINGER_LIMIT, linger).await;
 }

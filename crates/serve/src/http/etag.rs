@@ -61,8 +61,8 @@ impl From<&Stat> for EtagIdentity {
 
 impl EtagIdentity {
     /// Identifies a directory, as an object without bytes.
-    pub(crate) fn of_directory(metadata: &Metadata) -> Self {
-        Self { size: 0, ..Self::from(metadata) }
+    pub(crate) fn of_directory(metadata: impl Into<Self>) -> Self {
+        Self { size: 0, ..metadata.into() }
     }
 
     /// Whether both differ in the change time at most.

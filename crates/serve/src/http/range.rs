@@ -30,6 +30,8 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
         (Position::At(first), Position::At(last)) if first <= last => {
             satisfied(first, last.saturating_add(1), size)
         }
+        // A suffix of any length is satisfiable, also of an empty file (RFC 9110, 14.1.2).
+        (Position::Missing, Position::At(1..)) if size == 0 => RangeAnswer::Whole,
         (Position::Missing, Position::At(count)) if count > 0 => {
             satisfied(size.saturating_sub(count), size, size)
         }
@@ -79,6 +81,8 @@ mod tests {
         assert_eq!(parse_range("bytes=10-", 10), RangeAnswer::Unsatisfiable);
         assert_eq!(parse_range("bytes=-0", 10), RangeAnswer::Unsatisfiable);
         assert_eq!(parse_range("bytes=0-0", 0), RangeAnswer::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-0", 0), RangeAnswer::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-4", 0), RangeAnswer::Whole);
     }
 
     #[test]

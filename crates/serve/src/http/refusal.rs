@@ -63,6 +63,10 @@ pub(crate) fn failure(error: &io::Error) -> HttpResponse {
         }
         io::ErrorKind::AlreadyExists => (StatusCode::PRECONDITION_FAILED, "the file is there already"),
         io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a directory has this name"),
+        io::ErrorKind::InvalidFilename => (
+            StatusCode::URI_TOO_LONG,
+            "the path, or a part of it, is too long a name for the server's file system",
+        ),
         io::ErrorKind::DirectoryNotEmpty => (StatusCode::CONFLICT, "the directory is not empty"),
         _ if is_full(error) => (StatusCode::INSUFFICIENT_STORAGE, "the disk is full"),
         io::ErrorKind::TimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming"),

@@ -162,8 +162,12 @@ impl HttpResponse {
     }
 }
 
-/// Formats `attachment` with a file's name, in the form that every browser since 2011 reads.
+/// Formats `attachment` with a file's name in both forms (RFC 6266, appendix D): browsers read
+/// `filename*`, and curl reads only `filename`, where other characters than plain ones are `_`.
 pub(crate) fn attachment(name: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" -._+=,@()".contains(byte);
+    let plain: String =
+        name.iter().map(|byte| if is_plain(byte) { char::from(*byte) } else { '_' }).collect();
     let name = percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
-    format!("attachment; filename*=UTF-8''{name}")
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{name}")
 }

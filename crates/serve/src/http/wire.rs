@@ -193,6 +193,17 @@ impl AsyncRead for Transport {
 }
 
 impl Transport {
+    /// Makes closing the connection a reset. To a client of HTTP/1.0 the close is the end of the
+    /// body, so a body that breaks off must not end that way.
+    pub(crate) fn reset_when_closed(&self) {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        // If this fails, the connection is broken already.
+        let _ = stream.set_zero_linger();
+    }
+
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         AsyncRead::poll_read(Pin::new(self), context, buffer)
     }

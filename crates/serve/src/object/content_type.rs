@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 /// The content type for unknown extensions. Browsers then save the file.
-const UNKNOWN: &str = "application/octet-stream";
+pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
 /// Returns the content type for a file of this name.
 pub(crate) fn content_type(name: Option<&OsStr>) -> &'static str {

@@ -22,6 +22,8 @@ pub(crate) struct Described {
     pub(crate) version_id: Option<String>,
     /// S3 storage class, if it is not the standard one.
     pub(crate) storage_class: Option<String>,
+    /// The number of tags that the origin keeps with the object, if it states it.
+    pub(crate) tag_count: Option<u32>,
 }
 
 impl From<&EtagIdentity> for Described {

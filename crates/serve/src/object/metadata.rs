@@ -4,13 +4,15 @@
 //! The attribute contains the file's size and modification time. If these differ from the file's
 //! own, another program has changed the file and the attribute is ignored. If only the change time
 //! is later, checksums are ignored ([`change_time`]). So a checksum is never reported for other
-//! bytes. The attribute of a directory, for a key that ends in `/`, stays valid when its entries
-//! change. Metadata from a client is stored or refused ([`MetadataRefusal`]), never dropped. The
-//! exception: if the file system has no extended attributes, content types, checksums and part
-//! boundaries are not stored, and the log reports this once.
+//! bytes. A directory has the attribute if its key, which ends in `/`, was put ([`is_object`]); the
+//! attribute stays valid when the directory's entries change. Metadata from a client is stored or
+//! refused ([`MetadataRefusal`]), never dropped. The exception: if the file system has no extended
+//! attributes, content types, checksums and part boundaries are not stored, and the log reports
+//! this once.
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
@@ -107,8 +109,8 @@ pub(crate) enum MetadataRefusal {
     NoAttributes,
     /// A response could not contain the metadata.
     #[error(
-        "a value of the metadata has a line break or another control character, or a name has characters that a \
-         header's name cannot have"
+        "a value of the metadata has a line break or another control character, or is not UTF-8, or a name has \
+         characters that a header's name cannot have"
     )]
     NoHeader,
 }
@@ -153,6 +155,30 @@ impl StoredAttribute {
 }
 
 impl ObjectMetadata {
+    /// Returns the metadata in the headers of a write.
+    ///
+    /// # Errors
+    /// A value is not UTF-8, so it cannot be stored.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Result<Self, MetadataRefusal> {
+        let mut user: Vec<(String, String)> = Vec::new();
+        for name in headers.keys() {
+            let key = name.as_str().strip_prefix("x-amz-meta-").filter(|key| !key.is_empty());
+            if let (Some(key), Some(value)) = (key, joined(headers, name.as_str())?) {
+                user.push((key.to_owned(), value));
+            }
+        }
+        Ok(Self {
+            content_type: joined(headers, "content-type")?,
+            cache_control: joined(headers, "cache-control")?,
+            content_disposition: joined(headers, "content-disposition")?,
+            content_encoding: joined(headers, "content-encoding")?,
+            content_language: joined(headers, "content-language")?,
+            expires: joined(headers, "expires")?,
+            user,
+            ..Self::default()
+        })
+    }
+
     /// Reads the metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
         // Most files have no attribute, and need no further system call.
@@ -277,26 +303,25 @@ impl ObjectMetadata {
         self.store_attribute(file)
     }
 
-    /// Replaces the metadata of `directory`. Keeps the directory's modification time, at which its
-    /// entries last changed.
+    /// Replaces the metadata of `directory`, which becomes an object: see [`is_object`]. Keeps the
+    /// directory's modification time, at which its entries last changed.
     ///
     /// # Errors
     /// The same as for [`Self::write`].
     pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
         self.check_values()?;
-        if *self != Self::default() {
-            return match self.store_attribute(directory) {
-                // A directory has no other place for its metadata's modification time.
-                Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
-                    Err(MetadataRefusal::NoAttributes.into())
-                }
-                done => done,
-            };
+        match self.store_attribute(directory) {
+            // A directory has no other place for its metadata's modification time.
+            Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
+                Err(MetadataRefusal::NoAttributes.into())
+            }
+            // Another user's directory stays a directory that was not put. Nothing is lost, because
+            // the request has no metadata.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_empty(self, directory) => {
+                Ok(())
+            }
+            done => done,
         }
-        // A directory without the attribute is left alone, because the server may have no right to
-        // change it.
-        let has_none = Self::read(directory) == Self::default();
-        if has_none { Ok(()) } else { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) }
     }
 
     /// Stores the metadata with `file`, whose times are already set.
@@ -360,6 +385,14 @@ impl ObjectMetadata {
     }
 }
 
+/// Returns the value of a header. Several values are joined to one list, as in S3.
+fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, MetadataRefusal> {
+    let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+    let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
+    let lines = lines.map_err(|_| MetadataRefusal::NoHeader)?;
+    Ok((!lines.is_empty()).then(|| lines.join(",")))
+}
+
 /// Returns the size and modification time that an attribute is bound to. For a directory, both are
 /// 0, because its size and time change with its entries.
 fn binding(metadata: &Metadata) -> (u64, i128) {
@@ -375,6 +408,27 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
     if let Some(StoredAttribute { changed_by: Some(bound), .. }) = StoredAttribute::read(file) {
         change_time::record_published(identity, bound);
     }
+}
+
+/// Whether `written` and the stored metadata of `directory` are both empty.
+fn is_empty(written: &ObjectMetadata, directory: &File) -> bool {
+    *written == ObjectMetadata::default() && ObjectMetadata::read(directory) == *written
+}
+
+/// Whether `directory` is an object of its own, because its key was put. Such a key is listed
+/// whatever entries the directory has, and stays when the last of them is deleted. Other
+/// directories only lead to keys. On a file system without extended attributes, none is an object.
+pub(crate) fn is_object(directory: impl AsFd) -> bool {
+    let mut none: [u8; 0] = [];
+    rustix::fs::fgetxattr(directory, ATTRIBUTE, &mut none[..]).is_ok()
+}
+
+/// Removes the object that `directory` is, with its metadata. Keeps the directory.
+///
+/// # Errors
+/// A system call fails.
+pub(crate) fn remove_object(directory: impl AsFd) -> io::Result<()> {
+    if is_object(&directory) { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) } else { Ok(()) }
 }
 
 /// Copies the modification time and the metadata of `from` to its copy `to`.

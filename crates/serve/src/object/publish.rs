@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use firstbyte_listing::{flush, rename_exclusively};
 use firstbyte_location::ByteRange;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::http::condition::{Condition, Unmet};
@@ -77,6 +77,9 @@ pub(crate) enum RemovedKind {
     File,
     /// An empty directory.
     Directory,
+    /// The object of a key that ends in `/`. A directory with entries stays, because they are keys
+    /// of their own.
+    DirectoryObject,
 }
 
 /// Moves `finished` to the name `to` if `condition` holds. Makes missing directories below `base`;
@@ -95,7 +98,7 @@ pub(crate) fn publish(
         let _alone = root.lock_name(parent, name)?;
         let replaced = current(root, parent, to)?;
         condition.judge(replaced.as_ref())?;
-        keep_group(parent, finished.file)?;
+        keep_rights(parent, name, finished.file)?;
         flush(finished.file)?;
         let (from, file) = (finished.name, finished.file);
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
@@ -222,18 +225,22 @@ pub(crate) fn remove(
     let _alone = root.lock_name(&parent, name)?;
     let found = match (current(root, &parent, path), kind) {
         (Ok(found), RemovedKind::File) => found,
-        (Ok(_), RemovedKind::Directory) => None,
+        (Ok(_), _) => None,
         (Err(error), RemovedKind::File) if error.kind() == io::ErrorKind::IsADirectory => None,
-        (Err(error), RemovedKind::Directory) if error.kind() == io::ErrorKind::IsADirectory => {
+        (Err(error), _) if error.kind() == io::ErrorKind::IsADirectory => {
             Some(EtagIdentity::of_directory(&File::from(root.open_directory(path)?).metadata()?))
         }
         (Err(error), _) => return Err(error.into()),
     };
     condition.judge(found.as_ref())?;
-    let flags = if kind == RemovedKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let flags = if kind == RemovedKind::File { AtFlags::empty() } else { AtFlags::REMOVEDIR };
     match rustix::fs::unlinkat(&parent, name, flags) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT | Errno::ISDIR | Errno::NOTDIR) => Ok(false),
+        Err(Errno::NOTEMPTY | Errno::EXIST) if kind == RemovedKind::DirectoryObject => {
+            metadata::remove_object(root.open_directory(path)?)?;
+            Ok(true)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -340,6 +347,7 @@ fn copy_across(
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
         metadata::carry_over(finished.file, &file)?;
+        keep_rights(parent, name, &file)?;
         flush(&file)?;
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
@@ -363,14 +371,30 @@ fn record_final_name(file: &File) -> io::Result<EtagIdentity> {
     Ok(identity)
 }
 
-/// Gives `file` the group of its directory if the directory has the set-group-ID bit, as for files
-/// created there.
-fn keep_group(parent: &OwnedFd, file: &File) -> io::Result<()> {
-    let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
-    if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && rustix::fs::fstat(file)?.st_gid != st_gid {
-        // If the server is not a member of the group, the file keeps its own group and stays
-        // usable.
-        let _ = rustix::fs::fchown(file, None, Some(rustix::fs::Gid::from_raw(st_gid)));
+/// Gives `file` the owner, group and permissions of the file `name` that it replaces. A new file
+/// gets the group of its directory if the directory has the set-group-ID bit, as files created
+/// there do. The server may have no right to give a file away, and the file system may have no
+/// permissions; then the file keeps what it has.
+fn keep_rights(parent: &OwnedFd, name: &OsStr, file: &File) -> io::Result<()> {
+    let own = rustix::fs::fstat(file)?;
+    let replaced = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let replaced = replaced.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+    let Some(replaced) = replaced else {
+        let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
+        if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && own.st_gid != st_gid {
+            let _ = rustix::fs::fchown(file, None, Some(Gid::from_raw(st_gid)));
+        }
+        return Ok(());
+    };
+    if own.st_gid != replaced.st_gid {
+        let _ = rustix::fs::fchown(file, None, Some(Gid::from_raw(replaced.st_gid)));
+    }
+    if own.st_uid != replaced.st_uid {
+        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(replaced.st_uid)), None);
+    }
+    let rights = |stat: &Stat| Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    if rights(&own) != rights(&replaced) {
+        let _ = rustix::fs::fchmod(file, rights(&replaced));
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix_futex_sync::MutexGuard;
 
+use crate::object::metadata;
 use crate::object::names::NameLocks;
 use crate::path::{EntryPath, is_hidden};
 
@@ -53,10 +54,7 @@ impl ServedRoot {
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(file)
+        if metadata.is_file() { Ok(file) } else { Err(not_regular()) }
     }
 
     /// Opens an entry of any kind without the right to read it, for its metadata.
@@ -80,7 +78,8 @@ impl ServedRoot {
 
     /// Opens a file with `flags` on the calling thread. Blocking.
     pub(crate) fn open_blocking(&self, path: &EntryPath, flags: OFlags) -> io::Result<File> {
-        Ok(open_entry(&self.directory, path, flags | OFlags::CLOEXEC, ResolveFlags::empty())?.into())
+        let opened = open_entry(&self.directory, path, flags | OFlags::CLOEXEC, ResolveFlags::empty());
+        Ok(opened.map_err(of_kernel)?.into())
     }
 
     /// Opens the directory `path`, making missing directories. Blocking.
@@ -119,16 +118,29 @@ impl ServedRoot {
         Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
-    /// Removes the directories above `path` while they are empty, innermost first. Keeps the
-    /// directory `keep`, and the directory that the fence of `path` names. Blocking.
+    /// Removes the directories above `path` while they are empty and no objects of their own,
+    /// innermost first. Keeps the directory `keep`, and the directory that the fence of `path`
+    /// names. Blocking.
     pub(crate) fn remove_empty_parents(&self, path: &EntryPath, keep: &EntryPath) {
         let mut directory = path.parent();
         while directory != *keep && directory.as_bytes().len() > path.fence() {
-            if self.remove(&directory, AtFlags::REMOVEDIR).is_err() {
+            if self.remove_prefix(&directory).is_err() {
                 return;
             }
             directory = directory.parent();
         }
+    }
+
+    /// Removes the empty directory `path`, unless it is an object. The lock keeps a concurrent PUT
+    /// of its key from being lost.
+    fn remove_prefix(&self, path: &EntryPath) -> io::Result<()> {
+        let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+        let parent = self.open_directory(&path.parent())?;
+        let _alone = self.lock_name(&parent, name)?;
+        if metadata::is_object(self.open_directory(path)?) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
     async fn resolve(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
@@ -136,12 +148,22 @@ impl ServedRoot {
             // The kernel does not have the name in memory. The look-up may wait for a disk or a
             // network, so it runs on a blocking thread and delays no other connection.
             Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
-            done => return Ok(done?),
+            done => return done.map_err(of_kernel),
         }
         let (directory, path) = (self.directory.clone(), path.clone());
         let task = move || open_entry(&directory, &path, flags, ResolveFlags::empty());
-        Ok(tokio::task::spawn_blocking(task).await.map_err(io::Error::other)??)
+        tokio::task::spawn_blocking(task).await.map_err(io::Error::other)?.map_err(of_kernel)
     }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}
+
+/// Converts an error of opening an entry. The kernel opens no socket, and no device without a
+/// driver.
+fn of_kernel(error: Errno) -> io::Error {
+    if error == Errno::NXIO { not_regular() } else { error.into() }
 }
 
 impl AsFd for ServedRoot {

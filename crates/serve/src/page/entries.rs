@@ -6,6 +6,7 @@
 //! HTTP.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
@@ -15,6 +16,7 @@ use rustix::fs::RenameFlags;
 
 use crate::config::Buckets;
 use crate::http::condition::Condition;
+use crate::object::metadata::ObjectMetadata;
 use crate::object::publish;
 use crate::object::root::ServedRoot;
 use crate::object::{staging, trash};
@@ -54,6 +56,7 @@ impl Error {
         match error {
             publish::Error::Unmet(_) => Self::Exists(name),
             publish::Error::Io(cause) => match cause.kind() {
+                io::ErrorKind::InvalidFilename => Self::Name(name),
                 io::ErrorKind::NotFound => Self::Missing(name),
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => Self::Exists(name),
                 io::ErrorKind::CrossesDevices | io::ErrorKind::ResourceBusy => Self::Elsewhere(name),
@@ -95,7 +98,9 @@ impl EditedDirectory {
         let folder = self.entry(name.as_bytes())?;
         let failed = |error| Error::of(name.as_bytes(), error);
         let absent = Condition::absent();
-        publish::publish_directory(&self.root, &self.path, &folder, &absent, |_| Ok(())).map_err(failed)?;
+        // A folder made on the page stays when an S3 client deletes the last file in it.
+        let describe = |directory: &File| ObjectMetadata::default().write_directory(directory);
+        publish::publish_directory(&self.root, &self.path, &folder, &absent, describe).map_err(failed)?;
         Ok(())
     }
 

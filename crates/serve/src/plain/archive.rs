@@ -166,8 +166,12 @@ impl Archive {
             if !is_shown {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            // An entry that was requested by name is never omitted, so it must open.
-            root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+            // An entry that was requested by name is never omitted, so it must open, and be of a
+            // kind that archives contain.
+            let metadata = root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK)?.metadata()?;
+            if !metadata.is_file() && !metadata.is_dir() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
             asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
         }
         let mut levels = Vec::new();

@@ -30,9 +30,9 @@ use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
 use crate::http::request::HttpRequest;
 use crate::http::response::{FileContent, HttpResponse, ResponseBody, attachment};
-use crate::object::content_type::content_type;
+use crate::object::content_type::{UNKNOWN, content_type};
 use crate::object::described::Described;
-use crate::object::metadata::ObjectMetadata;
+use crate::object::metadata::{MetadataRefusal, ObjectMetadata};
 use crate::object::publish::{self, RemovedKind};
 use crate::object::staging::{self, TemporaryFile};
 use crate::object::stated::{Stated, Trailers};
@@ -43,6 +43,9 @@ use crate::plain::lines::ListingFormat;
 use crate::state::DirectoryState;
 
 pub(crate) use self::remote::{answer as remote, unserved};
+
+/// The content type of a form's fields, which curl and wget send with any body.
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Answers a plain request for a file or directory.
 pub(crate) async fn answer(
@@ -64,8 +67,9 @@ pub(crate) async fn answer(
                 Method::PUT => put(state, request, &path).await,
                 _ => delete(state, &request, path).await,
             };
-            done.unwrap_or_else(|error| match error.kind() {
-                io::ErrorKind::NotADirectory if method == Method::PUT => {
+            done.unwrap_or_else(|error| match (MetadataRefusal::of(&error), error.kind()) {
+                (Some(refusal), _) => refused_metadata(refusal),
+                (None, io::ErrorKind::NotADirectory) if method == Method::PUT => {
                     HttpResponse::text(StatusCode::CONFLICT, "a directory of this name is a file")
                 }
                 _ => failure(&error),
@@ -280,6 +284,10 @@ async fn put(
         Ok(stated) => stated,
         Err(refused) => return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused)),
     };
+    let kept = match described(&request.headers, path.name()) {
+        Ok(kept) => kept,
+        Err(refusal) => return Ok(refused_metadata(refusal)),
+    };
     let condition = Condition::of_headers(&request.headers);
     if let Err(unmet) = check_write(state, path, &condition).await? {
         return Ok(refused(unmet));
@@ -298,7 +306,10 @@ async fn put(
     }
     let (root, path) = (state.root.clone(), path.clone());
     let publish = move || {
-        stamp(temporary.file())?;
+        match kept == ObjectMetadata::default() {
+            true => stamp(temporary.file())?,
+            false => kept.write(temporary.file())?,
+        }
         separate_unmet(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
     };
     let published = match blocking(publish).await? {
@@ -315,8 +326,13 @@ async fn delete(
     path: EntryPath,
 ) -> io::Result<HttpResponse> {
     let (root, condition) = (state.root.clone(), Condition::of_headers(&request.headers));
+    // A path that ends in `/` names a directory, so it must not remove a file.
+    let names_directory = request.path.ends_with('/');
     let remove = move || {
         let remove = |kind| separate_unmet(publish::remove(&root, &path, kind, &condition));
+        if names_directory {
+            return remove(RemovedKind::Directory);
+        }
         match remove(RemovedKind::File)? {
             Ok(false) | Err(Unmet::Missing) => remove(RemovedKind::Directory),
             done => Ok(done),
@@ -327,6 +343,30 @@ async fn delete(
         Ok(false) => not_found(),
         Err(unmet) => refused(unmet),
     })
+}
+
+/// Returns the metadata of the file `name` from the headers of its PUT: those that describe the
+/// content (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The content
+/// type counts only where the name gives none, because clients send one of their own with any body.
+fn described(headers: &HeaderMap, name: Option<&OsStr>) -> Result<ObjectMetadata, MetadataRefusal> {
+    let ObjectMetadata { content_type, content_disposition, content_encoding, content_language, .. } =
+        ObjectMetadata::of_headers(headers)?;
+    let typed_by_name = self::content_type(name);
+    let described = ObjectMetadata {
+        content_type: content_type.filter(|sent| typed_by_name == UNKNOWN && !sent.starts_with(FORM_TYPE)),
+        content_disposition,
+        content_encoding: content_encoding.filter(|coding| !coding.eq_ignore_ascii_case("identity")),
+        content_language,
+        ..ObjectMetadata::default()
+    };
+    described.check()?;
+    Ok(described)
+}
+
+fn refused_metadata(refusal: MetadataRefusal) -> HttpResponse {
+    let is_unsupported = refusal == MetadataRefusal::NoAttributes;
+    let status = if is_unsupported { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_REQUEST };
+    HttpResponse::text(status, refusal)
 }
 
 /// Whether a `Content-Encoding` names S3's own coding, whose framing must never be stored.

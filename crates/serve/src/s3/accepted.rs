@@ -1,13 +1,14 @@
 //! Converts headers that S3 accepts and s3s refuses into the form that s3s accepts.
 //!
-//! A malformed `Range` or date is ignored, as RFC 9110 requires for plain HTTP (sections 14.2 and
-//! 13.1). Dates have three forms (section 5.6.7). A copy source may be in any served bucket, even
-//! if its name is not valid in S3. A signature covers the headers as sent, so the headers are
-//! rewritten only after the signature was checked.
+//! Several headers of one name of user metadata are joined, as S3 does. A malformed `Range` or date
+//! is ignored, as RFC 9110 requires for plain HTTP (sections 14.2 and 13.1). Dates have three forms
+//! (section 5.6.7). A copy source may be in any served bucket, even if its name is not valid in S3.
+//! A signature covers the headers as sent, so the headers are rewritten only after the signature
+//! was checked.
 
 use firstbyte_store::{format_http_date, parse_http_date};
 use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
-use http::{Extensions, HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use s3s::dto::{CopySource, Range, Timestamp, TimestampFormat};
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
@@ -30,6 +31,7 @@ pub(super) struct AcceptedSource {
 
 /// Rewrites `headers`. Puts a copy source that s3s cannot parse into `extensions`.
 pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
+    join_user_metadata(headers);
     replace(headers, &RANGE, is_range, |text| {
         let (unit, ranges) = text.split_once('=')?;
         Some(format!("{}={}", unit.trim().to_ascii_lowercase(), ranges.trim())).filter(|text| is_range(text))
@@ -41,6 +43,19 @@ pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
     if let Some(source) = sent.filter(|text| CopySource::parse(text).is_err()).and_then(source) {
         extensions.insert(source);
         headers.insert(COPY_SOURCE, http::HeaderValue::from_static("source/key"));
+    }
+}
+
+/// Joins the values of each name of user metadata that is sent several times.
+fn join_user_metadata(headers: &mut HeaderMap) {
+    let is_user = |name: &HeaderName| name.as_str().starts_with("x-amz-meta-");
+    let repeated = |name: &&HeaderName| is_user(name) && headers.get_all(*name).iter().nth(1).is_some();
+    let names: Vec<HeaderName> = headers.keys().filter(repeated).cloned().collect();
+    for name in names {
+        let values: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+        if let Ok(joined) = HeaderValue::from_bytes(&values.join(&b","[..])) {
+            headers.insert(name, joined);
+        }
     }
 }
 
@@ -120,6 +135,18 @@ mod tests {
             assert_eq!(rewritten("x-amz-copy-source-if-modified-since", value).0.as_deref(), Some(now));
         }
         assert_eq!(rewritten("if-modified-since", "yesterday").0, None);
+    }
+
+    #[test]
+    fn repeated_user_metadata_is_joined_and_other_headers_are_kept() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x-amz-meta-a", "1"), ("x-amz-meta-a", "2"), ("x-a", "3"), ("x-a", "4")] {
+            headers.append(name, value.parse().unwrap());
+        }
+        rewrite(&mut headers, &mut Extensions::new());
+        let all = |name: &str| headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
+        let (joined, kept): (Vec<_>, Vec<_>) = (all("x-amz-meta-a"), all("x-a"));
+        assert_eq!((joined, kept), (vec!["1,2"], vec!["3", "4"]));
     }
 
     #[test]

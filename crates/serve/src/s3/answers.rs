@@ -12,6 +12,19 @@ use crate::s3::opened::SentBody;
 /// Number of bytes at the start of a document within which its root element begins.
 const ROOT_ELEMENT_BYTES: usize = 256;
 
+/// Messages for errors that s3s makes without one. Clients show such an error as `Unknown`.
+const MESSAGES: [(&str, &str); 6] = [
+    (
+        "SignatureDoesNotMatch",
+        "the signature does not match: the secret is wrong, or a proxy in front changed the Host header or the path",
+    ),
+    ("KeyTooLongError", "a key has at most 1,024 bytes"),
+    ("InvalidPolicyDocument", "the form's policy is no JSON with an expiration date and conditions"),
+    ("MalformedXML", "the request's body is not the XML document of this operation"),
+    ("InvalidBucketName", "no directory can have the bucket's name"),
+    ("MethodNotAllowed", "no operation has this method and path; a form is posted to its bucket"),
+];
+
 /// Makes the response for an S3 error that occurs before s3s gets the request.
 pub(crate) fn error_response(error: S3Error) -> HttpResponse {
     match error.to_http_response() {
@@ -30,7 +43,7 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
         (Some(content), _) => content,
         (None, Some(bytes)) if bytes.is_empty() => ResponseBody::Empty,
         (None, Some(bytes)) if is_xml(&parts.headers) => {
-            ResponseBody::Bytes(with_references(without_quotes(bytes)))
+            ResponseBody::Bytes(with_references(without_quotes(with_message(bytes))))
         }
         (None, Some(bytes)) => ResponseBody::Bytes(bytes),
         (None, None) => {
@@ -45,6 +58,22 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
 
 fn is_xml(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
+}
+
+/// Adds a message to an error document that has none.
+fn with_message(document: Bytes) -> Bytes {
+    let root = &document[..document.len().min(ROOT_ELEMENT_BYTES)];
+    if find(root, b"<Error>").is_none() || find(&document, b"<Message>").is_some() {
+        return document;
+    }
+    let text = String::from_utf8_lossy(&document);
+    let message = MESSAGES.iter().find(|(code, _)| text.contains(&format!("<Code>{code}</Code>")));
+    match message {
+        Some((_, message)) => {
+            text.replacen("</Code>", &format!("</Code><Message>{message}</Message>"), 1).into()
+        }
+        None => document,
+    }
 }
 
 /// Removes the quotes of the tag in a GetObjectAttributes document. s3s quotes all tags, but S3
@@ -88,6 +117,19 @@ fn with_references(document: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_error_has_a_message() {
+        let error = |code: &str, message: &str| {
+            Bytes::from(format!("<?xml?><Error><Code>{code}</Code>{message}</Error>"))
+        };
+        for (code, message) in MESSAGES {
+            let wanted = error(code, &format!("<Message>{message}</Message>"));
+            assert_eq!(with_message(error(code, "")), wanted);
+            assert_eq!(with_message(wanted.clone()), wanted);
+        }
+        assert_eq!(with_message(error("Other", "")), error("Other", ""));
+    }
 
     #[test]
     fn the_tag_among_attributes_has_no_quotes() {

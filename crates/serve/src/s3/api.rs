@@ -10,7 +10,7 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
 use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
-use crate::config::{Authentication, Buckets, Config, SignatureVersions, WritePolicy};
+use crate::config::{Authentication, Buckets, SignatureVersions, WritePolicy};
 use crate::gateway::{Gateway, Unserved};
 use crate::http::condition::{ConditionResult, Current, judge_copy_source};
 use crate::object::root::ServedRoot;
@@ -18,19 +18,21 @@ use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::s3::accepted;
 use crate::s3::access::access;
+use crate::s3::address::ServerAddress;
 use crate::s3::error::{from_path, read_only};
 use crate::s3::index::Index;
 use crate::s3::objects::{self, FoundObject, ObjectTarget};
 use crate::s3::opened::OpenedObject;
 use crate::s3::signed::version_2_refused;
 use crate::s3::verify;
-use crate::state::ServedSource;
+use crate::state::{ServedSource, ServerState};
 
 /// The S3 operations on the served source.
 #[derive(Debug)]
 pub(crate) struct S3Api {
     pub(crate) objects: ObjectStorage,
     pub(crate) buckets: Buckets,
+    pub(crate) address: ServerAddress,
     keys: Option<ServerKeys>,
     signatures: SignatureVersions,
 }
@@ -56,7 +58,8 @@ pub(crate) struct ServedDirectory {
 }
 
 impl S3Api {
-    pub(crate) fn new(served: &ServedSource, config: &Config) -> Self {
+    pub(crate) fn new(served: &ServedSource, state: &ServerState) -> Self {
+        let config = &state.config;
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
@@ -72,7 +75,8 @@ impl S3Api {
             }),
             ServedSource::Gateway(gateway) => ObjectStorage::Gateway(Arc::clone(gateway)),
         };
-        Self { objects, buckets: config.buckets.clone(), keys, signatures: config.signatures }
+        let (buckets, signatures) = (config.buckets.clone(), config.signatures);
+        Self { objects, buckets, address: ServerAddress::new(state), keys, signatures }
     }
 
     /// Returns the served directory, for operations that a gateway does not support.

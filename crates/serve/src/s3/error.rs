@@ -4,6 +4,7 @@ use std::io;
 
 use firstbyte_location::is_full;
 use http::StatusCode;
+use rustix::io::Errno;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
@@ -88,6 +89,17 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::TimedOut => s3_error!(RequestTimeout, "the request's body stopped coming"),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
+        }
+        // Some file systems have shorter names than others, such as encrypted ones.
+        io::ErrorKind::InvalidFilename => {
+            s3_error!(
+                KeyTooLongError,
+                "the key, or a part of it, is too long a name for the server's file system"
+            )
+        }
+        // A link that leads to itself names no object, as a link that leads nowhere.
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            s3_error!(NoSuchKey, "there is no such object")
         }
         _ if is_full(error) => {
             // S3 clients do not retry after this code, unlike after InternalError and SlowDown.

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::access::keys::{KeyRights, RequestRights};
 use crate::http::etag::EtagIdentity;
 use crate::object::directory::{identity_at, is_left_out};
+use crate::object::metadata;
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::s3::index::Index;
@@ -29,6 +30,9 @@ pub(crate) fn page(
     }
     // The base is the deepest directory that contains all matching keys.
     let base = query.prefix.rfind('/').map_or("", |at| &query.prefix[..=at]);
+    if query.after.has_passed(base) {
+        return Ok(walk.page.page);
+    }
     let mut path = bucket.clone();
     if !base.is_empty() {
         let Ok(below) = EntryPath::parse(base.as_bytes()) else { return Ok(walk.page.page) };
@@ -69,11 +73,19 @@ impl Walk<'_> {
         let path = &self.access.entering(path.clone());
         let is_open = self.access.allows(KeyRights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path, self.query.freshness)?;
-        let mut directory = Some(self.root.open_directory(path)?);
+        let open = self.root.open_directory(path)?;
+        let is_key = !key.is_empty() && is_open && (sorted.is_empty() || metadata::is_object(&open));
+        if is_key && self.marker(&open, key)? == Step::Full {
+            return Ok(Step::Full);
+        }
+        let mut directory = Some(open);
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
         while let Some(name) = names.next_name()? {
-            // Keys are Unicode. A name that is not UTF-8 cannot be requested, so it is not shown.
-            let Ok(name) = std::str::from_utf8(name) else { continue };
+            let Ok(name) = std::str::from_utf8(name) else {
+                let name = name.escape_ascii();
+                tracing::warn!(%path, %name, "left out of an S3 list: the name is not UTF-8, as keys are");
+                continue;
+            };
             let full = [key, name].concat();
             if !full.starts_with(&self.query.prefix) {
                 if full.as_str() > self.query.prefix.as_str() {
@@ -81,15 +93,16 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            if full.len() > MAX_KEY_BYTES || (!is_open && !self.may_show(path, name)) {
+            if !is_open && !self.may_show(path, name) {
+                continue;
+            }
+            if full.len() > MAX_KEY_BYTES {
+                tracing::warn!(%path, "left out of an S3 list: a key has at most {MAX_KEY_BYTES} bytes");
                 continue;
             }
             if self.entry(path, &mut directory, full, name)? == Step::Full {
                 return Ok(Step::Full);
             }
-        }
-        if sorted.is_empty() && !key.is_empty() && is_open {
-            return self.marker(path, key);
         }
         Ok(Step::On)
     }
@@ -143,14 +156,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds an empty directory as an empty object whose key ends in `/`.
-    fn marker(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
+    /// Adds a directory as an empty object whose key ends in `/`: one that is empty, or that was
+    /// put.
+    fn marker(&mut self, directory: &OwnedFd, key: &str) -> io::Result<Step> {
         if self.query.after.is_behind(key) || !key.starts_with(&self.query.prefix) {
             return Ok(Step::On);
         }
-        let metadata = std::fs::File::from(self.root.open_directory(path)?).metadata()?;
-        let mut identity = EtagIdentity::from(&metadata);
-        identity.size = 0;
+        let identity = EtagIdentity::of_directory(&rustix::fs::fstat(directory)?);
         Ok(self.page.put_object(key.to_owned(), identity))
     }
 

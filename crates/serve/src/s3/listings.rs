@@ -27,12 +27,11 @@ pub(crate) async fn second_version(
     input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
     let token_of_page = input.continuation_token.as_ref().filter(|token| !token.is_empty());
-    let (after, freshness) = match (token_of_page, &input.start_after) {
-        (Some(token), _) => (from_token(token)?, Freshness::Recent),
-        (None, Some(key)) => (After::Key(key.clone()), asked),
-        (None, None) => (After::Start, asked),
-    };
     let prefix = input.prefix.clone().unwrap_or_default();
+    let (after, freshness) = match token_of_page {
+        Some(token) => (from_token(token)?, Freshness::Recent),
+        None => (position(input.start_after.as_deref(), &prefix, input.delimiter.as_deref()), asked),
+    };
     let query =
         KeyQuery { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };
     let page = page_of(api, access, &input.bucket, query).await?;
@@ -65,8 +64,8 @@ pub(crate) async fn first_version(
     let mut input = request.input;
     input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
-    let after = after_marker(input.marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
+    let after = position(input.marker.as_deref(), &prefix, input.delimiter.as_deref());
     let query = KeyQuery {
         prefix,
         delimiter: input.delimiter.clone(),
@@ -109,8 +108,8 @@ pub(crate) async fn versions(
     let mut input = request.input;
     input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
-    let after = after_marker(input.key_marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
+    let after = position(input.key_marker.as_deref(), &prefix, input.delimiter.as_deref());
     let query = KeyQuery {
         prefix,
         delimiter: input.delimiter.clone(),
@@ -159,14 +158,9 @@ pub(crate) async fn versions(
     }))
 }
 
-/// Returns the start of the page after a marker. If the marker ends with the delimiter, it is the
-/// common prefix with which the previous page ended.
-fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
-    match (marker.filter(|marker| !marker.is_empty()), delimiter) {
-        (None, _) => After::Start,
-        (Some(marker), Some(delimiter)) if marker.ends_with(delimiter) => After::Prefix(marker.to_owned()),
-        (Some(marker), _) => After::Key(marker.to_owned()),
-    }
+/// Returns the position of a page. `marker` is the key that the request names, if any.
+fn position(marker: Option<&str>, prefix: &str, delimiter: Option<&str>) -> After {
+    After::marker(marker.unwrap_or_default(), prefix, delimiter)
 }
 
 /// Lists a page within the rights of `access`.

@@ -7,6 +7,7 @@
 
 mod accepted;
 mod access;
+mod address;
 mod answers;
 mod api;
 mod attempt;
@@ -50,7 +51,7 @@ use s3s::{S3Result, s3_error};
 use self::answers::{error_response, from_s3s};
 use self::attempt::KeyAttempt;
 use self::payload::RequestPayload;
-use self::posted::PostedForm;
+use self::posted::{MAX_FIELDS_BYTES, PostedForm};
 pub(crate) use self::service::S3Frontend;
 use self::signed::SignatureScheme;
 use self::understood::BodyKind;
@@ -221,6 +222,16 @@ async fn pass_form_on(
     let form = PostedForm::read(&headers, body).await?;
     if service.keys().is_some() && !form.is_signed() {
         return Err(s3_error!(AccessDenied, "the form has no signature"));
+    }
+    if form
+        .file_length()
+        .is_some_and(|length| length > service::MAX_FORM_FILE_BYTES + MAX_FIELDS_BYTES as u64)
+    {
+        return Err(s3_error!(
+            EntityTooLarge,
+            "a file that an HTML form posts has at most {} bytes; presign a PUT for a larger one",
+            service::MAX_FORM_FILE_BYTES
+        ));
     }
     let _place = service.forms_at_once.acquire().await;
     let stream: s3s::stream::DynByteStream = Box::pin(form);

@@ -291,7 +291,7 @@ pub(crate) async fn complete(
     let output = CompleteMultipartUploadOutput {
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
-        location: Some(format!("/{}/{}", input.bucket, input.key)),
+        location: Some(api.address.url(&request.headers, &request.uri)),
         e_tag: Some(tag(identity.etag())),
         checksum_type: Some(ChecksumType::from_static(kind.name())),
         ..Default::default()

@@ -40,11 +40,19 @@ pub(crate) struct FoundObject {
     pub(crate) metadata: ObjectMetadata,
 }
 
+/// Converts an error of opening an object. A key below a file names no object.
+fn from_open(error: &io::Error) -> S3Error {
+    match error.kind() {
+        io::ErrorKind::NotADirectory => from_io(&io::ErrorKind::NotFound.into()),
+        _ => from_io(error),
+    }
+}
+
 /// Opens the object at `path`. If `key` ends in `/`, the object is a directory and has no bytes.
 pub(crate) async fn open(root: &ServedRoot, path: &EntryPath, key: &str) -> S3Result<FoundObject> {
     if key.ends_with('/') {
         let opened = root.open_to_read(path).await;
-        let file = opened.map_err(|error| from_io(&error))?;
+        let file = opened.map_err(|error| from_open(&error))?;
         let metadata = file.metadata().map_err(|error| from_io(&error))?;
         if !metadata.is_dir() {
             return Err(s3_error!(NoSuchKey, "there is no such object"));
@@ -54,7 +62,7 @@ pub(crate) async fn open(root: &ServedRoot, path: &EntryPath, key: &str) -> S3Re
         metadata.content_type.get_or_insert_with(|| DIRECTORY_TYPE.to_owned());
         return Ok(FoundObject { file: Arc::new(file), identity, metadata });
     }
-    let file = root.open_file(path).await.map_err(|error| from_io(&error))?;
+    let file = root.open_file(path).await.map_err(|error| from_open(&error))?;
     let identity = EtagIdentity::from(&file.metadata().map_err(|error| from_io(&error))?);
     let metadata = ObjectMetadata::read(&file);
     Ok(FoundObject { file: Arc::new(file), identity, metadata })
@@ -159,14 +167,15 @@ pub(crate) async fn make_directory(
 }
 
 /// Removes an object if `condition` holds. Also removes directories that become empty, because in
-/// S3 a prefix disappears with its last key. A missing object counts as removed.
+/// S3 a prefix disappears with its last key, unless a directory is a key itself. A missing object
+/// counts as removed.
 pub(crate) async fn delete(
     root: &ServedRoot,
     target: ObjectTarget,
     key: &str,
     condition: Condition,
 ) -> S3Result<()> {
-    let kind = if key.ends_with('/') { RemovedKind::Directory } else { RemovedKind::File };
+    let kind = if key.ends_with('/') { RemovedKind::DirectoryObject } else { RemovedKind::File };
     let root = root.clone();
     publishing(move || match publish::remove(&root, &target.path, kind, &condition) {
         Ok(removed) => {
@@ -175,8 +184,6 @@ pub(crate) async fn delete(
             }
             Ok(())
         }
-        // A directory with entries is kept, because its entries are keys of their own.
-        Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         Err(error) => Err(error),
     })
     .await

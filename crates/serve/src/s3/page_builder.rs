@@ -64,14 +64,40 @@ impl KeyQuery {
     /// Returns the part of `key` up to and including the first delimiter after the query's prefix.
     /// `key` must begin with that prefix.
     pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
-        let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
-        let start = self.prefix.len();
-        let at = key[start..].find(delimiter)?;
-        Some(&key[..start + at + delimiter.len()])
+        common_prefix(key, &self.prefix, self.delimiter.as_deref())
     }
 }
 
+fn common_prefix<'k>(key: &'k str, prefix: &str, delimiter: Option<&str>) -> Option<&'k str> {
+    let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty())?;
+    let at = key.strip_prefix(prefix)?.find(delimiter)?;
+    Some(&key[..prefix.len() + at + delimiter.len()])
+}
+
 impl After {
+    /// Returns the position after `marker`, a key that a client names, in a listing with `prefix`
+    /// and `delimiter`. If the listing shows the marker as a common prefix, the page begins behind
+    /// this prefix: S3 omits common prefixes that do not sort after the marker (AWS, Ceph and MinIO
+    /// agree, 2026-11-28).
+    pub(crate) fn marker(marker: &str, prefix: &str, delimiter: Option<&str>) -> Self {
+        match common_prefix(marker, prefix, delimiter) {
+            _ if marker.is_empty() => Self::Start,
+            Some(prefix) => Self::Prefix(prefix.to_owned()),
+            None => Self::Key(marker.to_owned()),
+        }
+    }
+
+    /// Whether all keys that begin with `start` are before the page.
+    pub(crate) fn has_passed(&self, start: &str) -> bool {
+        match self {
+            Self::Start => false,
+            Self::Key(after) => !after.starts_with(start) && start < after.as_str(),
+            Self::Prefix(after) => {
+                start.starts_with(after.as_str()) || (!after.starts_with(start) && start < after.as_str())
+            }
+        }
+    }
+
     /// Whether `key` is before the start of the page.
     pub(crate) fn is_behind(&self, key: &str) -> bool {
         match self {

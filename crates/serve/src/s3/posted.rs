@@ -74,6 +74,12 @@ impl PostedForm {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
 
+    /// The announced length of the file and of what ends the form, in bytes. `None` if unknown.
+    pub(super) fn file_length(&self) -> Option<u64> {
+        let fields = self.fields.as_ref().map_or(0, |fields| fields.len() as u64);
+        self.length.map(|length| length.saturating_sub(fields))
+    }
+
     fn poll_file(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         while self.gathered.len() < MIN_FILE_PIECE_BYTES {
             match ready!(Pin::new(&mut self.rest).poll_next(context)) {

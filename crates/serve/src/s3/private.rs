@@ -60,17 +60,31 @@ pub(crate) async fn object_acl(
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
 
-/// Accepts an access control list that changes nothing. Refuses any other list, as S3 does for a
-/// bucket whose owner owns all objects.
-fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
+/// Accepts an access control list that changes nothing: a name for it, or the document that a
+/// client has read here and writes back, as s3cmd does after a copy. Refuses any other list, as S3
+/// does for a bucket whose owner owns all objects.
+fn check_acl<T>(
+    request: &S3Request<T>,
+    canned: Option<&str>,
+    document: Option<&AccessControlPolicy>,
+) -> S3Result<()> {
     let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
+    let listed = document.and_then(|document| document.grants.as_deref()).unwrap_or_default();
     match canned {
         Some("private" | "bucket-owner-full-control") if !has_grants => Ok(()),
+        None if !has_grants && !listed.is_empty() && listed.iter().all(is_of_owner) => Ok(()),
         _ => Err(s3_error!(
             AccessControlListNotSupported,
             "the server keeps no access lists: `--auth` says who may do what"
         )),
     }
+}
+
+/// Whether the grant is the one that every object and bucket has.
+fn is_of_owner(grant: &Grant) -> bool {
+    let holder = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
+    let permission = grant.permission.as_ref().map(Permission::as_str);
+    (holder, permission) == (Some(OWNER), Some(Permission::FULL_CONTROL))
 }
 
 pub(crate) async fn put_bucket_acl(
@@ -79,7 +93,8 @@ pub(crate) async fn put_bucket_acl(
 ) -> S3Result<S3Response<PutBucketAclOutput>> {
     api.check_writing()?;
     api.bucket(&request.input.bucket).await?;
-    check_acl(&request, request.input.acl.as_ref().map(BucketCannedACL::as_str))?;
+    let PutBucketAclInput { acl, access_control_policy, .. } = &request.input;
+    check_acl(&request, acl.as_ref().map(BucketCannedACL::as_str), access_control_policy.as_ref())?;
     Ok(S3Response::new(PutBucketAclOutput::default()))
 }
 
@@ -89,7 +104,8 @@ pub(crate) async fn put_object_acl(
 ) -> S3Result<S3Response<PutObjectAclOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     exists(api, target, &request.input.key).await?;
-    check_acl(&request, request.input.acl.as_ref().map(ObjectCannedACL::as_str))?;
+    let PutObjectAclInput { acl, access_control_policy, .. } = &request.input;
+    check_acl(&request, acl.as_ref().map(ObjectCannedACL::as_str), access_control_policy.as_ref())?;
     Ok(S3Response::new(PutObjectAclOutput::default()))
 }
 

@@ -1,8 +1,6 @@
 //! Implements GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that
 //! describe the object.
 
-use std::time::Duration;
-
 use firstbyte_location::ByteRange;
 use firstbyte_store::format_http_date;
 use http::{HeaderMap, StatusCode};
@@ -19,6 +17,9 @@ use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::S3Api;
 use crate::s3::opened::{OpenedObject, SentBody};
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
+
+/// The number of tags of an object.
+const TAG_COUNT: &str = "x-amz-tagging-count";
 
 /// Options of a read, besides the object itself.
 struct RequestedDetails {
@@ -44,12 +45,13 @@ pub(crate) async fn head(
     check_read(&request.headers, &found)?;
     let range = requested_range(request.input.part_number, &request.headers, &found)?;
     let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
-    let (stale, has_length) = (found.stale(), found.described.size.is_some());
+    let (extra, has_length) = (origin_headers(&found), found.described.size.is_some());
     let mut response = S3Response::new(head_output(found, key, range, &asked));
     if !has_length {
         response.extensions.insert(SentBody::new(ResponseBody::of_unknown_length()));
     }
-    Ok(with_stale_header(response, stale))
+    response.headers.extend(extra);
+    Ok(response)
 }
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
@@ -63,7 +65,7 @@ pub(crate) async fn get(
     let range = requested_range(request.input.part_number, &request.headers, &found)?;
     let frames = found.frames(&request.headers, range);
     let sent = found.body(range, frames).await?;
-    let stale = found.stale();
+    let extra = origin_headers(&found);
     let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
@@ -94,15 +96,21 @@ pub(crate) async fn get(
     if frames == BlockFrames::Blocks {
         response.headers.insert(FRAMES, 1.into());
     }
-    Ok(with_stale_header(response, stale))
+    response.headers.extend(extra);
+    Ok(response)
 }
 
-/// Adds the age of the look-up to the response if a gateway's origin could not be asked again.
-fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
-    if let Some(age) = stale {
-        response.headers.insert(STALE, age.as_secs().into());
+/// Returns the headers that only responses of a gateway have: the number of tags at the origin, and
+/// the age of the look-up if the origin could not be asked again.
+fn origin_headers(found: &OpenedObject) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(count) = found.described.tag_count {
+        headers.insert(TAG_COUNT, count.into());
     }
-    response
+    if let Some(age) = found.stale() {
+        headers.insert(STALE, age.as_secs().into());
+    }
+    headers
 }
 
 /// Refuses a read whose conditions do not hold.

@@ -26,7 +26,7 @@ pub(super) const MAX_XML_BYTES: usize = 4 << 20;
 
 /// Maximum length of an object posted by an HTML form, in bytes. s3s holds the object in memory.
 /// The browser page does not use such forms.
-const MAX_FORM_FILE_BYTES: u64 = 1 << 20;
+pub(super) const MAX_FORM_FILE_BYTES: u64 = 1 << 20;
 
 /// Maximum number of concurrent forms with a file in memory.
 const MAX_FORMS: usize = 8;
@@ -60,7 +60,7 @@ impl S3Frontend {
         };
         let key_file = || keys.clone().map(|keys| KeyFile { keys, attempts: attempts.clone() });
         let answering = |limits| {
-            let api = S3Api::new(served, config);
+            let api = S3Api::new(served, state);
             let mut builder = builder(api, key_file(), limits);
             if let Some(keys) = keys.clone() {
                 builder.set_access(access::RightsByPrefix { keys, buckets: config.buckets.clone() });

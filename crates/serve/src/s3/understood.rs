@@ -29,7 +29,7 @@ use AcceptedValues::{Any, Only};
 
 /// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names that begin with
 /// the text before `*`.
-const HEADERS: [(&str, AcceptedValues); 40] = [
+const HEADERS: [(&str, AcceptedValues); 41] = [
     // Properties of the object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
@@ -69,7 +69,9 @@ const HEADERS: [(&str, AcceptedValues); 40] = [
     ("x-amz-date", Any),
     ("x-amz-security-token", Any),
     ("x-amz-signature", Any),
-    // Headers without effect on what is stored.
+    // Headers without effect on what is stored. The SDK for C++, and so PyArrow, sends the version
+    // of the API with every request.
+    ("x-amz-api-version", Any),
     ("x-amz-bypass-governance-retention", Any),
     ("x-amz-cf-*", Any),
     ("x-amz-id-2", Any),
@@ -369,6 +371,7 @@ mod tests {
             ("x-amz-storage-class", "STANDARD"),
             ("x-amz-meta-a", "b"),
             ("x-amz-cf-id", "x"),
+            ("x-amz-api-version", "2006-03-01"),
             ("x-amzn-trace-id", "x"),
             ("x-amz-expected-bucket-owner", OWNER),
         ] {

@@ -10,6 +10,7 @@ use crate::s3::api::S3Api;
 use crate::s3::multipart::{agreed, find, run_blocking, shown};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
+use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 use crate::s3::pages::is_url;
 
 pub(crate) async fn list_parts(
@@ -64,23 +65,26 @@ pub(crate) async fn list_uploads(
         UploadOrigin::Page { .. } => None,
     };
     let mut uploads: Vec<_> = listed.into_iter().filter_map(of_s3).collect();
-    let prefix = input.prefix.clone().unwrap_or_default();
-    let marker =
-        (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());
-    let by_key = input.upload_id_marker.is_none();
+    let most = input.max_uploads.unwrap_or(1000).clamp(1, 1000);
+    let query = query(&input, most);
     uploads.retain(|(key, id, _)| {
-        let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };
+        let is_behind = match (&query.after, &input.upload_id_marker) {
+            (After::Key(marker), Some(id_marker)) => (key, id) <= (marker, id_marker),
+            (after, _) => after.is_behind(key),
+        };
         let readable = access.allows(KeyRights::Read, bucket.join(key.as_ref()).as_bytes());
-        key.starts_with(&prefix) && (behind || input.key_marker.is_none()) && readable
+        key.starts_with(&query.prefix) && !is_behind && readable
     });
     uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
-    let most = input.max_uploads.unwrap_or(1000).clamp(1, 1000);
-    let truncated = uploads.len() > most as usize;
-    uploads.truncate(most as usize);
-    let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
+    let ListingPage { objects, prefixes, next } = page(&query, uploads);
+    let next = match next {
+        Some(After::Key(key)) => (Some(key), objects.last().map(|(_, (id, _))| id.clone())),
+        Some(After::Prefix(prefix)) => (Some(prefix), None),
+        Some(After::Start) | None => (None, None),
+    };
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
-    let row = |(key, id, initiated): (String, String, EtagIdentity)| MultipartUpload {
+    let row = |(key, (id, initiated)): (String, (String, EtagIdentity))| MultipartUpload {
         key: shown(Some(key)),
         upload_id: Some(id),
         initiated: Some(outputs::modified(&initiated)),
@@ -93,10 +97,39 @@ pub(crate) async fn list_uploads(
         encoding_type: input.encoding_type,
         upload_id_marker: input.upload_id_marker,
         max_uploads: Some(most),
-        is_truncated: Some(truncated),
+        is_truncated: Some(next.0.is_some()),
         next_key_marker: shown(next.0),
         next_upload_id_marker: next.1,
-        uploads: Some(uploads.into_iter().map(row).collect()),
+        delimiter: shown(input.delimiter),
+        uploads: Some(objects.into_iter().map(row).collect()),
+        common_prefixes: Some(outputs::prefixes(prefixes, encoded)),
         ..Default::default()
     }))
+}
+
+/// Returns the page of keys that a request for uploads asks for.
+fn query(input: &ListMultipartUploadsInput, most: i32) -> KeyQuery {
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let marker = input.key_marker.as_deref().unwrap_or_default();
+    let after = After::marker(marker, &prefix, input.delimiter.as_deref());
+    let limit = usize::try_from(most).unwrap_or_default();
+    KeyQuery { prefix, delimiter: input.delimiter.clone(), after, limit, ..KeyQuery::default() }
+}
+
+/// Makes a page of `uploads`, which are sorted by key.
+fn page(
+    query: &KeyQuery,
+    uploads: Vec<(String, String, EtagIdentity)>,
+) -> ListingPage<(String, EtagIdentity)> {
+    let mut page = PageBuilder::new(query);
+    for (key, id, begun) in uploads {
+        let step = match query.common_prefix(&key) {
+            Some(prefix) => page.put_prefix(prefix),
+            None => page.put_object(key, (id, begun)),
+        };
+        if step == Step::Full {
+            break;
+        }
+    }
+    page.page
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ByteRange};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -28,36 +28,9 @@ const MAX_DELETED_KEYS: usize = 1000;
 /// Returns the metadata to store with an object, from the headers of its request. Fails if the
 /// metadata cannot be stored.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
-    let mut user: Vec<(String, String)> = Vec::new();
-    for name in headers.keys() {
-        let key = name.as_str().strip_prefix("x-amz-meta-").filter(|key| !key.is_empty());
-        if let (Some(key), Some(value)) = (key, text(headers, name.as_str())?) {
-            user.push((key.to_owned(), value));
-        }
-    }
-    let described = ObjectMetadata {
-        content_type: text(headers, "content-type")?,
-        cache_control: text(headers, "cache-control")?,
-        content_disposition: text(headers, "content-disposition")?,
-        content_encoding: text(headers, "content-encoding")?,
-        content_language: text(headers, "content-language")?,
-        expires: text(headers, "expires")?,
-        user,
-        ..ObjectMetadata::default()
-    };
+    let described = ObjectMetadata::of_headers(headers)?;
     described.check()?;
     Ok(described)
-}
-
-/// Returns the value of a header. Several values are joined to one list, as in S3.
-///
-/// # Errors
-/// A value is not UTF-8, so it cannot be stored.
-fn text(headers: &HeaderMap, name: &str) -> S3Result<Option<String>> {
-    let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
-    let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
-    let lines = lines.map_err(|_| s3_error!(InvalidArgument, "{name} is not UTF-8"))?;
-    Ok((!lines.is_empty()).then(|| lines.join(",")))
 }
 
 /// Writes an object. A key that ends in `/` makes a directory.

@@ -107,6 +107,21 @@ fn part_of(head: &str, headers: &[&str], content: &[u8]) -> ScriptedReply {
 }
 
 #[test]
+fn the_number_of_tags_is_the_origins() {
+    let origin = Scripted::start(|_, head| {
+        let headers = ["etag: \"e\"", "x-amz-tagging-count: 2"];
+        match head.starts_with("HEAD") {
+            true => ScriptedReply::raw("200 OK", &[&headers[..], &["content-length: 7"]].concat(), b""),
+            false => part_of(head, &headers, b"content"),
+        }
+    });
+    let gateway = Gateway::of_store(&origin, &Plan::default());
+    for method in ["HEAD", "GET"] {
+        assert_eq!(gateway.ask(method, "/bucket/k", S3).header("x-amz-tagging-count"), Some("2"), "{method}");
+    }
+}
+
+#[test]
 fn the_null_version_is_what_the_origin_has_of_it_and_not_the_newest_one() {
     let origin = versioned_store();
     let gateway = Gateway::of_store(&origin, &Plan { fresh: Duration::ZERO, ..Plan::default() });

@@ -55,7 +55,8 @@ fn a_directory_arrives_whole_with_odd_and_long_names() {
     let mut client = Client::new(&fixture.server);
     let answer = client.ask("GET", "/bucket/?archive=tar", "", b"");
     assert_eq!(answer.header("content-type"), Some("application/x-tar"));
-    assert_eq!(answer.header("content-disposition"), Some("attachment; filename*=UTF-8''bucket%2Etar"));
+    let named = "attachment; filename=\"bucket.tar\"; filename*=UTF-8''bucket%2Etar";
+    assert_eq!(answer.header("content-disposition"), Some(named));
     let found = entries(&answer.body);
     assert_eq!(found[&b"bucket/big"[..]].as_deref(), Some(&big[..]));
     assert_eq!(found[&b"bucket/sub/empty"[..]], None);
@@ -175,5 +176,23 @@ fn a_file_that_changes_under_way_breaks_the_answer_off() {
             _ => {}
         });
         assert_eq!(all.ends_with(b"\r\n0\r\n\r\n"), change == "none", "{change}: {} bytes", all.len());
+    }
+}
+
+#[test]
+fn to_a_client_of_http_1_0_a_broken_answer_is_a_reset_and_no_end() {
+    let fixture = serve(|_| {});
+    let path = fixture.directory.path().join("bucket/big");
+    let file = std::fs::File::create(&path).unwrap();
+    for change in [false, true] {
+        file.set_len(64 << 20).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+        let mut stream = connect(&fixture.server);
+        stream.write_all(b"GET /bucket/?archive=tar HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 4096]).unwrap();
+        if change {
+            file.set_len(32 << 20).unwrap();
+        }
+        assert_eq!(stream.read_to_end(&mut Vec::new()).is_err(), change);
     }
 }

@@ -85,6 +85,16 @@ fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
 }
 
 #[test]
+fn a_client_that_sends_a_long_refused_body_to_its_end_reads_why_it_was_refused() {
+    let fixture = serve(|_| {});
+    let body = vec![0; 32 << 20];
+    for headers in ["x-amz-tagging: a=b\r\n", "If-Match: \"x\"\r\n"] {
+        let answer = Client::new(&fixture.server).ask("PUT", "/bucket/f", headers, &body);
+        assert!(matches!(answer.status, 501 | 412), "{}", answer.text());
+    }
+}
+
+#[test]
 fn unfinished_heads_are_dropped_and_others_served_meanwhile() {
     let fixture = serve(|config| config.limits.head = patience(Duration::from_millis(80)));
     std::fs::write(fixture.directory.path().join("f"), "x").unwrap();

@@ -156,3 +156,12 @@ fn a_wrong_hash_of_a_body_and_head_of_a_presigned_get_are_no_guesses() {
     }
     assert_eq!(code(&send_valid_request(&fixture)), "SlowDown", "a guess by HEAD is one");
 }
+
+#[test]
+fn the_refusal_of_a_file_that_is_too_long_names_the_limit() {
+    let fixture = with_keys("alice secret write\n");
+    let body = Form::new("k").body(&"x".repeat(2 << 20));
+    let refused = Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, &body);
+    assert_eq!((refused.status, code(&refused).as_str()), (400, "EntityTooLarge"));
+    assert!(refused.text().contains("1048576 bytes"), "{}", refused.text());
+}

@@ -8,6 +8,7 @@ mod conditions;
 mod connection;
 mod cors;
 mod dates;
+mod directories;
 mod documents;
 mod forms;
 mod framing;

@@ -1,5 +1,7 @@
 //! Tests files and objects: conditions, listings, metadata, multipart uploads.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
 use crate::client::{Client, S3, content, serve};
 
 const SHA256_OF_123456789: &str = "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=";
@@ -18,6 +20,19 @@ fn conditions_on_reads_and_writes_hold() {
     assert_eq!(client.ask("DELETE", "/bucket/f", &format!("If-Match: {tag}\r\n"), b"").status, 412);
     assert_eq!(client.ask("DELETE", "/bucket/f", "", b"").status, 204);
     assert_eq!(client.ask("GET", "/bucket/f", "", b"").status, 404);
+}
+
+#[test]
+fn a_path_that_ends_in_a_slash_removes_no_file() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let path = fixture.directory.path().join("bucket/f");
+    std::fs::write(&path, "x").unwrap();
+    assert_eq!(client.ask("DELETE", "/bucket/f/", "", b"").status, 404);
+    assert_eq!(client.ask("DELETE", "/bucket/f/", S3, b"").status, 204);
+    assert!(path.exists());
+    std::fs::create_dir(fixture.directory.path().join("bucket/d")).unwrap();
+    assert_eq!(client.ask("DELETE", "/bucket/d/", "", b"").status, 204);
 }
 
 #[test]
@@ -158,5 +173,90 @@ fn a_file_rewritten_in_place_has_no_checksum_though_its_time_was_set_back() {
         assert_eq!((changed.text().as_str(), changed.header("x-amz-meta-run")), ("X23456789", Some("7")));
         assert_eq!(changed.header("x-amz-checksum-sha256"), None, "{}", changed.head);
         assert_eq!(changed.header("x-amz-checksum-crc64nvme"), None, "{}", changed.head);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions_and_owner() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    for (name, mode) in [("private", 0o600), ("script", 0o755)] {
+        let path = fixture.directory.path().join("bucket").join(name);
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let owner = (path.metadata().unwrap().uid(), path.metadata().unwrap().gid());
+        for headers in ["", S3] {
+            let status = client.ask("PUT", &format!("/bucket/{name}"), headers, b"new").status;
+            let found = path.metadata().unwrap();
+            assert_eq!((status / 100, found.mode() & 0o7777), (2, mode), "{name} {headers}");
+            assert_eq!((found.uid(), found.gid()), owner, "{name} {headers}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+}
+
+#[test]
+fn a_plain_put_stores_what_describes_its_content() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let headers = "Content-Encoding: gzip\r\nContent-Language: de\r\nContent-Disposition: inline\r\n\
+                   Content-Type: text/x-run\r\nCache-Control: no-cache\r\n";
+    assert_eq!(client.ask("PUT", "/bucket/f", headers, b"x").status, 201);
+    assert_eq!(client.ask("PUT", "/bucket/f.json", "Content-Type: text/plain\r\n", b"{}").status, 201);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(client.ask("PUT", "/bucket/g", form, b"x").status, 201);
+    for route in ["", S3] {
+        let found = client.ask("GET", "/bucket/f", route, b"");
+        for (name, value) in [
+            ("content-encoding", Some("gzip")),
+            ("content-language", Some("de")),
+            ("content-disposition", Some("inline")),
+            ("content-type", Some("text/x-run")),
+            ("cache-control", None),
+        ] {
+            assert_eq!(found.header(name), value, "{name} {route}");
+        }
+        let kind = |client: &mut Client, key: &str| {
+            client.ask("HEAD", key, route, b"").header("content-type").map(str::to_owned)
+        };
+        assert_eq!(kind(&mut client, "/bucket/f.json").as_deref(), Some("application/json"));
+        assert_eq!(kind(&mut client, "/bucket/g").as_deref(), Some("application/octet-stream"));
+    }
+}
+
+#[test]
+fn repeated_user_metadata_is_joined() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let headers = format!("{S3}x-amz-meta-a: 1\r\nx-amz-meta-a: 2\r\n");
+    assert_eq!(client.ask("PUT", "/bucket/f", &headers, b"x").status, 200);
+    assert_eq!(client.ask("HEAD", "/bucket/f", S3, b"").header("x-amz-meta-a"), Some("1,2"));
+}
+
+#[test]
+fn entries_that_are_no_files_are_never_a_failure_of_the_server() {
+    let fixture = serve(|_| {});
+    let bucket = fixture.directory.path().join("bucket");
+    symlink("loop", bucket.join("loop")).unwrap();
+    symlink("nowhere", bucket.join("dangling")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bucket.join("socket")).unwrap();
+    let mut client = Client::new(&fixture.server);
+    for (name, status) in [("loop", 404), ("dangling", 404), ("socket", 403)] {
+        for route in ["", S3] {
+            let answer = client.ask("GET", &format!("/bucket/{name}"), route, b"");
+            assert_eq!(answer.status, status, "{name} {route} {}", answer.text());
+        }
+        let archive = client.ask("GET", &format!("/bucket/?archive=tar&name={name}"), "", b"");
+        assert_eq!(archive.status, status, "{name}");
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_for_the_kernel_is_refused_as_such() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let path = format!("/bucket/{}", vec!["a".repeat(200); 25].join("/"));
+    for (method, body) in [("GET", &b""[..]), ("PUT", b"x"), ("DELETE", b"")] {
+        assert_eq!(client.ask(method, &path, "", body).status, 414, "{method}");
     }
 }

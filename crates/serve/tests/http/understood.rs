@@ -171,3 +171,22 @@ fn a_range_to_copy_is_exact_or_refused() {
     assert!(!parts.text().contains("<Part>"), "{}", parts.text());
     assert_eq!(copy(&mut client, "bytes=1-4").status, 200);
 }
+
+#[test]
+fn an_access_list_that_was_read_can_be_written_back_and_no_other() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
+    for target in ["/bucket/f?acl", "/bucket?acl"] {
+        let list = client.ask("GET", target, S3, b"").text();
+        let written = client.ask("PUT", target, S3, list.as_bytes());
+        assert_eq!(written.status, 200, "{target} {list} {}", written.text());
+        for (old, new) in [("FULL_CONTROL", "READ"), ("<ID>firstbyte</ID>", "<ID>other</ID>")] {
+            assert!(list.contains(old), "{list}");
+            let refused = client.ask("PUT", target, S3, list.replace(old, new).as_bytes());
+            let code = element(&refused, "Code");
+            assert_eq!(code.as_deref(), Some("AccessControlListNotSupported"), "{target} {new}");
+        }
+        assert_eq!(client.ask("PUT", target, S3, b"").status, 400, "{target}");
+    }
+}

@@ -287,3 +287,45 @@ fn a_part_that_is_too_small_makes_no_object_unless_it_is_the_last() {
     assert_eq!(complete(&mut client, "key", &id, &all[1..], &announced(1010)).status, 200);
     assert!(object(&mut client, "key") == [&[2; 1000][..], &[3; 10]].concat());
 }
+
+#[test]
+fn unfinished_uploads_are_grouped_by_the_delimiter_on_pages_of_any_size() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    for key in ["a/1", "a/2", "b", "b", "c/1", "d"] {
+        begin(&mut client, key);
+    }
+    for most in 1..7 {
+        let (mut shown, mut next) = (Vec::new(), String::new());
+        loop {
+            let target = format!("/bucket?uploads&delimiter=/&max-uploads={most}{next}");
+            let page = client.ask("GET", &target, S3, b"");
+            let text = page.text();
+            let all = |tag: &str| {
+                let rest = text.split(tag).skip(1);
+                rest.map(|rest| rest.split('<').next().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            let mut rows = [all("<Key>"), all("<CommonPrefixes><Prefix>")].concat();
+            rows.sort();
+            shown.append(&mut rows);
+            if element(&page, "IsTruncated").as_deref() != Some("true") {
+                break;
+            }
+            let key = element(&page, "NextKeyMarker").unwrap();
+            let id = element(&page, "NextUploadIdMarker").filter(|id| !id.is_empty());
+            next = format!("&key-marker={key}");
+            next.extend(id.map(|id| format!("&upload-id-marker={id}")));
+        }
+        assert_eq!(shown, ["a/", "b", "b", "c/", "d"], "{most}");
+    }
+}
+
+#[test]
+fn a_completed_upload_names_the_url_of_its_object() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let id = begin(&mut client, "a%20b");
+    let tag = part(&mut client, "a%20b", &id, 1, b"x");
+    let done = complete(&mut client, "a%20b", &id, &[(1, &tag)], "");
+    assert_eq!(element(&done, "Location").as_deref(), Some("http://localhost/bucket/a%20b"));
+}

@@ -85,6 +85,7 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
         checksum: None,
         ranges: Some(true),
         storage_class: None,
+        tag_count: None,
     }
 }
 

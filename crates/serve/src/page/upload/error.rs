@@ -118,6 +118,7 @@ impl Error {
                 (StatusCode::NOT_FOUND, "no-directory")
             }
             Self::Io { cause, .. } => match cause.kind() {
+                io::ErrorKind::InvalidFilename => (StatusCode::BAD_REQUEST, "name"),
                 io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "no-directory"),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "denied")

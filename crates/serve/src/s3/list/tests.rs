@@ -67,6 +67,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_page_after_a_marker_has_what_sorts_after_it(
+        keys in proptest::collection::btree_set("[ab.]{1,2}(/[ab-]{1,2}){0,2}", 1..25),
+        prefix in "([ab.]{0,2})|([ab]/[ab]?)",
+        delimiter in proptest::option::of(prop_oneof!["/", "b"]),
+        marker in "[ab.]{0,2}(/[ab-]{0,2}){0,2}",
+        limit in 1usize..6,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut made = Vec::new();
+        for key in keys {
+            let path = directory.path().join(&key);
+            let bad = key.split('/').any(|name| matches!(name, "." | ".."));
+            if bad || std::fs::create_dir_all(path.parent().unwrap()).is_err() || path.is_dir() {
+                continue;
+            }
+            std::fs::write(path, "").unwrap();
+            made.push(key);
+        }
+        prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
+        prop_assume!(walk_empty(directory.path(), "").is_empty());
+        let root = ServedRoot::open(directory.path()).unwrap();
+        let after = After::marker(&marker, &prefix, delimiter.as_deref());
+        let query = KeyQuery { prefix, delimiter, limit, after, ..KeyQuery::default() };
+        // S3 omits keys and common prefixes that do not sort after the marker.
+        let expected: Vec<String> = model(&made, &query).into_iter().filter(|row| *row > marker).collect();
+        prop_assert_eq!(all_pages(&root, &query, &Index::default()), expected);
+    }
+}
+
 fn walk_empty(path: &std::path::Path, key: &str) -> Vec<String> {
     let entries: Vec<_> = std::fs::read_dir(path).unwrap().map(Result::unwrap).collect();
     if entries.is_empty() && !key.is_empty() {
