@@ -146,7 +146,8 @@ impl Account {
     }
 
     /// Returns the dollars of the requests that `store` has counted. `None` without prices, or if a
-    /// bucket turned out to be in another region than that of the prices.
+    /// bucket turned out to be in another region than that of the prices, or an object in a storage
+    /// class with other prices.
     #[must_use]
     pub fn usd(&self, store: &Store) -> Option<f64> {
         let PricedService { region, prices, .. } = self.priced.as_ref()?;
@@ -154,7 +155,7 @@ impl Account {
             Location::Object(object) => store.found_region(object).is_some_and(|found| found != *region),
             _ => false,
         };
-        (!self.locations.iter().any(is_elsewhere)).then(|| prices.usd(&store.counters()))
+        if self.locations.iter().any(is_elsewhere) { None } else { prices.usd(&store.counters()) }
     }
 
     /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
@@ -266,7 +267,7 @@ mod tests {
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
         let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };
         (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
-        assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
+        assert!((prices.usd(&counters).unwrap() - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
     }
 
     #[test]
