@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::{Cloud, HERE, MachineModel, ModelCatalogue, ServiceKind, ServiceModel};
+use firstbyte_advise::model::{HERE, MachineModel, ModelCatalogue, ServiceKind, ServiceModel};
 use firstbyte_advise::units::{Bytes, Rate};
 use firstbyte_advise::{prices, workload};
 use firstbyte_location::{Location, shown};
@@ -216,18 +216,8 @@ fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64;
 /// Returns a machine for a model that describes none. It has the processors of this machine, and no
 /// other limits.
 fn this_machine() -> MachineModel {
-    MachineModel {
-        vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
-        memory: Bytes(UNLIMITED),
-        network: Rate(UNLIMITED),
-        burst: None,
-        bucket: None,
-        volumes: None,
-        gpus: 0.0,
-        store: None,
-        cloud: Cloud::Any,
-        source: String::new(),
-    }
+    let vcpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+    MachineModel::new(vcpus, Bytes(UNLIMITED), Rate(UNLIMITED), "")
 }
 
 #[cfg(test)]
