@@ -432,7 +432,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
 
 /// Prints the report, or with `--json` the number of runs and of failed runs.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
-    let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
+    let failed = results.failed().count();
     if globals.json {
         console::print(json!({"verb": "bench", "runs": results.runs.len(), "failed": failed}))?;
     } else if !results.runs.is_empty() {
