@@ -6,9 +6,7 @@
 //! give the start and the latency. If a run prints the times of a part and of the whole object, the
 //! rate is that of the reading after the part. Called by `advise` and by the demo.
 
-use firstbyte_advise::model::{
-    Each, FigureSource, Flow, Latency, ModelCatalogue, ServiceModel, ServiceRates,
-};
+use firstbyte_advise::model::{FigureSource, Flow, Latency, ModelCatalogue, ServiceModel, ServiceRates};
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::units::{Rate, Seconds};
 use firstbyte_advise::workload::Measured;
@@ -102,15 +100,7 @@ impl Calibration {
         let mut spread = 1.0_f64;
         if let Some(rate) = &self.rate {
             spread = spread.max(rate.median / rate.min).max(rate.max / rate.median);
-            let client = Flow {
-                rate: Rate(rate.median),
-                burst: None,
-                bucket: None,
-                reused: None,
-                least_burst: None,
-                each: Each::Service,
-                source: SOURCE.to_owned(),
-            };
+            let client = Flow::steady(Rate(rate.median), SOURCE);
             // The measured rate covers the whole path, so no other rate of the service limits it.
             let connection = model.rates.connection.take();
             model.rates = ServiceRates { connection, client: Some(client), ..ServiceRates::default() };

@@ -86,7 +86,8 @@ impl Costs {
     /// Returns the dollars of all runs.
     #[must_use]
     pub fn usd(&self) -> f64 {
-        self.lines.iter().map(|line| line.usd).sum()
+        // The sum of no lines is -0.
+        self.lines.iter().map(|line| line.usd).sum::<f64>() + 0.0
     }
 
     /// Lists the unknown facts, each with its target.

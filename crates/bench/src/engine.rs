@@ -135,6 +135,7 @@ fn case_header(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Cas
         workload: contender.workload.clone(),
         target: contender.target.clone(),
         parameters: contender.parameters.clone(),
+        found: contender.found,
     };
     result::Case {
         name: case.name.clone(),
@@ -245,11 +246,13 @@ fn is_complete(case: &Case, writer: &Writer) -> bool {
     })
 }
 
-/// True if the last [`MAX_FAILURES`] runs of a contender failed.
+/// True if the last [`MAX_FAILURES`] runs of a contender failed; one is enough for a program that was
+/// found.
 fn is_skipped(writer: &Writer, case: &Case, contender: &Contender) -> bool {
+    let failures = if contender.found { 1 } else { MAX_FAILURES };
     let of = |run: &&Run| run.case == case.name && run.contender == contender.name;
-    let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(MAX_FAILURES).collect();
-    last.len() == MAX_FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
+    let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(failures).collect();
+    last.len() == failures && last.iter().all(|run| run.outcome != Outcome::Ok)
 }
 
 fn run_case(
@@ -307,6 +310,9 @@ fn run_case(
             budget.add(next, &run);
             outlook.count_run();
             watch(Event::Run(&run));
+            if contender.found && run.outcome != Outcome::Ok {
+                watch(Event::Note(&format!("{}: left out, as it fails here", contender.name)));
+            }
             writer.write(run)?;
         }
         watch(Event::Left(outlook.remaining_seconds(case, round + 1, began.elapsed().as_secs_f64(), later)));

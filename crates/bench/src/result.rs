@@ -110,6 +110,8 @@ pub struct ContenderLine {
     pub target: String,
     /// Parameters by name, for charts: `size_bytes`, `jobs`, `memory_bytes`, `chunk_bytes`, ...
     pub parameters: BTreeMap<String, f64>,
+    /// True if the program was found on the `PATH`, and the user has not named it.
+    pub found: bool,
 }
 
 /// A bound on a figure of a case.
@@ -385,6 +387,28 @@ impl Results {
         (schema > SCHEMA).then_some(Error::Newer(schema))
     }
 
+    /// Returns the runs that failed. A program that was found and fails is left out, so its runs do
+    /// not count as failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| run.outcome != Outcome::Ok && !self.is_found(run))
+    }
+
+    /// True for a run of a program that was found on the `PATH`.
+    fn is_found(&self, run: &Run) -> bool {
+        let of = self.header.cases.iter().find(|case| case.name == run.case);
+        let line = of.and_then(|case| case.contenders.iter().find(|line| line.name == run.contender));
+        line.is_some_and(|line| line.found)
+    }
+
+    /// Returns the error of a contender's last failed run, if none of its runs counts.
+    #[must_use]
+    pub fn error_of(&self, case: &str, contender: &str) -> Option<&str> {
+        let failed =
+            |run: &&Run| run.case == case && run.contender == contender && run.outcome != Outcome::Ok;
+        let last = self.runs.iter().rfind(failed)?;
+        self.counted(case, contender).next().is_none().then(|| last.error.as_deref().unwrap_or_default())
+    }
+
     /// Returns the runs of one contender that count, in order.
     pub fn counted<'a>(&'a self, case: &'a str, contender: &'a str) -> impl Iterator<Item = &'a Run> {
         self.runs.iter().filter(move |run| run.case == case && run.contender == contender && run.counts())
@@ -418,6 +442,31 @@ mod tests {
     fn an_incomplete_last_line_is_ignored_and_any_other_is_an_error() {
         assert!(Results::parse(&file(&["{\"record\":\"run\",\"ca"])).unwrap().runs.is_empty());
         assert!(matches!(Results::parse(&file(&["{\"rec\n"])), Err(Error::Line { line: 2, .. })));
+    }
+
+    #[test]
+    fn a_program_that_was_found_and_fails_is_no_failure_of_the_measurement() {
+        let line = |name: &str, found| ContenderLine { name: name.into(), found, ..Default::default() };
+        let case = Case {
+            name: "one".into(),
+            contenders: vec![line("own", false), line("rclone", true)],
+            ..Default::default()
+        };
+        let run = |contender: &str, outcome| Run {
+            case: "one".into(),
+            contender: contender.into(),
+            round: 1,
+            outcome,
+            error: Some(format!("{contender} failed")),
+            ..Run::default()
+        };
+        let runs = vec![run("own", Outcome::Ok), run("rclone", Outcome::Failed)];
+        let mut results = Results { header: Header { cases: vec![case], ..Default::default() }, runs };
+        assert_eq!(results.failed().count(), 0);
+        assert_eq!(results.error_of("one", "rclone"), Some("rclone failed"));
+        assert_eq!(results.error_of("one", "own"), None);
+        results.runs.push(run("own", Outcome::Wrong));
+        assert_eq!((results.failed().count(), results.error_of("one", "own")), (1, None));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub use called::Called;
 pub use probe::{Found, Shape, Target, probe};
 
 use crate::error::{Error, Result};
+use crate::functions::FunctionSize;
+use crate::job::Workload;
 use crate::plan::Plan;
 
 /// A request of `bench run TARGET...`: workloads and options.
@@ -78,6 +80,13 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
             return Err(wrong(format!("{option} 0: nothing would be read; give a number above 0")));
         }
     }
+    if let Some(memory) = &request.function {
+        FunctionSize::parse(memory).map_err(|what| wrong(format!("--function: {what}")))?;
+    }
+    for workload in &request.workloads {
+        serde_json::from_value::<Workload>(workload.as_str().into())
+            .map_err(|error| wrong(format!("--workload: {error}")))?;
+    }
     let mut cases = Vec::new();
     for target in targets {
         let fitting = match request.called {
@@ -97,5 +106,7 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     if cases.is_empty() {
         return Err(wrong("nothing to measure: the targets are empty".into()));
     }
-    Ok(Plan { name: "bench run".into(), cases, ..Plan::default() })
+    let plan = Plan { name: "bench run".into(), cases, ..Plan::default() };
+    plan.validate().map_err(wrong)?;
+    Ok(plan)
 }

@@ -20,7 +20,6 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use firstbyte::receipt::SCHEMA;
-use firstbyte_location::shown;
 use render::console;
 use render::error::{Error, Exit, Result};
 use render::json;
@@ -66,7 +65,7 @@ fn print_failure(cli: &Cli, error: &Error) {
     // An error about an operand begins with it.
     let is_named =
         |word: &String| error.message.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with(':'));
-    let words = std::env::args_os().skip(1).map(|word| shown(word.as_os_str()).to_string());
+    let words = title::words();
     let location = error.missing.clone().or_else(|| words.filter(|word| !word.is_empty()).find(is_named));
     let item = error.item(location.unwrap_or_default());
     let object = serde_json::json!({ "schema": SCHEMA, "verb": cli.verb_name, "failed": [item] });

@@ -59,13 +59,14 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
     on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
-/// Like [`on_interrupt`], for measurements: removes their directories before the process ends.
+/// Like [`on_interrupt`], for measurements: removes their directories before the process ends, also
+/// when the terminal is closed.
 ///
 /// # Errors
 /// The errors of [`on_interrupt`].
 pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
     let last = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
-    on_signals(&[SIGINT, SIGTERM], ForcedEnd::MEASUREMENT, first, last)
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::MEASUREMENT, first, last)
 }
 
 /// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. If this module ends
@@ -100,8 +101,9 @@ fn on_signals(
     first: impl FnOnce() + Send + 'static,
     (last, within): (impl FnOnce() + Send + 'static, Duration),
 ) -> Result<()> {
-    let numbers = signals.to_vec();
-    let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
+    let numbers: Vec<i32> =
+        signals.iter().copied().filter(|signal| *signal != SIGHUP || !is_hangup_ignored()).collect();
+    let mut signals = Signals::new(&numbers).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &numbers);
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);
@@ -125,6 +127,15 @@ fn on_signals(
     };
     // This thread runs until the process ends, so it is never joined.
     thread("signals", watch)
+}
+
+/// Returns whether this process was started with SIGHUP ignored, as by `nohup`. It then outlives
+/// its terminal.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
 }
 
 /// Calls `last` on a separate thread, and waits at most `within` until it returns.

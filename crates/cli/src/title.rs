@@ -1,13 +1,15 @@
-//! Removes the secrets of URLs from the arguments that other processes see.
+//! The arguments of this process without the secrets of URLs: in the memory that other processes
+//! see, and as text for records.
 //!
 //! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. After the
 //! arguments have been parsed, this module overwrites the secrets in that memory. Secrets remain
 //! visible until then, and in the history of the shell. The daemon of a mount is a fork and
-//! inherits the cleaned memory. `main` calls this once, before it starts threads.
+//! inherits the cleaned memory. `main` calls this once, before it starts threads. Verbs that record
+//! their command line call [`words`].
 
 use std::ops::Range;
 
-use firstbyte_location::redacted_operand;
+use firstbyte_location::{redacted_operand, shown};
 
 /// Field numbers of `/proc/self/stat` (proc(5)), counted from the state, the first field after the
 /// name. The state is field 3 in proc(5).
@@ -33,6 +35,11 @@ pub fn hide_secrets() {
     // the range meanwhile, and the standard library has its own copies.
     let memory = unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) };
     overwrite(memory);
+}
+
+/// Returns the arguments as text, without the program. Bytes that are not UTF-8 are escaped.
+pub fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|word| shown(word.as_os_str()).to_string())
 }
 
 /// Parses the address range of the arguments from `/proc/self/stat`.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+use firstbyte_location::shown;
 
 /// Formats one line for the usage error that clap found in `words`. `grammar` is the whole command
 /// line.
@@ -16,6 +17,7 @@ pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Strin
             known.or_else(|| unknown_option(error, grammar))
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
+        ErrorKind::InvalidUtf8 => not_text(words),
         _ => missing(error),
     };
     known.unwrap_or_else(|| sentence(error))
@@ -37,6 +39,15 @@ fn bad_value(error: &clap::Error) -> Option<String> {
     // Some of clap's messages repeat the value.
     let why = why.rsplit_once(&format!("{value}: ")).map_or(&*why, |(_, rest)| rest);
     Some(format!("{name} {value}: {why}"))
+}
+
+/// Formats the line for a word that has to be text. clap does not say which it is, so every word
+/// that is no text is named.
+fn not_text(words: &[OsString]) -> Option<String> {
+    let wrong = words.iter().filter(|word| word.to_str().is_none());
+    let wrong: Vec<String> = wrong.map(|word| shown(word).to_string()).collect();
+    (!wrong.is_empty())
+        .then(|| format!("{}: not UTF-8; use a name in UTF-8, such as a link", wrong.join(", ")))
 }
 
 /// Returns clap's own sentence and tips, without the usage.

@@ -151,3 +151,29 @@ fn models_are_listed_with_their_sources() {
     let text = printed(&World::new(), &["advise", "models"]);
     assert!(text.contains("efs-elastic") && text.contains("s3-standard"), "{text}");
 }
+
+#[test]
+fn a_page_replaces_no_file_that_is_read_and_has_any_file_name() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let world = World::new();
+    let workload = world.write("workload.toml", printed(&world, &["advise", "init"]).as_bytes());
+    let before = std::fs::read(&workload).unwrap();
+    world
+        .run(&["advise", "run", "workload.toml", "--page", "./workload.toml"])
+        .fails(2, &["workload.toml: it is read", "another file"]);
+    assert_eq!(std::fs::read(&workload).unwrap(), before);
+    let name = std::ffi::OsStr::from_bytes(b"w-\xff.toml");
+    std::fs::copy(&workload, workload.with_file_name(name)).unwrap();
+    world.run(&["advise".as_ref(), "run".as_ref(), name, "--page".as_ref(), "page.html".as_ref()]).ok();
+    let page = String::from_utf8(world.read("page.html")).unwrap();
+    assert!(page.contains("advise run w-\\xff.toml --page page.html"), "{page}");
+}
+
+#[test]
+fn a_region_that_is_given_is_not_assumed() {
+    let world = World::new();
+    let words = [&["--region", "eu-central-1", "advise", "run"], &SMALL[..]].concat();
+    let text = printed(&world, &words);
+    assert!(text.contains("assumed: ") && !text.contains("us-east-1"), "{text}");
+}

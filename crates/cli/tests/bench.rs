@@ -352,3 +352,14 @@ fn a_report_does_not_replace_results_and_a_failure_is_no_success() {
     let header = world.write("header.jsonl", header);
     world.run(&["bench", "compare", out, header.to_str().unwrap()]).fails(1, &["nothing in these files"]);
 }
+
+#[test]
+fn a_plan_without_cases_is_no_measurement() {
+    let world = World::new();
+    let plan = world.write("plan.toml", b"name = \"none\"\n");
+    for more in [&[][..], &["--dry-run"]] {
+        world
+            .run(&[&["bench", "run", "--plan", plan.to_str().unwrap()], more].concat())
+            .fails(2, &["no cases"]);
+    }
+}

@@ -123,3 +123,48 @@ fn files_with_nothing_in_common_are_no_comparison() {
     let ran = world.run(&["bench", "compare", "one.jsonl", "two.jsonl"]);
     ran.fails(1, &["one.jsonl", "two.jsonl", "in common"]);
 }
+
+#[test]
+fn an_installed_program_that_is_broken_is_left_out_and_one_that_was_named_is_a_failure() {
+    let server = S3::ours();
+    std::fs::write(server.root.join(BUCKET).join("object"), bytes(1, 5_000)).unwrap();
+    let mut world = World::with_s3(&server);
+    let programs = world.path("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let broken = programs.join("rclone");
+    std::fs::write(&broken, "#!/bin/sh\necho it is broken >&2\nexit 7\n").unwrap();
+    std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    world.set("PATH", &programs.display().to_string());
+    let target = format!("s3://{BUCKET}/");
+    let line = ["bench", "run", &target, "--rounds", "3", "--workload", "list", "--out", "results.jsonl"];
+    for _again in 0..2 {
+        let ran = world.run(&line).ok();
+        let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(shown.contains("rclone: exit code 7: it is broken"), "{ran:?}");
+    }
+    let found = Results::parse(&String::from_utf8(world.read("results.jsonl")).unwrap()).unwrap();
+    let of = |name: &str| found.runs.iter().filter(|run| run.contender == name).count();
+    assert_eq!((of("rclone"), of("ls")), (1, 4), "{:?}", found.runs);
+    let mine = format!("mine={}", broken.display());
+    let line = ["bench", "run", &target, "--rounds", "1", "--workload", "list", "--with", &mine];
+    assert_eq!(world.run(&line).code, Some(3));
+}
+
+#[test]
+fn values_that_nothing_can_be_measured_with_are_refused_before_the_measurement() {
+    let world = World::new();
+    world.write("data/file", b"content");
+    for (option, value, fact) in [
+        ("--workload", "foo", "unknown variant `foo`, expected one of `open`"),
+        ("--cpus", "nan", "cpus: NaN is not between"),
+        ("--cpus", "0", "cpus: 0 is not between"),
+        ("--cpus", "1e9", "cpus: 1000000000 is not between"),
+        ("--memory-limit", "0", "memory_limit: 0: no program runs"),
+        ("--function", "5", "--function: 5: the least memory"),
+    ] {
+        world.run(&["bench", "run", "data", "--dry-run", option, value]).fails(2, &[fact]);
+    }
+    let path = std::os::unix::ffi::OsStringExt::from_vec(b"no-\xff".to_vec());
+    let words: [std::ffi::OsString; 3] = ["bench".into(), "run".into(), path];
+    world.run(&words).fails(2, &["no-\\xff: not UTF-8"]);
+}

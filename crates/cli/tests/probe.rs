@@ -4,8 +4,10 @@
 use crate::support;
 
 use std::fs;
+use std::process::Stdio;
 
-use firstbyte_testkit::{bytes, lacks_root};
+use firstbyte_testkit::{bytes, lacks_root, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::World;
 use support::servers::S3;
@@ -122,6 +124,58 @@ fn a_probe_that_cannot_measure_is_one_line() {
     world.run(&["probe", "s3://bucket/data/", "--out", "no/such/m.toml"]).fails(1, &["no/such/m.toml"]);
     let full = world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--out", "/dev/full"]);
     assert!(full.code == Some(1) && lines(&full.stdout).len() == 10, "{full:?}");
+}
+
+/// Returns whether a process has opened a socket.
+fn has_socket(pid: u32) -> bool {
+    let opened = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    opened
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .any(|target| target.to_string_lossy().starts_with("socket:"))
+}
+
+#[test]
+fn a_signal_ends_a_probe_with_what_was_seen_and_without_a_model() {
+    let (_s3, world) = bucket();
+    world.write("model/place", b"");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut command = world.command(&["probe", "s3://bucket/data/", "--time", "30s", "--out", "model/m"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("a connection", || has_socket(child.id()));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(130) && said == "error: interrupted\n", "{signal:?} {ended:?}");
+        // A signal before the first answer leaves nothing to report.
+        let shown = lines(&ended.stdout);
+        assert!(shown.is_empty() || shown.len() == 10, "{shown:?}");
+        assert_eq!(fs::read_dir(world.path("model")).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_probe_that_outlives_its_terminal_is_not_ended_with_it() {
+    let (_s3, world) = bucket();
+    let words = world.command(&["probe", "s3://bucket/data/large", "--time", "2s"]);
+    let mut command = std::process::Command::new("nohup");
+    command.arg(words.get_program()).args(words.get_args()).current_dir(words.get_current_dir().unwrap());
+    command.env_clear().envs(words.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    until("a connection", || has_socket(child.id()));
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success() && lines(&ended.stdout).len() == 10, "{ended:?}");
+}
+
+#[test]
+fn the_model_never_replaces_the_file_that_is_measured() {
+    let world = World::new();
+    let content = bytes(1, 100_000);
+    world.write("data.bin", &content);
+    world
+        .run(&["probe", "data.bin", "--time", "1s", "--out", "./data.bin"])
+        .fails(2, &["data.bin: it is read", "another file"]);
+    assert_eq!(world.read("data.bin"), content);
 }
 
 #[test]

@@ -221,3 +221,26 @@ fn prices_of_one_region_are_not_those_of_a_bucket_in_another() {
     let probed = world.run(&[&["probe", "s3://bucket/k", "--time", "1s"][..], &BILL].concat());
     probed.fails(1, &["it is in ap-northeast-2", "--region"]);
 }
+
+#[test]
+fn prices_of_the_bucket_are_not_those_of_a_class_that_bills_retrieval() {
+    let server = |class: &'static str| {
+        let headers = ["etag: \"1\"", "last-modified: Fri, 27 Nov 2026 10:00:00 GMT"];
+        Scripted::start(move |_, _| {
+            ScriptedReply::answer("200 OK", &[headers[0], headers[1], class], b"content")
+        })
+    };
+    let run = |class: &'static str, more: &[&str]| {
+        let (server, mut world) = (server(class), World::new());
+        world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+        world.set("AWS_REGION", "us-east-1");
+        let words = ["--json", "--no-sign-request", "cp", "s3://bucket/k", "x", "--bill-as", "s3-standard"];
+        world.run(&[&words[..], &["--transfer", "none"], more].concat())
+    };
+    let tiered = run("x-amz-storage-class: INTELLIGENT_TIERING", &["--budget", "1USD"]).ok().receipt();
+    assert!(tiered["usd"].as_f64().unwrap() > 0.0, "{tiered}");
+    let archived = run("x-amz-storage-class: GLACIER_IR", &[]).ok().receipt();
+    assert!(archived.get("usd").is_none(), "{archived}");
+    let refused = run("x-amz-storage-class: GLACIER_IR", &["--budget", "1USD"]);
+    refused.fails(1, &["its storage class is GLACIER_IR", "--budget"]);
+}

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::{Cloud, HERE, MachineModel, ModelCatalogue, ServiceKind, ServiceModel};
+use firstbyte_advise::model::{HERE, MachineModel, ModelCatalogue, ServiceKind, ServiceModel};
 use firstbyte_advise::units::{Bytes, Rate};
 use firstbyte_advise::{prices, workload};
 use firstbyte_location::{Location, shown};
@@ -146,7 +146,8 @@ impl Account {
     }
 
     /// Returns the dollars of the requests that `store` has counted. `None` without prices, or if a
-    /// bucket turned out to be in another region than that of the prices.
+    /// bucket turned out to be in another region than that of the prices, or an object in a storage
+    /// class with other prices.
     #[must_use]
     pub fn usd(&self, store: &Store) -> Option<f64> {
         let PricedService { region, prices, .. } = self.priced.as_ref()?;
@@ -154,7 +155,7 @@ impl Account {
             Location::Object(object) => store.found_region(object).is_some_and(|found| found != *region),
             _ => false,
         };
-        (!self.locations.iter().any(is_elsewhere)).then(|| prices.usd(&store.counters()))
+        if self.locations.iter().any(is_elsewhere) { None } else { prices.usd(&store.counters()) }
     }
 
     /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
@@ -215,18 +216,8 @@ fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64;
 /// Returns a machine for a model that describes none. It has the processors of this machine, and no
 /// other limits.
 fn this_machine() -> MachineModel {
-    MachineModel {
-        vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
-        memory: Bytes(UNLIMITED),
-        network: Rate(UNLIMITED),
-        burst: None,
-        bucket: None,
-        volumes: None,
-        gpus: 0.0,
-        store: None,
-        cloud: Cloud::Any,
-        source: String::new(),
-    }
+    let vcpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+    MachineModel::new(vcpus, Bytes(UNLIMITED), Rate(UNLIMITED), "")
 }
 
 #[cfg(test)]
@@ -266,7 +257,7 @@ mod tests {
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
         let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };
         (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
-        assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
+        assert!((prices.usd(&counters).unwrap() - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
     }
 
     #[test]

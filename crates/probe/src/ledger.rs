@@ -86,7 +86,7 @@ impl<'a> Ledger<'a> {
         let counted = StoreCounts { requests_by_kind: requests, received, sent, ..after };
         Spent {
             seconds: self.began.elapsed().as_secs_f64(),
-            usd: self.prices.map(|prices| prices.usd(&counted)),
+            usd: self.prices.and_then(|prices| prices.usd(&counted)),
             requests,
             bytes: received,
         }

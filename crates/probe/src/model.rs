@@ -63,15 +63,7 @@ fn latency(times: Option<Quantiles>) -> Option<Latency> {
 }
 
 fn flow(bytes_per_second: f64) -> Flow {
-    Flow {
-        rate: Rate(bytes_per_second),
-        burst: None,
-        bucket: None,
-        reused: None,
-        least_burst: None,
-        each: Default::default(),
-        source: FIGURE_SOURCE.to_owned(),
-    }
+    Flow::steady(Rate(bytes_per_second), FIGURE_SOURCE)
 }
 
 impl ProbeReport {
@@ -193,21 +185,14 @@ impl ProbeReport {
     /// without one the model does not describe this machine.
     fn here(&self, identity: &ModelIdentity) -> Option<MachineModel> {
         let network = self.rates.as_ref().map(ProbedRates::highest).filter(|rate| *rate > 0.0)?;
+        let (memory, network) = (Bytes(identity.memory), Rate(network * NETWORK_HEADROOM));
         Some(MachineModel {
-            vcpus: identity.processors,
-            memory: Bytes(identity.memory),
-            network: Rate(network * NETWORK_HEADROOM),
-            burst: None,
-            bucket: None,
-            volumes: None,
-            gpus: 0.0,
             store: self.disk.as_ref().map(|disk| DiskModel {
                 size: Bytes(disk.free as f64),
                 read: Rate(disk.read),
                 source: FIGURE_SOURCE.to_owned(),
             }),
-            cloud: Cloud::Any,
-            source: FIGURE_SOURCE.to_owned(),
+            ..MachineModel::new(identity.processors, memory, network, FIGURE_SOURCE)
         })
     }
 }

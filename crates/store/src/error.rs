@@ -363,6 +363,14 @@ pub enum Error {
         /// The region of the prices.
         priced: String,
     },
+    /// The object is in a storage class whose prices are not those of the budget.
+    #[error("{location}: its storage class is {class}, whose prices are not known")]
+    PricedOtherwise {
+        /// The location.
+        location: String,
+        /// The storage class, as S3 names it.
+        class: String,
+    },
     /// The request was cancelled by [`Cancel`](crate::Cancel).
     #[error("cancelled")]
     Cancelled,
@@ -396,6 +404,7 @@ impl Error {
             | Self::Disordered { .. }
             | Self::Budget { .. }
             | Self::PricedElsewhere { .. }
+            | Self::PricedOtherwise { .. }
             | Self::LeftOut { .. }
             | Self::Options { .. } => true,
             _ => false,

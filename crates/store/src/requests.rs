@@ -79,6 +79,8 @@ pub struct StoreCounts {
     pub received: u64,
     /// Bytes of bodies sent over the network.
     pub sent: u64,
+    /// Requests about objects in storage classes whose prices are not known.
+    pub unpriced: u64,
 }
 
 /// The counts that all clones of a store share.

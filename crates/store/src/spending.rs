@@ -27,13 +27,15 @@ pub struct Prices {
 
 impl Prices {
     /// Returns the cost, in dollars, of the counted requests and bytes. Deletions cost nothing.
+    /// `None` if some of the requests have other prices.
     #[must_use]
-    pub fn usd(&self, counters: &StoreCounts) -> f64 {
+    pub fn usd(&self, counters: &StoreCounts) -> Option<f64> {
         let requests = &counters.requests_by_kind;
-        self.get * (requests.get + requests.head + requests.other) as f64
+        let usd = self.get * (requests.get + requests.head + requests.other) as f64
             + self.put * (requests.list + requests.put) as f64
             + self.received * counters.received as f64
-            + self.sent * counters.sent as f64
+            + self.sent * counters.sent as f64;
+        (counters.unpriced == 0).then_some(usd)
     }
 }
 
@@ -134,6 +136,12 @@ impl Purse {
         }
     }
 
+    /// Refuses to go on with an object of a storage class whose prices are not known.
+    pub(crate) fn refuse_class(&self, class: &str, place: &str) -> Result<()> {
+        let refusal = || Error::PricedOtherwise { location: place.to_owned(), class: class.to_owned() };
+        if self.spending.is_some() { Err(refusal()) } else { Ok(()) }
+    }
+
     fn pay(&self, spending: &Spending, price: f64, place: &str) -> Result<()> {
         let mut paid = self.paid.lock();
         if *paid + price > spending.limit {
@@ -195,6 +203,17 @@ mod tests {
         assert!(refused.to_string().contains("ap-northeast-2"), "{refused}");
         assert!(!refused.is_transient() && refused.concerns_store());
         Purse::default().check_region("ap-northeast-2", "s3://b").unwrap();
+    }
+
+    #[test]
+    fn a_storage_class_without_prices_ends_a_budget_and_has_no_sum() {
+        let purse = Purse::new(Some(Spending { limit: 1.0, ..Spending::default() }));
+        let refused = purse.refuse_class("GLACIER_IR", "s3://b/k").unwrap_err();
+        assert!(refused.to_string().contains("GLACIER_IR") && refused.concerns_store(), "{refused}");
+        Purse::default().refuse_class("GLACIER_IR", "s3://b/k").unwrap();
+        let prices = Prices { get: 1.0, ..Prices::default() };
+        assert_eq!(prices.usd(&StoreCounts::default()), Some(0.0));
+        assert_eq!(prices.usd(&StoreCounts { unpriced: 1, ..StoreCounts::default() }), None);
     }
 
     #[test]

@@ -544,6 +544,7 @@ impl Store {
             retries: counters.retries.load(Ordering::Relaxed),
             received,
             sent: counters.sent.load(Ordering::Relaxed),
+            unpriced: counters.unpriced.load(Ordering::Relaxed),
         }
     }
 }

@@ -6,14 +6,17 @@
 use super::Inputs;
 use super::choice::{Choice, DataState};
 use super::moved::{CHUNK, Moved};
-use crate::model::{BilledQuantity, Flow, HERE, ModelCatalogue};
+use crate::model::{BilledQuantity, Each, Flow, HERE, ModelCatalogue, ServiceModel};
 use crate::prices::spot;
-use crate::units::GIB;
+use crate::units::{GIB, TIB};
 use crate::usage::{HOURS_PER_MONTH, OptionUsage, Unit, UsageItem, WaitingPeople};
 use crate::workload::{ComputePlace, Workload};
 
 /// Rate in bytes per second, and operations per second, that the price of a gp3 volume includes.
 const GP3_INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
+
+/// Shortest time that a container on Fargate is billed for, in seconds.
+const LEAST_FARGATE_SECONDS: f64 = 60.0;
 
 /// Number of names that one listing request returns.
 const NAMES_PER_PAGE: f64 = 1_000.0;
@@ -74,14 +77,13 @@ fn compute(workload: &Workload, catalogue: &ModelCatalogue, seconds: f64) -> Vec
         ],
         ComputePlace::Machine(name) if name == HERE => Vec::new(),
         ComputePlace::Machine(name) => match (name.strip_prefix("fargate:"), catalogue.machines.get(name)) {
-            (Some(_), Some(machine)) => vec![
-                UsageItem::per_job("fargate/vcpu", machine.vcpus * seconds / 3_600.0, Unit::VcpuHours),
-                UsageItem::per_job(
-                    "fargate/memory",
-                    machine.memory.0 / GIB * seconds / 3_600.0,
-                    Unit::GiBHours,
-                ),
-            ],
+            (Some(_), Some(machine)) => {
+                let hours = seconds.max(LEAST_FARGATE_SECONDS) / 3_600.0;
+                vec![
+                    UsageItem::per_job("fargate/vcpu", machine.vcpus * hours, Unit::VcpuHours),
+                    UsageItem::per_job("fargate/memory", machine.memory.0 / GIB * hours, Unit::GiBHours),
+                ]
+            }
             _ => {
                 let kind = if workload.compute.spot { "ec2-spot" } else { "ec2" };
                 vec![UsageItem::per_job(&format!("{kind}/{name}"), seconds / 3_600.0, Unit::Hours)]
@@ -98,6 +100,14 @@ fn machines_all_month(workload: &Workload) -> Vec<UsageItem> {
     }
     let hours = HOURS_PER_MONTH * workload.jobs.at_once;
     vec![UsageItem::per_month(&format!("ec2/{name}"), hours, Unit::Hours)]
+}
+
+/// Returns the provisioned bytes per second that are billed: those above the rate that `stored`
+/// bytes of data include.
+fn provisioned(model: &ServiceModel, stored: f64) -> f64 {
+    let Some(flow) = &model.rates.total else { return 0.0 };
+    let included = if flow.each == Each::Tib { flow.rate.0 * stored / TIB } else { 0.0 };
+    (flow.least_rate.unwrap_or(flow.rate).0 - included).max(0.0)
 }
 
 /// A billed amount, per job or per month.
@@ -145,7 +155,9 @@ fn amount(
             Amount::Job(seconds / 3_600.0 / jobs, Unit::Hours)
         }
         BilledQuantity::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
-        BilledQuantity::ProvisionedRate => Amount::Month(rate / 1_048_576.0, Unit::MiBpsMonth),
+        BilledQuantity::ProvisionedRate => {
+            Amount::Month(provisioned(model, workload.data.bytes) / 1_048_576.0, Unit::MiBpsMonth)
+        }
         BilledQuantity::VolumeRate => {
             Amount::Month((rate - GP3_INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)
         }

@@ -157,6 +157,7 @@ pub(super) fn check_account_limits(workload: &Workload, catalogue: &ModelCatalog
     let Some(function) = catalogue.function(memory) else { return };
     if row.seconds > function.longest.0 && row.refused.is_none() {
         row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
+        row.overloaded = true;
     }
     if row.name.ends_with("-download") && row.bytes > FREE_DISK_BYTES {
         row.conditions.push(format!("needs /tmp of {}, billed separately", shown_bytes(row.bytes)));

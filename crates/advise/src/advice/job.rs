@@ -6,10 +6,8 @@ use super::host::{JobHost, flow_of, host};
 use super::moved::{Moved, moved};
 use crate::limits::{JobInput, Lanes, Limit, RatePool};
 use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
+use crate::units::TIB;
 use crate::workload::{AccessPattern, BucketState, Loading, Workload};
-
-/// Number of bytes in a TiB.
-const TIB_BYTES: f64 = 1_099_511_627_776.0;
 
 /// Round trips that our mount takes, in addition, for the first read of a file.
 const MOUNT_OPEN_TRIPS: f64 = 0.2;
@@ -162,7 +160,7 @@ impl JobBuilder<'_> {
         let flow = flow?;
         let capacity =
             if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
-        let times = if flow.each == Each::Tib { capacity / TIB_BYTES } else { 1.0 };
+        let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
         let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
         Some(RatePool { limit, amount, rate, burst, bucket })
     }
@@ -201,7 +199,9 @@ impl JobBuilder<'_> {
                 pools.push(RatePool::steady(Limit::LocalDisk, moved.first, rate));
             }
             (ServiceKind::Volume, _) => {
-                pools.push(RatePool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes))
+                let (rate, burst, bucket) = self.host.volumes;
+                let amount = moved.bytes;
+                pools.push(RatePool { limit: Limit::ClientLimit, amount, rate, burst, bucket });
             }
             _ => {}
         }
@@ -232,7 +232,7 @@ impl JobBuilder<'_> {
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
         let again = moved.bytes * jobs - moved.first;
-        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB_BYTES) {
+        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB) {
             (false, true) => moved.first,
             (false, false) => moved.bytes * jobs,
             (true, true) => moved.whole,

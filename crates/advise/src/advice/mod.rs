@@ -156,8 +156,11 @@ fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (
 /// Predicts an option and checks whether it is feasible.
 fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> AdviceRow {
     let (mut row, outcome) = row::row(workload, choice, inputs);
-    row.refused = feasible::refusal(workload, choice, inputs.catalogue)
-        .or_else(|| feasible::overload(workload, choice, &outcome));
+    row.refused = feasible::refusal(workload, choice, inputs.catalogue);
+    if row.refused.is_none() {
+        row.refused = feasible::overload(workload, choice, &outcome);
+        row.overloaded = row.refused.is_some();
+    }
     feasible::check_account_limits(workload, inputs.catalogue, &mut row);
     row
 }

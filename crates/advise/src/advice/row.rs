@@ -58,6 +58,10 @@ pub struct AdviceRow {
     /// The reason why the option is not feasible; `None` if it is. An infeasible option is
     /// predicted too.
     pub refused: Option<String>,
+    /// True if one job could use the option, and only the number or the length of the jobs
+    /// refuses it.
+    #[serde(skip)]
+    pub overloaded: bool,
     /// Conditions of the option, such as a raised account limit.
     pub conditions: Vec<String>,
     /// The measurement that overrides the model's figures; `None` without one.
@@ -151,6 +155,7 @@ pub(super) fn row(
         cost,
         meets: workload.goal.deadline.map(|deadline| outcome.high <= deadline),
         refused: None,
+        overloaded: false,
         conditions: Vec::new(),
         measured: choice.model.measured.clone(),
         leaves_out: choice.model.leaves_out.clone(),

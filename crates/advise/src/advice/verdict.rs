@@ -79,8 +79,7 @@ pub(super) fn verdict(
     let none =
         |sentence: String| Recommendation { sentence, against: String::new(), option: None, next: None };
     let Some(first) = had.first() else {
-        let why = rows.iter().filter_map(|row| row.refused.as_deref()).collect::<Vec<_>>();
-        return none(format!("no option can be had: {}", most_frequent(&why)));
+        return none(format!("no option can be had: {}", reason_against_all(rows)));
     };
     if !found {
         return none(late_sentence(workload, &had, reach));
@@ -94,10 +93,16 @@ pub(super) fn verdict(
     }
 }
 
-/// Returns the reason that occurs most often.
-fn most_frequent<'a>(reasons: &[&'a str]) -> &'a str {
-    let count = |why: &str| reasons.iter().filter(|other| **other == why).count();
-    reasons.iter().copied().max_by_key(|why| count(why)).unwrap_or("no service is known")
+/// Returns the reason why every option is refused: that of the fastest option that one job could
+/// use; without such an option, the reason that occurs most often.
+fn reason_against_all(rows: &[AdviceRow]) -> String {
+    let why = |row: &AdviceRow| row.refused.clone().unwrap_or_default();
+    let possible = rows.iter().filter(|row| row.overloaded);
+    if let Some(row) = possible.min_by(|a, b| a.seconds.total_cmp(&b.seconds)) {
+        return format!("{}: {}", row.title, why(row));
+    }
+    let count = |of: &AdviceRow| rows.iter().filter(|row| row.refused == of.refused).count();
+    rows.iter().max_by_key(|row| count(row)).map_or("no service is known".to_owned(), why)
 }
 
 /// Formats the monthly cost of a row, or says that no price is known.
@@ -146,7 +151,7 @@ fn reason_against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> S
     let faster = next.seconds < first.seconds;
     let why = match cost {
         _ if next.meets == Some(false) => "may miss the deadline".to_owned(),
-        None if next.month.is_none() => "its price is not known".to_owned(),
+        None if next.month.is_none() && first.month.is_some() => "its price is not known".to_owned(),
         Some(cost) if cost > 1.0 + SAME_COST && faster => {
             format!("{} times the cost, for time within the model's error", significant(cost))
         }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{FORMAT, Figure, FigureSource, Flow, Latency, MachineModel, ServiceModel};
 use crate::file_error::FileError;
+use crate::units::Rate;
 use crate::usage::find_key;
 
 /// Parses a file. Refuses a format that is newer than [`FORMAT`].
@@ -111,7 +112,10 @@ impl CheckedFile<'_> {
         for value in [machine.vcpus, machine.memory.0, machine.network.0] {
             self.above_zero(field, value)?;
         }
-        if machine.burst.is_some_and(|burst| burst < machine.network) {
+        let volumes = machine.volumes.unwrap_or(Rate(0.0));
+        if machine.burst.is_some_and(|burst| burst < machine.network)
+            || machine.volumes_burst.is_some_and(|burst| burst < volumes)
+        {
             return Err(self.error(field, "the burst is below the rate"));
         }
         let Some(store) = &machine.store else { return Ok(()) };

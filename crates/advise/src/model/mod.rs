@@ -104,14 +104,38 @@ pub struct Flow {
     /// Bytes above `rate` that the bucket holds some seconds after it was emptied.
     #[serde(default)]
     pub reused: Option<Bytes>,
+    /// Minimum of the sustained rate, for a rate that grows with the capacity.
+    #[serde(default)]
+    pub least_rate: Option<Rate>,
     /// Minimum burst rate, for a burst that grows with the capacity.
     #[serde(default)]
     pub least_burst: Option<Rate>,
+    /// Minimum of the full bucket, for a bucket that grows with the capacity.
+    #[serde(default)]
+    pub least_bucket: Option<Bytes>,
     /// The factor of rate, burst and bucket.
     #[serde(default)]
     pub each: Each,
     /// Name of the source.
     pub source: String,
+}
+
+impl Flow {
+    /// Makes a flow without a bucket.
+    #[must_use]
+    pub fn steady(rate: Rate, source: &str) -> Self {
+        Self {
+            rate,
+            burst: None,
+            bucket: None,
+            reused: None,
+            least_rate: None,
+            least_burst: None,
+            least_bucket: None,
+            each: Each::Service,
+            source: source.to_owned(),
+        }
+    }
 }
 
 /// Access protocol of a service.
@@ -264,7 +288,7 @@ pub enum BilledQuantity {
     /// Hours of a machine that serves all jobs: each month, or while the service exists if each job
     /// creates its own.
     Hours,
-    /// Provisioned bytes per second, each month.
+    /// Provisioned bytes per second above the rate that stored data includes, each month.
     ProvisionedRate,
     /// Bytes per second of a volume above the 125 MiB/s that its price includes, for each machine.
     VolumeRate,
@@ -391,9 +415,13 @@ pub struct MachineModel {
     /// Bytes above `network` that a full bucket holds; `None` if the rule for all machines applies.
     #[serde(default)]
     pub bucket: Option<Bytes>,
-    /// Total rate of all volumes of the machine.
+    /// Sustained total rate of all volumes of the machine.
     #[serde(default)]
     pub volumes: Option<Rate>,
+    /// Total rate of all volumes while the burst of a day lasts: as long as the rule for all
+    /// machines says.
+    #[serde(default)]
+    pub volumes_burst: Option<Rate>,
     /// Graphics processors.
     #[serde(default)]
     pub gpus: f64,
@@ -406,6 +434,27 @@ pub struct MachineModel {
     /// Name of the source.
     #[serde(default = "guide")]
     pub source: String,
+}
+
+impl MachineModel {
+    /// Makes a machine without bursts, volumes, graphics processors and local disk, whose provider
+    /// does not matter.
+    #[must_use]
+    pub fn new(vcpus: f64, memory: Bytes, network: Rate, source: &str) -> Self {
+        Self {
+            vcpus,
+            memory,
+            network,
+            burst: None,
+            bucket: None,
+            volumes: None,
+            volumes_burst: None,
+            gpus: 0.0,
+            store: None,
+            cloud: Cloud::Any,
+            source: source.to_owned(),
+        }
+    }
 }
 
 fn guide() -> String {
@@ -439,6 +488,8 @@ pub struct MachineRules {
     /// Duration of a full burst on a fresh machine, in seconds per Gbit/s of the machine's
     /// sustained rate.
     pub burst_per_gbit: Figure<Seconds>,
+    /// Duration of a full burst of all volumes of a machine.
+    pub volumes_burst: Figure<Seconds>,
     /// Fraction of a network's rate that is left for data.
     pub payload: Figure<f64>,
     /// Maximum rate of one connection over the network.

@@ -12,6 +12,9 @@ pub use shown::{count, shown_bytes, shown_seconds, significant};
 /// Bytes in a GiB.
 pub const GIB: f64 = 1_073_741_824.0;
 
+/// Number of bytes in a TiB.
+pub const TIB: f64 = 1_099_511_627_776.0;
+
 /// A number of bytes. Shares and averages may be fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Bytes(pub f64);

@@ -34,6 +34,14 @@ pub struct Workload {
     pub assumed: Vec<String>,
 }
 
+impl Workload {
+    /// Sets the region, which then is no longer assumed.
+    pub fn set_region(&mut self, region: &str) {
+        self.assumed.retain(|assumed| *assumed != self.region);
+        region.clone_into(&mut self.region);
+    }
+}
+
 /// The data that a job reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadData {

@@ -294,6 +294,9 @@ impl Reader<'_> {
 
     /// Parses `lambda:3008MB`, or the name of a machine. AWS Lambda writes MB but means 2^20 bytes.
     fn place(&self, text: &str) -> Result<ComputePlace, FileError> {
+        if text == "lambda" {
+            return self.error("compute.at", "a function has a memory; write for example lambda:3008MB");
+        }
         let Some(memory) = text.strip_prefix("lambda:") else {
             return Ok(ComputePlace::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
         };
@@ -346,6 +349,9 @@ mod tests {
         assert_eq!(workload.compute.loading, Loading::Either);
         assert_eq!((workload.jobs.at_once, workload.goal.deadline), (1.0, None));
         assert_eq!(workload.assumed, ["1 job a day", "1 at a time", "us-east-1", "requests or files"]);
+        let mut elsewhere = workload;
+        elsewhere.set_region("eu-west-1");
+        assert_eq!(elsewhere.assumed, ["1 job a day", "1 at a time", "requests or files"]);
     }
 
     #[test]
@@ -362,6 +368,7 @@ mod tests {
         assert!(error("files", "many").starts_with("--files: "), "{}", error("files", "many"));
         assert!(error("passes", "1e290").starts_with("--passes: "), "{}", error("passes", "1e290"));
         assert!(error("read", "6GB").starts_with("--read: 6.00 GB read of 5.00 GB"));
+        assert!(error("at", "lambda").ends_with("lambda:3008MB"), "{}", error("at", "lambda"));
     }
 
     #[test]

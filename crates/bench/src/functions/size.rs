@@ -7,6 +7,9 @@ use crate::machine;
 
 /// Memory in bytes at which a function has one processor, according to AWS Lambda's documentation.
 const BYTES_PER_PROCESSOR: u64 = 1_769_000_000;
+/// Smallest memory of a function in bytes. With less, its share of a processor is one that the
+/// kernel does not give.
+const MIN_BYTES: u64 = 32_000_000;
 /// Part of the machine's memory that functions may use. Services and data need the rest.
 const MEMORY_SHARE: f64 = 0.8;
 
@@ -28,10 +31,10 @@ impl FunctionSize {
     /// Parses text such as `512MB`.
     ///
     /// # Errors
-    /// The text is not a size above 0.
+    /// The text is not a size, or one too small for a function.
     pub fn parse(text: &str) -> Result<Self, String> {
         match units::parse_size(text) {
-            Ok(0) => Err("a memory above 0 is needed".into()),
+            Ok(..MIN_BYTES) => Err(format!("{text}: the least memory of a function is 32MB")),
             Ok(memory_bytes) => Ok(Self { memory_bytes }),
             Err(error) => Err(error.to_string()),
         }

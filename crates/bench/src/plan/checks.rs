@@ -31,8 +31,11 @@ impl Plan {
         words
     }
 
-    /// Checks that names are unique, sizes parse, and goals name contenders.
-    pub(super) fn validate(&self) -> std::result::Result<(), String> {
+    /// Checks that there are cases, names are unique, sizes parse, and goals name contenders.
+    pub(crate) fn validate(&self) -> std::result::Result<(), String> {
+        if self.cases.is_empty() {
+            return Err("it has no cases: there is nothing to measure".into());
+        }
         unique("case", self.cases.iter().map(|case| &case.name))?;
         let services = self.services.iter().map(|service| &service.name);
         let shared: Vec<&String> = self.data.iter().map(|data| &data.name).chain(services).collect();

@@ -11,6 +11,13 @@ use crate::job::program;
 use crate::modelled::Modelled;
 use crate::words::Words;
 
+/// Smallest number of processors that the kernel shares out.
+const LEAST_CPUS: f64 = 0.01;
+/// Largest number of processors.
+const MOST_CPUS: f64 = 8_192.0;
+/// Smallest limit of memory in bytes.
+const LEAST_MEMORY: u64 = 1 << 20;
+
 /// The words of a command, with placeholders.
 pub type Command = Vec<String>;
 
@@ -73,6 +80,10 @@ pub struct Contender {
     /// True if the contender is skipped, with a note, when its program is not installed. A job's
     /// program is fio or blastn.
     pub optional: bool,
+    /// True if the program was found on the `PATH`, and the user has not named it. When it fails,
+    /// it is left out with a note, and the measurement is complete without it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
     /// Programs that the contender needs in addition to its command's.
     pub requires: Vec<String>,
     /// Hint for installing the programs, shown in the note.
@@ -236,12 +247,15 @@ impl Contender {
         if self.waves && self.function.is_none() {
             return Err("waves are of functions: say how large with function".into());
         }
-        if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
-            return Err("cpus: a number above 0 is needed".into());
+        if let Some(cpus) = self.cpus.filter(|cpus| !(LEAST_CPUS..=MOST_CPUS).contains(cpus)) {
+            return Err(format!("cpus: {cpus} is not between {LEAST_CPUS} and {MOST_CPUS}"));
         }
         // A size with a placeholder is parsed only before its run.
         if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
-            units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
+            let bytes = units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
+            if bytes < LEAST_MEMORY {
+                return Err(format!("memory_limit: {size}: no program runs in less than 1MiB"));
+            }
         }
         Ok(())
     }

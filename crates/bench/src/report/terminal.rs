@@ -72,6 +72,11 @@ fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
     }
     let lines = contenders(results, case);
     bars(out, &lines, width);
+    for line in &lines {
+        if let Some(error) = results.error_of(&case.name, &line.name) {
+            wrap(out, &format!("{}: {error}", line.name), width);
+        }
+    }
     if let Some(text) = sentence(case, &lines) {
         wrap(out, &text, width);
     }

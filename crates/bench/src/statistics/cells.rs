@@ -1,7 +1,7 @@
 //! Computes the cells of a [`Table`] from results: the measured figure of each cell beside the
 //! published one. Called by the reports of `bench`.
 
-use crate::result::{Basis, Outcome, Results, Run};
+use crate::result::{Basis, Results, Run};
 use crate::table::{Axis, Of, Statistic, Table};
 
 use super::case::figure;
@@ -46,12 +46,10 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     let of = axes.iter().find_map(|axis| axis.of).unwrap_or_default();
     let runs: Vec<&Run> = results.counted(case, contender).collect();
     let values = runs.iter().flat_map(|run| figures(run, metric, of)).filter(|value| value.is_finite());
-    let failed = |run: &&Run| run.case == case && run.contender == *contender && run.outcome != Outcome::Ok;
-    let last = results.runs.iter().rfind(failed).filter(|_| runs.is_empty());
     Cell {
         metric: metric.to_owned(),
         value: reduced(statistic, values.collect()),
-        error: last.map(|run| run.error.clone().unwrap_or_default()),
+        error: results.error_of(case, contender).map(str::to_owned),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
         limit: runs.first().and_then(|run| run.limit.clone()),
         published: row.published.get(index).cloned().unwrap_or_default(),
@@ -89,7 +87,7 @@ fn reduced(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::JobFigures;
+    use crate::result::{JobFigures, Outcome};
 
     fn results() -> Results {
         let run = |round, seconds: f64, jobs: &[f64]| Run {

@@ -357,7 +357,8 @@ impl Work {
         let found = objects.map(|objects| programs::programs(&objects, request)).unwrap_or_default();
         let contender = |program: programs::Program| {
             let prints = if program.is_timed { Prints::Metrics } else { Prints::Nothing };
-            let own = Contender { name: program.name.to_owned(), prints, ..Contender::default() };
+            let name = program.name.to_owned();
+            let own = Contender { name, prints, found: true, ..Contender::default() };
             // Programs of other projects copy whole objects.
             let bytes = (self.whole > 0).then(|| self.whole.to_string());
             Contender { bytes, ..self.other(program.command, own) }

@@ -1,11 +1,12 @@
 //! A file that a verb writes beside its output: a page, a model, a report.
 //!
-//! Invariant: the file has its old content or the complete new one. It is opened before the work
-//! whose result it takes, so that a path that cannot be written is an error at once.
+//! Invariant: the file has its old content or the complete new one, and it is never one of the
+//! files from which its content is made. It is opened before the work whose result it takes, so
+//! that a path that cannot be written is an error at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{directory_of, shown};
@@ -30,8 +31,13 @@ enum Sink {
 }
 
 impl OutputFile {
-    /// Opens a file. Its old content stays until [`write`](Self::write).
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Opens a file. Its old content stays until [`write`](Self::write). Refuses each of `inputs`,
+    /// the files that the verb reads, under any of its names.
+    pub fn open(path: &Path, inputs: &[&Path]) -> Result<Self> {
+        if inputs.iter().any(|input| is_same_file(path, input)) {
+            return Err(Error::usage(format!("{}: it is read, and would be replaced", shown(path)))
+                .advise("name another file"));
+        }
         let failed = |error: std::io::Error| Error::writing(shown(path), &error);
         let existing = fs::metadata(path).ok();
         let own = match &existing {
@@ -40,6 +46,8 @@ impl OutputFile {
         };
         // A link stays, and the file that it names is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // Its error names the wanted path; that of a temporary file would name another.
+        fs::metadata(directory_of(&place)).map_err(failed)?;
         let mode = existing.as_ref().map_or(MODE, |found| found.permissions().mode());
         let beside = || {
             let permissions = fs::Permissions::from_mode(mode);
@@ -77,9 +85,18 @@ impl OutputFile {
     }
 }
 
-/// Writes `text` to `path`.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    OutputFile::open(path)?.write(text)
+/// Writes `text` to `path`, which must not be one of `inputs`.
+pub fn write(path: &Path, inputs: &[&Path], text: &str) -> Result<()> {
+    OutputFile::open(path, inputs)?.write(text)
+}
+
+/// Returns whether both paths lead to one regular file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 #[cfg(test)]
@@ -93,23 +110,37 @@ mod tests {
         fs::write(&file, "old, and longer").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let open = OutputFile::open(&link).unwrap();
+        let open = OutputFile::open(&link, &[]).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "old, and longer");
         open.write("new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        drop(OutputFile::open(&file).unwrap());
+        drop(OutputFile::open(&file, &[]).unwrap());
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn a_path_that_cannot_be_written_fails_before_the_work() {
         let place = tempfile::tempdir().unwrap();
-        assert!(OutputFile::open(&place.path().join("missing/file")).is_err());
-        assert!(OutputFile::open(place.path()).is_err());
-        let full = OutputFile::open(Path::new("/dev/full")).unwrap();
-        assert!(full.write("text").is_err());
-        write(Path::new("/dev/null"), "text").unwrap();
+        assert!(OutputFile::open(&place.path().join("missing/file"), &[]).is_err());
+        assert!(OutputFile::open(place.path(), &[]).is_err());
+        let (full, null) = (Path::new("/dev/full"), Path::new("/dev/null"));
+        assert!(OutputFile::open(full, &[full]).unwrap().write("text").is_err());
+        write(null, &[null], "text").unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_read_is_refused_under_each_of_its_names() {
+        let place = tempfile::tempdir().unwrap();
+        let [file, link, second] = ["a", "link", "second"].map(|name| place.path().join(name));
+        fs::write(&file, "read").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        fs::hard_link(&file, &second).unwrap();
+        for output in [&file, &link, &second] {
+            assert!(write(output, &[&file], "written").is_err());
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "read");
+        write(&place.path().join("new"), &[&file], "written").unwrap();
     }
 }

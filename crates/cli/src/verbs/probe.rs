@@ -92,7 +92,8 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
     let identity = identity(name, &location, service.as_deref())?;
-    let out = args.out.as_deref().map(OutputFile::open).transpose()?;
+    let measured: Vec<&Path> = location.as_local().into_iter().collect();
+    let out = args.out.as_deref().map(|path| OutputFile::open(path, &measured)).transpose()?;
     let cancel = Cancel::new();
     let flag = cancel.clone();
     signals::on_interrupted_measurement(move || flag.cancel())?;

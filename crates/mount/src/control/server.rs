@@ -91,7 +91,7 @@ fn counts(core: &FileSystem) -> MountCounts {
         requests_by_kind: counters.requests_by_kind,
         retries: counters.retries,
         received_bytes: counters.received,
-        usd: core.prices.map(|prices| prices.usd(&counters)),
+        usd: core.prices.and_then(|prices| prices.usd(&counters)),
     }
 }
 

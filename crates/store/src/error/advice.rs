@@ -63,6 +63,7 @@ impl Error {
                 "check the network; requests continue when the endpoint responds again"
             }
             Self::PricedElsewhere { .. } => "give its region with --region",
+            Self::PricedOtherwise { .. } => "leave --budget out: retrieval may be billed too",
             Self::Budget { .. } => "run it again with a higher --budget: what has arrived is kept",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::CreateDirectory { source, .. } => match io_advice(source.kind()) {

@@ -219,7 +219,7 @@ impl Error {
                 kind => kind,
             },
             Self::Budget { .. } => FailureKind::Full,
-            Self::PricedElsewhere { .. } => FailureKind::BadInput,
+            Self::PricedElsewhere { .. } | Self::PricedOtherwise { .. } => FailureKind::BadInput,
             Self::Cancelled => FailureKind::Interrupted,
         }
     }

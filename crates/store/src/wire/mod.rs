@@ -39,7 +39,7 @@ use crate::error::{AddressSource, Error, Result, Trace, WITHOUT_TLS};
 use crate::options::{Proxies, StoreOptions};
 use crate::order::Unsorted;
 use crate::origin::Origin;
-use crate::requests::RequestCounters;
+use crate::requests::{RequestCounters, RequestKind};
 use crate::spending::{Payment, Purse, Spending};
 
 pub(crate) use incoming::Incoming;
@@ -57,12 +57,21 @@ use tls::TlsConfig;
 /// Bytes per second that even the slowest server is expected to hash, copy and sync.
 const SLOWEST_WORK_RATE: u64 = 8 << 20;
 
+/// The header in which S3 states the class of an object, except for `STANDARD`.
+const STORAGE_CLASS: &str = "x-amz-storage-class";
+
+/// The storage classes of S3 whose requests are billed by the prices of the bucket, and which bill
+/// no retrieval (<https://aws.amazon.com/s3/pricing/>, 2026-11-28).
+const PRICED_CLASSES: [&str; 4] =
+    ["STANDARD", "INTELLIGENT_TIERING", "REDUCED_REDUNDANCY", "EXPRESS_ONEZONE"];
+
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreCounters {
     pub(crate) requests: RequestCounters,
     pub(crate) retries: AtomicU64,
     pub(crate) sent: AtomicU64,
+    pub(crate) unpriced: AtomicU64,
 }
 
 /// An HTTP client. Its clones share connections.
@@ -120,6 +129,14 @@ impl WireClient {
     /// Returns a clone whose requests, from now on, cost at most what `spending` says.
     pub(crate) fn with_spending(&self, spending: Spending) -> Self {
         Self { purse: Arc::new(Purse::new(Some(spending))), ..self.clone() }
+    }
+
+    /// Counts a request about an object of the storage class `class`, if the prices are not those
+    /// of the class. Refuses to go on if there is a budget.
+    fn check_priced_class(&self, class: Option<&str>, place: &str) -> Result<()> {
+        let Some(class) = class.filter(|class| !PRICED_CLASSES.contains(class)) else { return Ok(()) };
+        self.counters.unpriced.fetch_add(1, Ordering::Relaxed);
+        self.purse.refuse_class(class, place)
     }
 
     /// Refuses to go on with a bucket in another region than the prices of the budget.
@@ -334,6 +351,8 @@ impl Exchange<'_> {
     ) -> std::result::Result<(ResponseHead, Incoming), FailedRequest> {
         let (client, request, began) = (self.client, self.request, Instant::now());
         let payload = request.payload.length();
+        let written = client.options.storage_class.as_deref().filter(|_| request.kind == RequestKind::Put);
+        client.check_priced_class(written, request.place)?;
         let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
         if !request.cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
@@ -403,6 +422,7 @@ impl Exchange<'_> {
         let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, payment));
         let paid = client.purse.pay_length(payment, incoming.length(), request.place)?;
         incoming.set_payment(paid);
+        client.check_priced_class(head.get(STORAGE_CLASS), request.place)?;
         Ok((head, incoming))
     }
 

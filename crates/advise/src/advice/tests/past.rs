@@ -2,6 +2,7 @@
 //! one.
 
 use super::*;
+use crate::limits::Limit;
 
 #[test]
 fn no_job_ends_before_its_own_ready() {
@@ -32,7 +33,7 @@ fn efs_in_bursting_mode_gives_no_more_a_day_than_its_size_earns() {
     let known = Known::new();
     let text =
         "[data]\nsize = \"5 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nat_once = 10\nper_day = 2000\n";
-    assert!(refusal(&known.advise(text), "efs-bursting").contains(" at once"));
+    assert!(refusal(&known.advise(text), "efs-bursting").ends_with("is its most"));
     // Burst credits serve a few jobs at full speed, but not the jobs of a whole day.
     let text = "[data]\nsize = \"100 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nper_day = 40\n";
     let advice = known.advise(text);
@@ -41,6 +42,76 @@ fn efs_in_bursting_mode_gives_no_more_a_day_than_its_size_earns() {
         "{}",
         refusal(&advice, "efs-bursting")
     );
+}
+
+#[test]
+fn a_small_file_system_in_bursting_mode_begins_with_the_credit_of_a_tebibyte() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"50 GiB\"\n[compute]\nat = \"c5n.2xlarge\"\n[jobs]\nat_once = 50\n";
+    // A third of 50 times 50 GiB is metered, at 100 MiB/s: less than the credit of 2.1 TiB.
+    let row = known.row(text, "efs-bursting");
+    assert!((row.seconds / 8_533.0 - 1.0).abs() < 0.01, "{row:?}");
+    let row = known.row(&text.replace("at_once = 50", "at_once = 500"), "efs-bursting");
+    assert!(row.seconds > 2e6, "{row:?}");
+}
+
+#[test]
+fn provisioned_throughput_that_storage_includes_is_not_billed() {
+    let known = Known::new();
+    let billed = |size: &str| {
+        let text = format!("[data]\nsize = \"{size}\"\nread = \"1 GB\"\n[compute]\nat = \"m5.large\"\n");
+        let row = known.row(&text, "efs-provisioned");
+        row.cost.lines.iter().find(|line| line.price == "efs/provisioned").unwrap().billed
+    };
+    assert!((billed("1 TiB") - 450.0).abs() < 1e-6 && billed("20 TiB") == 0.0, "{}", billed("1 TiB"));
+}
+
+#[test]
+fn a_small_machine_reads_volumes_at_their_highest_rate_for_half_an_hour() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"2 TB\"\n[compute]\nat = \"m5.large\"\n";
+    // 4.75 Gbit/s in the first half hour, then 0.65.
+    let row = known.row(text, "ebs-gp3");
+    assert!((row.seconds / 13_262.0 - 1.0).abs() < 0.01 && row.limit == Limit::ClientLimit, "{row:?}");
+    let row = known.row(&text.replace("m5.large", "m5.4xlarge"), "ebs-gp3");
+    assert!(row.seconds < 7_000.0, "{row:?}");
+}
+
+#[test]
+fn a_burst_of_lustre_does_not_last_a_day() {
+    let known = Known::new();
+    let text =
+        "[data]\nsize = \"5 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nat_once = 100\nper_day = 10000\n";
+    // The servers cache the data and send 1,300 MB/s for a TiB, but 200 in the mean of a day.
+    let refused = known.row(text, "fsx-scratch-2-hydrated").refused.unwrap();
+    assert!(refused.starts_with("50.0 TB a day, 20.2 TB is its most"), "{refused}");
+    assert_eq!(known.row(&text.replace("10000", "3000"), "fsx-scratch-2-hydrated").refused, None);
+}
+
+#[test]
+fn one_network_interface_is_as_fast_as_one_network_card() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"1 TB\"\nin_flight = 1024\n[compute]\nat = \"p4d.24xlarge\"\n";
+    let row = known.row(text, "s3-standard-lazy");
+    assert!((80.0..100.0).contains(&row.seconds) && row.limit == Limit::ClientNetwork, "{row:?}");
+}
+
+#[test]
+fn a_container_on_fargate_is_billed_for_a_minute() {
+    let known = Known::new();
+    let row = known.row("[data]\nsize = \"1 GB\"\n[compute]\nat = \"fargate:2vCPU\"\n", "s3-standard-lazy");
+    let billed = |key: &str| row.cost.lines.iter().find(|line| line.price == key).unwrap().billed;
+    assert!(row.seconds < 10.0 && (billed("fargate/vcpu") - 2.0 / 60.0).abs() < 1e-9, "{row:?}");
+    assert!((billed("fargate/memory") - 16.0 / 60.0).abs() < 1e-9, "{row:?}");
+}
+
+#[test]
+fn the_reason_against_every_option_is_that_of_the_nearest_one() {
+    let known = Known::new();
+    let words = "--data 5GB --at m5.large --per-day 1000000000";
+    let advice = advise(&options(words), &known.inputs()).unwrap();
+    let said = &advice.verdict.sentence;
+    assert!(said.starts_with("no option can be had: ") && said.ends_with(" at once"), "{said}");
 }
 
 #[test]

@@ -24,6 +24,11 @@ pub struct KnownArgs {
 }
 
 impl KnownArgs {
+    /// Returns the files and directories that are read.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.models.iter().chain(&self.results).map(PathBuf::as_path)
+    }
+
     /// Loads all models.
     pub fn catalogue(&self) -> Result<ModelCatalogue> {
         let mut all = ModelCatalogue::current();

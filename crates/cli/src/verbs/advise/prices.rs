@@ -167,7 +167,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let mut own = read_prices(&out)?.unwrap_or_default();
     own.override_with(catalogue);
     fs::create_dir_all(directory_of(&out)).map_err(|error| Error::writing(shown(&out), &error))?;
-    output_file::write(&out, &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
+    output_file::write(&out, &[&args.file], &format!("{CATALOGUE_HEAD}{}", own.to_toml()))?;
     if globals.json {
         console::print(json!({"verb": "advise prices import", "offer": offer, "day": day,
             "products": products, "prices": count, "destination": shown(&out).to_string(),

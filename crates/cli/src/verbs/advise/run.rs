@@ -1,6 +1,6 @@
 //! `advise run`: reads a workload, or makes one from options, and prints the advice for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use firstbyte::billing::{price_catalogue, today};
@@ -15,7 +15,8 @@ use super::known::{self, KnownArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::output_file;
+use crate::render::output_file::OutputFile;
+use crate::title;
 
 /// Recommend storage for a workload: time, limit and cost of each option
 #[derive(Args)]
@@ -133,15 +134,16 @@ impl Small {
 }
 
 pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
+    let inputs: Vec<&Path> = args.file.as_deref().into_iter().chain(args.known.files()).collect();
+    let page_file = args.page.as_deref().map(|path| OutputFile::open(path, &inputs)).transpose()?;
     let (workload, text) = workload(args, globals)?;
     let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
     let day = args.day.map_or_else(today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
     let advice = advice::advise(&workload, &inputs)
         .map_err(|error| error_at_field(&error, args, text.as_deref(), globals))?;
-    if let Some(path) = &args.page {
-        let text = page(&advice, &workload, &inputs);
-        output_file::write(path, &text)?;
+    if let Some(file) = page_file {
+        file.write(&page(&advice, &workload, &inputs))?;
     }
     if globals.json {
         console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;
@@ -174,7 +176,7 @@ fn error_at_field(
 fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     let charts = advice::charts(workload, advice, inputs);
     let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
-    let command: Vec<String> = std::env::args().skip(1).map(quoted).collect();
+    let command: Vec<String> = title::words().map(quoted).collect();
     let asked = AdviceQuestion {
         command: format!("firstbyte {}", command.join(" ")),
         prices: format!("{}, as of {}", workload.region, inputs.day),
@@ -194,7 +196,7 @@ fn workload(args: &AdviseRunArgs, globals: &Globals) -> Result<(Workload, Option
         _ => workload::of_options(&args.small.options()).map_err(|error| Error::usage(error.to_string()))?,
     };
     if let Some(region) = &globals.region {
-        workload.region.clone_from(region);
+        workload.set_region(region);
     }
     Ok((workload, text))
 }

@@ -5,6 +5,7 @@
 //! that the job's instance has mounted, and caches are dropped and observed on that instance. If
 //! waiting for the job ends early, the job is ended too. Called by `bench`.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use firstbyte::{Client, Copy, environment};
 use firstbyte_bench::batch::{BatchClient, BatchJob, BatchOutcome};
 use firstbyte_bench::results;
+use firstbyte_location::shown;
 use firstbyte_location::units::{PositiveDuration, parse_size};
 
 use super::super::quoted;
@@ -46,7 +48,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
         ["AWS_ENDPOINT_URL_BATCH", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable);
     let endpoint = place.endpoint.or(of_environment.as_deref());
     let batch = BatchClient::new(globals.options().store, place.queue, place.definition, endpoint)?;
-    let mut words = words_of_job(std::env::args().skip(1));
+    let mut words = words_of_job(text_arguments()?.into_iter());
     if let Some(rest) = read_budget(args, globals, &batch, place)? {
         insert_options(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
     }
@@ -80,6 +82,17 @@ fn check(args: &BenchRunArgs) -> Result<&str> {
         _ => Err(Error::usage("--on batch: the job has no place for its results")
             .advise("give --results s3://BUCKET/PREFIX/, where it may write and you may read")),
     }
+}
+
+/// Returns the arguments of this process, which become text in the job's command line.
+fn text_arguments() -> Result<Vec<String>> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| {
+            let what = format!("{}: not UTF-8; the command line of a job is text", shown(&word));
+            Error::usage(what).advise("give it another name")
+        })
+    };
+    std::env::args_os().skip(1).map(text).collect()
 }
 
 /// Returns the command line of the job: the `given` one without the options for this machine.

@@ -53,7 +53,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
         Form::Text => on_terminal(&all),
     };
     match &args.out {
-        Some(path) => output_file::write(path, &text)?,
+        Some(path) => output_file::write(path, &[], &text)?,
         None => console::print(text.trim_end())?,
     }
     Ok(Exit::Done)

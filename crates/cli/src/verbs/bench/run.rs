@@ -33,6 +33,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals;
+use crate::title;
 
 /// Measure targets, and write each run as soon as it ends
 #[derive(Args)]
@@ -200,7 +201,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
         keep: false,
         stop: &stop,
     };
-    let command = std::env::args().skip(1).collect();
+    let command = title::words().collect();
     let local: Vec<PathBuf> = local_targets(args).map(PathBuf::from).collect();
     let machine = machine::describe(&[local, vec![std::env::temp_dir()]].concat(), &environment::variable);
     let header = engine::header(&plan, &settings, command, machine);
@@ -431,7 +432,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
 
 /// Prints the report, or with `--json` the number of runs and of failed runs.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
-    let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
+    let failed = results.failed().count();
     if globals.json {
         console::print(json!({"verb": "bench", "runs": results.runs.len(), "failed": failed}))?;
     } else if !results.runs.is_empty() {

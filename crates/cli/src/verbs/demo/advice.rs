@@ -5,7 +5,7 @@
 //! computes no prediction of its own.
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::{Cloud, MachineModel, ModelCatalogue, ServiceModel};
+use firstbyte_advise::model::{MachineModel, ModelCatalogue, ServiceModel};
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::units::{Bytes, Rate, shown_bytes, significant};
 use firstbyte_advise::workload;
@@ -106,18 +106,9 @@ fn calibrated(results: &Results) -> Result<ModelCatalogue> {
     for calibration in calibrations(&catalogue, results) {
         catalogue.services.iter_mut().for_each(|model| calibration.apply(model));
     }
-    let machine = MachineModel {
-        vcpus: results.header.machine.processors.max(1) as f64,
-        memory: Bytes(results.header.machine.memory_bytes as f64),
-        network: Rate(LOOPBACK_RATE),
-        burst: None,
-        bucket: None,
-        volumes: None,
-        gpus: 0.0,
-        store: None,
-        cloud: Cloud::Any,
-        source: "the machine that measured".to_owned(),
-    };
+    let here = &results.header.machine;
+    let (vcpus, memory) = (here.processors.max(1) as f64, Bytes(here.memory_bytes as f64));
+    let machine = MachineModel::new(vcpus, memory, Rate(LOOPBACK_RATE), "the machine that measured");
     catalogue.machines.insert(MACHINE.to_owned(), machine);
     Ok(catalogue)
 }

@@ -38,6 +38,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::output_file::OutputFile;
 use crate::signals;
+use crate::title;
 use advice::DemoAdvice;
 use figures::{ListFigures, ReadyFigures, Small, Survive};
 use text::Screen;
@@ -130,7 +131,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     let temporary =
         std::path::absolute(&temporary).map_err(|error| Error::io(temporary.display(), &error))?;
     check_space(args, &temporary)?;
-    let output = OutputFile::open(&args.report)?;
+    let output = OutputFile::open(&args.report, &[])?;
     screen.step("looking for peers");
     let plan = plan::of(args)?;
     let place = format!("{} at {}", disk::file_system(&temporary), temporary.display());
@@ -151,7 +152,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
         stop: &stop,
     };
     let machine = machine::describe(&[temporary], &environment::variable);
-    let header = engine::header(&plan, &settings, std::env::args().skip(1).collect(), machine);
+    let header = engine::header(&plan, &settings, title::words().collect(), machine);
     let mut writer = writer(args, header)?;
     let mut sections =
         Sections { args, screen, failure: &failure, section: String::new(), runs: (0, 0), kept: None };

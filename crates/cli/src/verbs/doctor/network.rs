@@ -52,10 +52,11 @@ fn named_endpoints(globals: &Globals) -> Vec<DoctorFinding> {
     let wrong = |error: Error| {
         DoctorFinding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
     };
-    let listed = globals.store().and_then(|store| Ok((store.endpoint_names()?, store)));
-    let (names, store) = match listed {
-        Ok(listed) => listed,
-        Err(error) => return vec![wrong(error)],
+    // Options that no store can be made with are the finding about the S3 endpoint.
+    let Ok(store) = globals.store() else { return Vec::new() };
+    let names = match store.endpoint_names() {
+        Ok(names) => names,
+        Err(error) => return vec![wrong(error.into())],
     };
     let finding = |name| {
         let service = Service::NamedS3(name);
@@ -105,11 +106,26 @@ fn credentials(globals: &Globals, lookup: VariableLookup<'_>) -> DoctorFinding {
         return DoctorFinding::ok(WHAT, "not used (--no-sign-request)");
     }
     let found = places(globals.profile.as_deref(), lookup);
+    if let Some(half) = half_of_a_key(lookup) {
+        return DoctorFinding::warn(WHAT, half, "set both variables, or neither of them");
+    }
     if found.is_empty() {
         let advice = "fine on an instance with a role; else set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request";
         return DoctorFinding::warn(WHAT, "missing: none in the environment or in files", advice);
     }
     DoctorFinding::ok(WHAT, found.join(", "))
+}
+
+/// Returns the finding about a key in the environment of which one variable is missing or empty.
+fn half_of_a_key(lookup: VariableLookup<'_>) -> Option<String> {
+    let [id, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
+    let (there, missing) = match (is_set(id), is_set(secret)) {
+        (true, false) => (id, secret),
+        (false, true) => (secret, id),
+        _ => return None,
+    };
+    Some(format!("{there} is set without {missing}"))
 }
 
 fn places(profile: Option<&str>, lookup: VariableLookup<'_>) -> Vec<String> {
@@ -302,6 +318,10 @@ mod tests {
         let places = places(None, &lookup).join(", ");
         assert!(places.contains("AWS_ACCESS_KEY_ID") && places.contains("profile lab in"), "{places}");
         assert!(!places.contains("very-secret"));
+        assert_eq!(half_of_a_key(&lookup), None);
+        let half = |name: &str| (name == "AWS_ACCESS_KEY_ID").then(|| "very-secret".to_owned());
+        let found = half_of_a_key(&half).unwrap();
+        assert_eq!(found, "AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY");
     }
 
     #[test]
