@@ -87,7 +87,7 @@ fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Job;
+    use crate::result::{Job, Outcome};
 
     fn results() -> Results {
         let run = |round, seconds: f64, jobs: &[f64]| Run {
