@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::from_process();
     title::hide_secrets();
+    signals::survive_file_size_limit();
     if let Verb::Mount(_) = cli.verb {
         mount::close_inherited();
     }

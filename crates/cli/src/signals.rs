@@ -1,4 +1,4 @@
-//! Ends a run on Ctrl-C, on SIGTERM, or at its `--deadline`.
+//! Ends a run on Ctrl-C, on SIGTERM or SIGHUP, or at its `--deadline`.
 //!
 //! The first signal asks the work to end cleanly and to keep its journal, so that the next run can
 //! resume. Work that has not ended after a grace period is abandoned, because some waits cannot be
@@ -8,12 +8,12 @@
 //! such as a mount point or the directories of a measurement. The verbs call it.
 
 use std::ffi::OsStr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::shown;
 use firstbyte_transfer::{Error as Transfer, Stop};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::render::console;
@@ -56,7 +56,7 @@ impl ForcedEnd {
 /// # Errors
 /// The operating system refuses the signal handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
 }
 
 /// Like [`on_interrupt`], for measurements: removes their directories before the process ends, also
@@ -69,8 +69,8 @@ pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Resu
     on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::MEASUREMENT, first, last)
 }
 
-/// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. If this module ends
-/// the process, it calls `last` before that, even if `first` has not returned.
+/// Like [`on_interrupt`], for services. If this module ends the process, it calls `last` before
+/// that, even if `first` has not returned.
 ///
 /// # Errors
 /// The errors of [`on_interrupt`].
@@ -95,14 +95,21 @@ pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
     })
 }
 
+/// Makes a write beyond the limit on file sizes (`ulimit -f`) fail with EFBIG. By default, SIGXFSZ
+/// ends the process without a message. Programs that this process starts get the default back.
+pub fn survive_file_size_limit() {
+    // If the handler is refused, the process ends as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
+
 fn on_signals(
     signals: &[i32],
     ending: ForcedEnd,
     first: impl FnOnce() + Send + 'static,
     (last, within): (impl FnOnce() + Send + 'static, Duration),
 ) -> Result<()> {
-    let numbers: Vec<i32> =
-        signals.iter().copied().filter(|signal| *signal != SIGHUP || !is_hangup_ignored()).collect();
+    let handled = |signal: &i32| *signal != SIGHUP || !is_hangup_ignored();
+    let numbers: Vec<i32> = signals.iter().copied().filter(handled).collect();
     let mut signals = Signals::new(&numbers).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &numbers);
     let watch = move || {
@@ -129,13 +136,14 @@ fn on_signals(
     thread("signals", watch)
 }
 
-/// Returns whether this process was started with SIGHUP ignored, as by `nohup`. It then outlives
-/// its terminal.
+/// Returns whether SIGHUP is ignored, as in a process that `nohup` started. It then stays ignored.
 fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
+    // SAFETY: the call only writes the present action to the local value.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(SIGHUP, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// Calls `last` on a separate thread, and waits at most `within` until it returns.
@@ -176,8 +184,8 @@ pub struct RunDeadline<'a> {
     pub source: &'a OsStr,
 }
 
-/// Returns a handle that is stopped by Ctrl-C, SIGTERM or the deadline. Work that has not ended
-/// after a grace period is abandoned.
+/// Returns a handle that is stopped by Ctrl-C, SIGTERM, SIGHUP or the deadline. Work that has not
+/// ended after a grace period is abandoned.
 pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();

@@ -230,3 +230,21 @@ fn a_region_that_can_be_none_is_an_error_that_names_it() {
     }
     assert_eq!(server.heads(), Vec::<String>::new());
 }
+
+#[test]
+fn a_role_that_needs_a_code_from_a_device_is_an_error_that_says_so() {
+    let role =
+        "role_arn = arn:aws:iam::1:role/x\nsource_profile = keys\nmfa_serial = arn:aws:iam::1:mfa/me\n";
+    let config = format!(
+        "[default]\n{role}[profile mfa]\n{role}[profile via]\nrole_arn = arn:aws:iam::1:role/y\nsource_profile = mfa\n"
+    );
+    let keys = "[keys]\naws_access_key_id = K\naws_secret_access_key = s\n";
+    for (options, named) in
+        [(&[][..], "default"), (&["--profile", "mfa"], "mfa"), (&["--profile", "via"], "profile mfa")]
+    {
+        let (world, server) = world_with_a_role(&config, keys);
+        let args = [options, &["cat", "s3://bucket/key"]].concat();
+        world.run(&args).fails(2, &[named, "mfa_serial", "export-credentials"]);
+        assert_eq!(server.heads(), Vec::<String>::new(), "{named}");
+    }
+}

@@ -116,3 +116,21 @@ fn two_named_sources_do_not_become_one_file() {
     world.run(&["cp", "one/x", "plain/"]).ok();
     assert_eq!(world.read("plain/x"), b"one/x");
 }
+
+#[test]
+fn a_name_can_be_moved_to_another_spelling_of_itself() {
+    let (world, _mounted) = folding(&S3::ours());
+    world.write("back/Readme", b"content");
+    world.write("back/Data/x", b"x");
+    world.run(&["mv", "m/Readme", "m/README"]).ok();
+    world.run(&["mv", "-r", "m/Data", "m/DATA"]).ok();
+    assert_eq!(names_below(&world.path("back")), ["DATA/x", "README"]);
+    assert_eq!(world.read("back/README"), b"content");
+    // Another file is replaced, as on any file system.
+    world.write("back/other", b"other");
+    world.run(&["mv", "m/other", "m/README"]).ok();
+    assert_eq!(
+        (names_below(&world.path("back")), world.read("back/README")),
+        (vec!["DATA/x".into(), "README".into()], b"other".to_vec())
+    );
+}

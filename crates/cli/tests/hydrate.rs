@@ -281,3 +281,14 @@ fn of_more_than_the_cache_can_hold_what_fits_is_brought_and_the_rest_is_named() 
         assert_eq!(here, done, "what the receipt says is here");
     }
 }
+
+#[test]
+fn a_pipe_is_named_as_the_reason_why_it_is_not_hydrated() {
+    let world = World::new();
+    world.write("file", b"x");
+    let pipe = world.path("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    let ran = world.run(&["hydrate", "pipe"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("device, socket or pipe"), "{ran:?}");
+}

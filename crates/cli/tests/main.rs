@@ -70,6 +70,7 @@ mod spending;
 mod start_files;
 mod stated_length;
 mod stop;
+mod streams;
 mod suites_blast;
 mod suites_folders;
 mod suites_functions;

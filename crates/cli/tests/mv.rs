@@ -2,7 +2,9 @@
 
 use crate::support;
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::time::{Duration, SystemTime};
 
 use firstbyte_testkit::{Scripted, ScriptedReply, bytes, count, until};
 use support::disk::SmallDisk;
@@ -294,4 +296,54 @@ fn killed_at_random_instants_it_loses_nothing_and_deletes_nothing_beyond() {
 #[test]
 fn killed_on_the_way_to_another_name_of_the_same_place_it_loses_nothing() {
     moves::survive_aliases(count("FIRSTBYTE_MOVE_ALIAS_KILLS", 14));
+}
+
+#[test]
+fn a_file_under_two_names_loses_the_old_one() {
+    let world = World::new();
+    world.write("tree/x", b"x");
+    world.write("tree/z", b"z");
+    fs::create_dir(world.path("there")).unwrap();
+    for name in ["tree/y", "there/x"] {
+        fs::hard_link(world.path("tree/x"), world.path(name)).unwrap();
+    }
+    world.run(&["mv", "tree/x", "tree/y"]).ok();
+    assert_eq!(names_below(&world.path("tree")), ["y", "z"]);
+    fs::hard_link(world.path("tree/y"), world.path("tree/x")).unwrap();
+    assert_eq!(world.run(&["--json", "mv", "-r", "tree/", "there/"]).ok().receipt()["objects"], 3);
+    assert_eq!(names_below(&world.path("")), ["there/x", "there/y", "there/z"]);
+    assert_eq!((world.read("there/x"), world.read("there/y")), (b"x".to_vec(), b"x".to_vec()));
+    // One entry under two paths stays.
+    symlink("there", world.path("link")).unwrap();
+    world.run(&["mv", "there/x", "link/x"]).fails(2, &["same"]);
+    assert_eq!(world.read("there/x"), b"x");
+}
+
+#[test]
+fn directories_keep_their_times_on_another_file_system() {
+    let Some(disk) = SmallDisk::new("size=4m") else { return };
+    let world = planted();
+    let time = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(days * 86_400);
+    let directories = ["tree", "tree/run", "tree/run/deep", "tree/runner"];
+    for (name, days) in directories.into_iter().zip(10_000..) {
+        fs::File::open(world.path(name)).unwrap().set_modified(time(days)).unwrap();
+    }
+    let at = |name: &str| disk.path().join(name);
+    world.run(&["mv", "-r", "tree", at("tree").to_str().unwrap()]).ok();
+    for (name, days) in directories.into_iter().zip(10_000..) {
+        assert_eq!(fs::metadata(at(name)).unwrap().modified().unwrap(), time(days), "{name}");
+    }
+}
+
+#[test]
+fn no_destination_goes_up_from_a_directory_that_does_not_exist() {
+    let world = World::new();
+    fs::create_dir_all(world.path("empty")).unwrap();
+    for destination in ["missing/..", "missing/../x/", "./missing/.."] {
+        world.run(&["mv", "-r", "empty", destination]).fails(2, &["missing does not exist"]);
+        world.run(&["cp", "-r", "empty", destination]).fails(2, &["missing does not exist"]);
+    }
+    assert!(world.path("empty").exists() && !world.path("missing").exists());
+    fs::create_dir(world.path("there")).unwrap();
+    world.run(&["mv", "-r", "empty", "there/../there"]).ok();
 }

@@ -310,3 +310,34 @@ fn a_described_object_whose_head_fails_is_described_and_copied_by_get() {
         assert!(world.read("copy") == bytes(4, 900) && world.read("tree/f") == bytes(4, 900), "{status}");
     }
 }
+
+#[test]
+fn a_redirect_of_a_store_is_followed_to_its_region_and_else_names_its_target() {
+    let body = |code: &str, endpoint: &str| {
+        format!(
+            "<Error><Code>{code}</Code><Message>elsewhere</Message><Endpoint>{endpoint}</Endpoint></Error>"
+        )
+    };
+    let run = |server: &Scripted| {
+        let mut world = World::new();
+        let variables =
+            [("AWS_ENDPOINT_URL", server.url()), ("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")];
+        variables.into_iter().for_each(|(name, value)| world.set(name, value));
+        world.set("AWS_REGION", "us-east-1");
+        world.run(&["cat", "s3://bucket/key"])
+    };
+    let regional = Scripted::start(move |_, head| match head.contains("/eu-west-3/s3/aws4_request") {
+        true => ScriptedReply::answer("200 OK", &[], b"content"),
+        false => {
+            let body = body("PermanentRedirect", "bucket.s3-eu-west-3.amazonaws.com");
+            ScriptedReply::answer("301 Moved Permanently", &[], body.as_bytes())
+        }
+    });
+    assert_eq!(run(&regional).ok().stdout, b"content");
+    let other = Scripted::start(move |_, _| {
+        let body = body("TemporaryRedirect", "elsewhere.example");
+        let to = "Location: http://other.example:9000/bucket/key";
+        ScriptedReply::answer("307 Temporary Redirect", &[to], body.as_bytes())
+    });
+    run(&other).fails(1, &["it redirects to other.example:9000", "--endpoint-url"]);
+}

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY};
@@ -203,4 +203,26 @@ fn buckets_are_made_and_removed_when_empty() {
         world.run(&["rb", "s3://bucket/run"]).fails(2, &["is not a bucket"]);
         assert_eq!(keys(&world).len(), NAMES.len());
     }
+}
+
+#[test]
+fn a_directory_whose_names_are_all_excluded_is_not_opened() {
+    let world = World::new();
+    for name in ["tree/a", "tree/priv/b", "tree/deep/priv/c", "tree/deep/d"] {
+        world.write(name, b"x");
+    }
+    let modes = |mode| {
+        for name in ["tree/priv", "tree/deep/priv"] {
+            std::fs::set_permissions(world.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    for name in ["", "tree", "tree/deep"] {
+        std::fs::set_permissions(world.path(name), std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    modes(0o000);
+    let args = ["rm", "-r", "tree", "--exclude", "**/priv/"];
+    let ran = world.unprivileged(&args).output().unwrap();
+    modes(0o755);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    assert_eq!(names_below(&world.path("tree")), ["deep/priv/c", "priv/b"]);
 }

@@ -291,3 +291,46 @@ fn it_is_mounted_for_reading() {
     place.unmount().ok();
     drop((sshd, root));
 }
+
+#[test]
+fn a_link_without_a_target_is_a_failure_and_excluded_directories_are_not_opened() {
+    let host = Host::new();
+    fs::write(host.root.join("a"), "a").unwrap();
+    symlink("nowhere", host.root.join("bad")).unwrap();
+    fs::create_dir(host.root.join("endless")).unwrap();
+    symlink(".", host.root.join("endless/loop")).unwrap();
+    let there = host.at("");
+    for args in [&["cp", "-r", &there, "out/"][..], &["sync", &there, "out"], &["check", &there, "out"]] {
+        let ran = host.world.run(&[&["--json"], args].concat());
+        let failed = ran.receipt()["failed"].as_array().unwrap().clone();
+        let locations: Vec<_> = failed.iter().map(|item| item["location"].as_str().unwrap()).collect();
+        assert!(locations.contains(&&*host.at("bad")), "{args:?}: {ran:?}");
+        assert!(matches!(ran.code, Some(1 | 3)), "{args:?}: {ran:?}");
+        let excluded = [args, &["--exclude", "bad", "--exclude", "endless/"]].concat();
+        host.world.run(&excluded).ok();
+    }
+    assert_eq!(host.world.names(), ["out/a"]);
+}
+
+#[test]
+fn times_that_the_protocol_lacks_become_its_nearest_and_are_no_change() {
+    let host = Host::new();
+    let (world, there) = (&host.world, host.at("tree"));
+    let epoch = std::time::SystemTime::UNIX_EPOCH;
+    let far = Duration::from_secs(20_000_000_000);
+    for (name, time, kept) in [
+        ("past", epoch - Duration::from_secs(86_400), epoch),
+        ("just", epoch - Duration::from_secs(1), epoch),
+        ("far", epoch + far, epoch + Duration::from_secs(u32::MAX.into())),
+    ] {
+        let path = world.write(&format!("tree/{name}"), name.as_bytes());
+        fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        world.run(&["sync", "tree", &there]).ok();
+        let found = fs::metadata(host.root.join("tree").join(name)).unwrap().modified().unwrap();
+        assert_eq!(found, kept, "{name}");
+    }
+    for verb in [&["sync", "tree", &there][..], &["cp", "tree/past", &host.at("tree/past")]] {
+        let receipt = world.run(&[&["--json"], verb].concat()).ok().receipt();
+        assert_eq!(receipt["objects"], 0, "{verb:?}: {receipt}");
+    }
+}

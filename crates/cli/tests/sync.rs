@@ -160,3 +160,60 @@ fn what_is_excluded_is_not_looked_at_and_a_destination_that_only_shows_errors_is
         fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
+
+#[test]
+fn a_dry_run_shows_what_is_copied_into_the_place_of_a_file_or_link() {
+    let world = World::new();
+    for name in ["src/dir/x", "src/dir/sub/y", "src/e/z", "src/f", "dst/dir", "dst/f/g/h", "dst/extra"] {
+        world.write(name, name.as_bytes());
+    }
+    symlink("/nowhere", world.path("dst/e")).unwrap();
+    let planned = world.run(&["--json", "sync", "--delete", "--dry-run", "src", "dst"]).ok();
+    let text = String::from_utf8(planned.stdout).unwrap();
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let named = |action: &str, key: &str| {
+        let rows = rows.iter().filter(|row| row["action"] == action);
+        let mut names: Vec<_> = rows.map(|row| row[key].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(named("copy", "source"), ["src/dir/sub/y", "src/dir/x", "src/e/z", "src/f"]);
+    assert_eq!(named("delete", "location"), ["dst/dir", "dst/e", "dst/extra"]);
+    world.run(&["sync", "--delete", "src", "dst"]).ok();
+    assert_eq!(names_below(&world.path("dst")), names_below(&world.path("src")));
+}
+
+#[test]
+fn what_interrupted_copies_left_of_missing_names_goes_with_the_extras() {
+    let world = World::new();
+    let left = ["dst/.gone.firstbyte-part", "dst/.gone.firstbyte-journal", "dst/old/.x.firstbyte-part"];
+    let kept = ["dst/.keep.tmp.firstbyte-part", "dst/.running.firstbyte-part"];
+    for name in [&["src/a"][..], &left, &kept].concat() {
+        world.write(name, b"x");
+    }
+    // A running copy has locked its partial file.
+    let running = fs::File::open(world.path(kept[1])).unwrap();
+    running.lock().unwrap();
+    world.run(&["sync", "src", "dst"]).ok();
+    assert!(left.into_iter().all(|name| world.path(name).exists()), "{:?}", world.names());
+    world.run(&["sync", "--delete", "--dry-run", "src", "dst"]).ok();
+    assert!(left.into_iter().all(|name| world.path(name).exists()), "{:?}", world.names());
+    let receipt =
+        world.run(&["--json", "sync", "--delete", "src", "dst", "--exclude", "*.tmp"]).ok().receipt();
+    assert_eq!(receipt["deleted"], 0, "{receipt}");
+    assert_eq!(names_below(&world.path("dst")), [".keep.tmp.firstbyte-part", ".running.firstbyte-part", "a"]);
+    assert!(!world.path("dst/old").exists());
+}
+
+#[test]
+fn a_name_that_cannot_be_listed_is_the_location_of_its_failure() {
+    let world = World::new();
+    world.write("src/a", b"a");
+    symlink("nowhere", world.path("src/bad")).unwrap();
+    for args in
+        [&["cp", "-r", "src/", "out/"][..], &["sync", "src", "out"], &["sync", "--delete", "src", "out"]]
+    {
+        let ran = world.run(&[&["--json"], args].concat());
+        assert_eq!(ran.receipt()["failed"][0]["location"], "src/bad", "{args:?}: {ran:?}");
+    }
+}

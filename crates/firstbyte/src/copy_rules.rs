@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use firstbyte_location::{DestinationName, EntryKind, Location, shown};
 use firstbyte_store::Store;
@@ -165,6 +165,12 @@ impl Destination {
     /// The errors of [`parse`](Self::parse).
     pub fn of(text: &OsStr, several: bool) -> Result<Self> {
         let location = Location::parse(text)?;
+        if let Some(missing) = location.as_local().and_then(missing_below_dots) {
+            return Err(Error::Operand {
+                operand: location.to_string(),
+                why: format!("{} does not exist, so `..` has no meaning in it; create it", shown(missing)),
+            });
+        }
         if is_written_as_directory(text, &location) {
             return Ok(Self::Into(location));
         }
@@ -198,6 +204,13 @@ pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
 /// Returns whether `text` stands for the contents of a directory and not for the directory itself.
 fn is_contents(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
+}
+
+/// Returns the missing directory of a path in which the path goes up again (`missing/..`). Creating
+/// it would give a destination that may be the source.
+fn missing_below_dots(path: &Path) -> Option<&Path> {
+    let ups = path.ancestors().filter(|part| part.ends_with(".."));
+    ups.filter_map(Path::parent).find(|above| !above.as_os_str().is_empty() && !above.exists())
 }
 
 /// Returns whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is `.`

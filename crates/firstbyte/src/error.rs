@@ -181,7 +181,7 @@ impl Error {
             | Self::Operand { .. }
             | Self::Overlap { .. } => ErrorKind::InvalidInput,
             Self::Directory { .. } | Self::Read(Read::Directory { .. }) => ErrorKind::IsADirectory,
-            Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
+            Self::Read(Read::NoLength { .. } | Read::Special { .. }) => ErrorKind::Unsupported,
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
             Self::Read(Read::Store(error)) => kind_of(error),
             Self::Read(Read::Changed { .. }) | Self::Transfer(Transfer::Replaced { .. }) => {

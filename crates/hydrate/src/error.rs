@@ -46,6 +46,12 @@ pub enum Error {
         /// The location of the object.
         location: String,
     },
+    /// The location is a device, socket or pipe.
+    #[error("{location}: is a device, socket or pipe, which has no length; name a file")]
+    Special {
+        /// The location of the device, socket or pipe.
+        location: String,
+    },
     /// The location is a directory, prefix or bucket, where an object is needed.
     #[error("{location}: is a directory")]
     Directory {
@@ -125,9 +131,11 @@ impl Error {
             Self::Store(error) => error.kind(),
             Self::Changed { .. } => FailureKind::Changed,
             Self::Panicked { .. } => FailureKind::Internal,
-            Self::Unversioned { .. } | Self::NoLength { .. } | Self::NotKept { .. } | Self::Newer { .. } => {
-                FailureKind::Unsupported
-            }
+            Self::Unversioned { .. }
+            | Self::NoLength { .. }
+            | Self::Special { .. }
+            | Self::NotKept { .. }
+            | Self::Newer { .. } => FailureKind::Unsupported,
             Self::Directory { .. } => FailureKind::IsDirectory,
             Self::Deadline { .. } => FailureKind::TimedOut,
             Self::Thread { source } | Self::Cache { source, .. } => FailureKind::of_io(source),

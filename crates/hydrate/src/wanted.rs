@@ -46,8 +46,11 @@ pub type HydrationList =
 pub fn one(store: &Store, location: &Location) -> std::result::Result<HydrationItem, HydrationFailure> {
     let failed = |error| HydrationFailure { location: location.clone(), error };
     let stat = store.stat(location).map_err(|error| failed(error.into()))?;
-    if stat.kind == EntryKind::Directory {
-        return Err(failed(Error::Directory { location: location.to_string() }));
+    let text = location.to_string();
+    match stat.kind {
+        EntryKind::Directory => return Err(failed(Error::Directory { location: text })),
+        EntryKind::Other => return Err(failed(Error::Special { location: text })),
+        EntryKind::File | EntryKind::Symlink => {}
     }
     Ok(HydrationItem { location: location.clone(), version: Some(stat.version), range: None })
 }
@@ -63,15 +66,17 @@ pub fn below(store: &Store, root: &Location) -> HydrationList {
     match store.list(&root, &options) {
         Err(firstbyte_store::Error::NotFound { .. }) => Box::new(std::iter::once(one(store, &root))),
         Err(error) => Box::new(std::iter::once(Err(failed(&root, error)))),
-        Ok(listing) => Box::new(listing.filter_map(move |entry| match entry {
-            Ok(entry) if entry.kind != EntryKind::File => None,
-            Ok(entry) => Some(Ok(HydrationItem {
-                location: root.join(&entry.name),
-                version: version(&entry),
-                range: None,
-            })),
-            Err(error) => Some(Err(failed(&root, error))),
-        })),
+        Ok(listing) => {
+            Box::new(listing.refusing_broken_links(&root, None).filter_map(move |entry| match entry {
+                Ok(entry) if entry.kind != EntryKind::File => None,
+                Ok(entry) => Some(Ok(HydrationItem {
+                    location: root.join(&entry.name),
+                    version: version(&entry),
+                    range: None,
+                })),
+                Err(error) => Some(Err(failed(&root, error))),
+            }))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use firstbyte::filter::Filter;
 use firstbyte::moved::{is_moved, moved_tree};
 use firstbyte::{Error, OperandKind, Receipt};
 use firstbyte_location::{EntryKind, Location};
-use firstbyte_store::{Cancel, Durability, Error as StoreError, Presign, PresignMethod};
+use firstbyte_store::{Cancel, Durability, Error as StoreError, Presign, PresignMethod, WalkBounds};
 use firstbyte_transfer::{
     Check, ContentComparison, CopyJob, Difference, Effect, Engine, Extent, Failure, Levels, Move, NoObserver,
     Observer, Removal, ReplaceKind, Shard, Stop, Summary, TransferSettings, Tree, TreeNames,
@@ -99,6 +99,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
             beginning: String::new(),
             levels: Levels::All,
             select: &|_| true,
+            bounds: WalkBounds::default(),
             effect: Effect::Apply,
         };
         summary = engine.remove(&removal, &NoObserver)?;

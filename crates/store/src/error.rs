@@ -547,6 +547,9 @@ fn is_bucket(location: &str) -> bool {
     in_object_store(location).is_some_and(|rest| !rest.strip_suffix('/').unwrap_or(rest).contains('/'))
 }
 
+/// Beginning of the message of a redirect to another endpoint, before its host.
+pub(crate) const REDIRECTS_TO: &str = "it redirects to ";
+
 /// Returns true if an S3 error code means that the bucket is in another region.
 pub(crate) fn means_another_region(code: &str) -> bool {
     matches!(

@@ -9,18 +9,46 @@ pub(crate) fn encode(text: &str) -> String {
     if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
 }
 
-/// Decodes the result of [`encode`]. Text in other encodings is returned unchanged.
+/// Decodes a value that consists of encoded words in UTF-8, such as the results of [`encode`] and
+/// of S3. Any other value is returned unchanged.
 pub(crate) fn decode(value: &str) -> String {
-    let decoded = || {
-        let inner = value.strip_prefix("=?")?.strip_suffix("?=")?;
-        let (charset, rest) = inner.split_once('?')?;
-        let (encoding, text) = rest.split_once('?')?;
-        if !charset.eq_ignore_ascii_case("utf-8") || !encoding.eq_ignore_ascii_case("b") {
-            return None;
-        }
-        String::from_utf8(STANDARD.decode(text).ok()?).ok()
-    };
-    decoded().unwrap_or_else(|| value.to_owned())
+    // A blank between two encoded words is not part of the text (RFC 2047, 6.2).
+    let words = value.split_ascii_whitespace().map(decoded_word).collect::<Option<Vec<_>>>();
+    let text =
+        words.filter(|words| !words.is_empty()).and_then(|words| String::from_utf8(words.concat()).ok());
+    text.unwrap_or_else(|| value.to_owned())
+}
+
+/// Returns the bytes of an encoded word in UTF-8.
+fn decoded_word(word: &str) -> Option<Vec<u8>> {
+    let inner = word.strip_prefix("=?")?.strip_suffix("?=")?;
+    let (charset, rest) = inner.split_once('?')?;
+    let (encoding, text) = rest.split_once('?')?;
+    match encoding {
+        _ if !charset.eq_ignore_ascii_case("utf-8") => None,
+        "B" | "b" => STANDARD.decode(text).ok(),
+        "Q" | "q" => quoted_bytes(text),
+        _ => None,
+    }
+}
+
+/// Decodes the encoding `Q`, in which `_` is a blank and `=C3` is a byte (RFC 2047, 4.2).
+fn quoted_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'_' => b' ',
+            b'=' => {
+                let digits = [rest.next()?, rest.next()?];
+                let mut decoded = [0];
+                hex::decode_to_slice(digits, &mut decoded).ok()?;
+                decoded[0]
+            }
+            other => other,
+        });
+    }
+    Some(bytes)
 }
 
 /// The fault of a text that has control characters.
@@ -46,6 +74,22 @@ pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn encoded_words_of_other_writers_are_decoded() {
+        for (value, text) in [
+            ("=?UTF-8?Q?caf=C3=A9?=", "caf\u{e9}"),
+            ("=?utf-8?q?a_b=5F?=", "a b_"),
+            ("=?UTF-8?B?Y2Fm?= =?UTF-8?Q?=C3=A9?=", "caf\u{e9}"),
+            ("=?UTF-8?Q?bad=C3?=", "=?UTF-8?Q?bad=C3?="),
+            ("=?UTF-8?Q?bad=?=", "=?UTF-8?Q?bad=?="),
+            ("=?ISO-8859-1?Q?=E9?=", "=?ISO-8859-1?Q?=E9?="),
+            ("plain  text", "plain  text"),
+            ("", ""),
+        ] {
+            assert_eq!(decode(value), text, "{value}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -121,7 +121,7 @@ pub struct ListOptions {
     pub order: EntryOrder,
     /// How links below a local directory are listed.
     pub links: Links,
-    /// The bounds of the listing of a local directory.
+    /// The bounds of the listing of directories. A store that lists keys ignores them.
     pub bounds: WalkBounds,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,

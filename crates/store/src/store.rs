@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use firstbyte_listing::EntryOrder;
-use firstbyte_location::{
-    EndpointName, Entry, EntryKind, HttpUrl, Location, ObjectLocation, Service, Version,
-};
+use firstbyte_location::{EndpointName, EntryKind, HttpUrl, Location, ObjectLocation, Service, Version};
 
 #[cfg(feature = "azure")]
 use crate::azure::Azure;
@@ -32,31 +30,12 @@ use crate::upload::{Payload, PutOptions, Written};
 use crate::wire::WireClient;
 use crate::{local, post};
 
+use listing::Listing;
+
 mod hosts;
+pub(crate) mod listing;
 mod parts;
 mod reading;
-
-/// An iterator over entries, in bounded memory. It continues after the error of a single local
-/// directory, and ends with any other error.
-pub struct Listing {
-    entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
-}
-
-impl Listing {
-    /// Returns a listing of these entries.
-    #[must_use]
-    pub fn of(entries: impl Iterator<Item = Result<Entry>> + Send + 'static) -> Self {
-        Self { entries: Box::new(entries) }
-    }
-}
-
-impl Iterator for Listing {
-    type Item = Result<Entry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.entries.next()
-    }
-}
 
 /// Reads and writes locations. Clones are cheap, and share connections, credentials and counters.
 /// All methods block.

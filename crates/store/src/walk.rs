@@ -170,6 +170,8 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
 fn may_hold(options: &ListOptions, directory: &[u8]) -> bool {
     let beginning = options.beginning.as_bytes();
     let after = options.start_after.as_deref().unwrap_or_default().as_bytes();
+    let name = directory.strip_suffix(b"/").unwrap_or(directory);
     (directory.starts_with(beginning) || beginning.starts_with(directory))
         && (directory > after || after.starts_with(directory))
+        && options.bounds.entered.as_ref().is_none_or(|entered| entered.is_met(name))
 }

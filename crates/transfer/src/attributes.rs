@@ -38,10 +38,13 @@ pub(crate) fn of_tree(
         directories: Directories::Listed,
         ..ListOptions::default()
     };
-    let mut failed = |location: &Path, error: Error| {
-        let failure = Failure { location: shown(location).to_string(), error };
+    let mut report = |failure: Failure| {
         observer.failed(&failure);
         summary.fail(failure);
+    };
+    let failed = |location: &Path, error: StoreError| Failure {
+        location: shown(location).to_string(),
+        error: error.into(),
     };
     let from = Beneath::new(source, None);
     // Other comparisons leave files that differ, and limits leave files that an earlier run copied.
@@ -53,20 +56,20 @@ pub(crate) fn of_tree(
             Ok(entry) => entry,
             Err(error @ StoreError::Cancelled) => return Err(error.into()),
             Err(error) => {
-                failed(source, error.into());
+                report(Failure::of_listing(&tree.source, error));
                 continue;
             }
         };
         let name = as_path(&entry.name);
         if entry.kind != EntryKind::Other && tree.contains(&entry.name) {
             let taken = root.beneath.take_attributes(name, &from, name, state);
-            taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
+            taken.unwrap_or_else(|error| report(failed(&source.join(name), error)));
         }
     }
     // The root is included unless the filter excludes it by choosing among its contents.
     if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""), state);
-        whole.unwrap_or_else(|error| failed(source, error.into()));
+        whole.unwrap_or_else(|error| report(failed(source, error)));
     }
     Ok(())
 }

@@ -118,6 +118,7 @@ fn entries(
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
+    let listing = listing.refusing_broken_links(location, bounds.wanted.clone());
     let listing = ListingPrefetch::start(listing, scope.cancel.clone())?;
     let place = location.clone();
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {

@@ -12,12 +12,11 @@ use firstbyte_store::{Beneath, Cancel, Error as StoreError, ReplaceKind, StaleUp
 use crate::check::Check;
 use crate::context::{CallScope, Context, RunKind, Throttles, Unchanged};
 use crate::error::{Error, Result};
-use crate::job::{CopyJob, CopyJobs, Extras, Move, Tree};
+use crate::job::{CopyJob, CopyJobs, Effect, Extras, Move, Tree};
 use crate::job::{Extent, ObjectCount, TransferRoute, keeps_all};
 use crate::moving;
 use crate::remove::Removal;
-use crate::report::CompletedObject;
-use crate::report::{Observer, Summary};
+use crate::report::{Action, CompletedObject, Observer, Summary};
 use crate::scheduler::Scheduler;
 use crate::settings::{Compare, TransferSettings};
 use crate::sources::{self, MovedSources};
@@ -156,6 +155,27 @@ impl Engine {
         unchanged.map_err(|error| self.reason(error))
     }
 
+    /// Reports the copy of one object to `observer`, and does not make it.
+    ///
+    /// # Errors
+    /// The source cannot be looked up, so that the copy would fail.
+    pub fn plan_copy(
+        &self,
+        source: &Location,
+        destination: &Location,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let is_link = source.as_local().is_some_and(std::path::Path::is_symlink);
+        let size = match is_link && keeps_all(&self.settings, source, destination) {
+            // The link is copied, whether it has a target or not.
+            true => None,
+            false => self.store.stat_object(source).map_err(|error| self.reason(error.into()))?.size(),
+        };
+        let (source, destination) = (source.clone(), destination.clone());
+        observer.planned(&Action::Copy { source, destination, size });
+        Ok(())
+    }
+
     /// Copies many objects, in constant memory. The failure of one object does not stop the others:
     /// the summary lists failures, and [`Summary::ended`] says why a run has ended early.
     ///
@@ -255,6 +275,7 @@ impl Engine {
             if summary.ended.is_none() {
                 // Only directories are left at the source.
                 attributes::of_tree(scope, &copy, moved.extent, observer, &mut summary)?;
+                moving::set_times(jobs.into_times(), &copy, moved, observer, &mut summary)?;
             }
             if summary.ended.is_none() && moved.removes_directories(directories.load(Ordering::Relaxed)) {
                 remove::remove_empty_directories(scope, moved, observer, &mut summary)?;
@@ -339,16 +360,22 @@ impl Engine {
     }
 
     /// Aborts and returns the multipart uploads below `location` that are older than `older_than`.
+    /// A dry run only returns them.
     ///
     /// # Errors
     /// The uploads cannot be listed, or one of them cannot be aborted.
-    pub fn abort_stale(&self, location: &Location, older_than: Duration) -> Result<Vec<StaleUpload>> {
+    pub fn abort_stale(
+        &self,
+        location: &Location,
+        older_than: Duration,
+        effect: Effect,
+    ) -> Result<Vec<StaleUpload>> {
         let now = SystemTime::now();
         let mut stale = self.store.stale_uploads(location).map_err(|error| self.reason(error.into()))?;
         stale.retain(|upload| {
             upload.initiated.is_none_or(|at| now.duration_since(at).is_ok_and(|age| age >= older_than))
         });
-        for found in &stale {
+        for found in stale.iter().filter(|_| effect == Effect::Apply) {
             self.store.abort_upload(&found.upload).map_err(|error| self.reason(error.into()))?;
         }
         Ok(stale)

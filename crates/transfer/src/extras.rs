@@ -10,7 +10,7 @@ use crate::apart::{Apart, Separation};
 use crate::context::{CallScope, add};
 use crate::deferred::DeferredRecords;
 use crate::error::{Error, Failure, Result};
-use crate::job::{Effect, Tree, as_path, has_directories};
+use crate::job::{Effect, Leftover, Tree, as_path, has_directories};
 use crate::report::{Action, Observer, Summary};
 use crate::tree::TreeCopy;
 
@@ -56,7 +56,7 @@ impl<'a> ExtraNames<'a> {
 
     /// Adds a name.
     pub(crate) fn add(&mut self, name: &[u8]) -> std::result::Result<(), Failure> {
-        self.files += u64::from(!self.copy.is_directory(name));
+        self.files += u64::from(!self.copy.is_directory(name) && self.copy.leftover(name).is_none());
         self.names.add(name).map_err(|error| self.copy.tree.failure(name, error))
     }
 
@@ -68,12 +68,14 @@ impl<'a> ExtraNames<'a> {
     /// Begins to delete names.
     pub(crate) fn deletion(&self) -> ExtraDeletion<'a> {
         let Self { scope, copy, observer, .. } = *self;
-        ExtraDeletion { scope, copy, observer, page: Vec::new(), failures: Vec::new() }
+        ExtraDeletion { scope, copy, observer, keeps_leftovers: true, page: Vec::new(), failures: Vec::new() }
     }
 
     /// Deletes all names, until the run is stopped.
     pub(crate) fn delete_all(self, summary: &mut Summary) {
         let mut deletion = self.deletion();
+        // A failed copy may have left a partial file from which the next run resumes.
+        deletion.keeps_leftovers = summary.failures > 0;
         let names = match self.names.into_records() {
             Ok(names) => names,
             Err(error) => return summary.ended = Some(error),
@@ -99,6 +101,8 @@ pub(crate) struct ExtraDeletion<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
+    /// Whether the files that interrupted copies have left stay.
+    keeps_leftovers: bool,
     page: Vec<Location>,
     failures: Vec<Failure>,
 }
@@ -108,6 +112,9 @@ impl ExtraDeletion<'_> {
     pub(crate) fn delete(&mut self, name: &[u8]) {
         if self.copy.is_directory(name) {
             return self.remove_directory(name.strip_suffix(b"/").unwrap_or(name));
+        }
+        if let Some(leftover) = self.copy.leftover(name) {
+            return self.remove_leftover(name, &leftover);
         }
         let location = self.copy.tree.destination.join(name);
         if self.copy.tree.effect == Effect::DryRun {
@@ -123,6 +130,20 @@ impl ExtraDeletion<'_> {
         self.page.push(location);
         if self.page.len() == PAGE {
             self.delete_page();
+        }
+    }
+
+    /// Removes what an interrupted copy of a name has left that only the destination may have. It
+    /// is not counted, because it is no object.
+    fn remove_leftover(&mut self, name: &[u8], leftover: &Leftover) {
+        let is_selected = self.copy.tree.takes(&leftover.target) && !self.scope.settings.limits.is_any();
+        let Some(root) = self.copy.root.as_ref().filter(|_| is_selected && !self.keeps_leftovers) else {
+            return;
+        };
+        if self.copy.tree.effect == Effect::Apply
+            && let Err(error) = root.beneath.remove_leftover(as_path(name), as_path(&leftover.partial))
+        {
+            self.fail(&self.copy.tree.destination.join(name), error);
         }
     }
 

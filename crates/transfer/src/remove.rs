@@ -13,6 +13,7 @@ use std::thread;
 use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{
     Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, STACK, Unfinished,
+    WalkBounds,
 };
 use rustix_futex_sync::Mutex;
 
@@ -44,6 +45,9 @@ pub struct Removal<'a> {
     pub levels: Levels,
     /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// What the filter means for listings of directories: those without names to delete are not
+    /// opened.
+    pub bounds: WalkBounds,
     /// Whether the run changes anything.
     pub effect: Effect,
 }
@@ -78,6 +82,7 @@ pub(crate) fn remove_empty_directories(
         beginning: beginning.clone(),
         levels: *levels,
         select: moved.tree.select,
+        bounds: moved.tree.bounds.clone(),
         effect: Effect::Apply,
     };
     // In a store, a prefix exists only as long as a key begins with it.
@@ -125,12 +130,18 @@ impl Removal<'_> {
         ListOptions {
             recursive: self.levels == Levels::All,
             beginning: self.beginning.clone(),
+            bounds: self.bounds.clone(),
             order,
             links: Links::Report,
             directories: Directories::Listed,
             requests: Some(scope.settings.listing_requests().min(MAX_LISTING_REQUESTS)),
             ..ListOptions::default()
         }
+    }
+
+    /// Returns whether names below a directory may have to be deleted.
+    fn enters(&self, directory: &[u8]) -> bool {
+        self.bounds.entered.as_ref().is_none_or(|entered| entered.is_met(directory))
     }
 
     fn is_whole(&self) -> bool {
@@ -176,6 +187,12 @@ impl Outcome<'_> {
         let failure = Failure { location, error };
         self.observer.failed(&failure);
         summary.fail(failure);
+    }
+
+    /// Records that a listing could not show a name.
+    fn unlisted(&self, root: &Location, error: StoreError) {
+        let Failure { location, error } = Failure::of_listing(root, error);
+        self.failed(location, error);
     }
 
     /// Returns whether the run has to end now.
@@ -228,7 +245,7 @@ fn remove_keys(
                     page.push(removal.root.join(&entry.name));
                 }
                 Ok(_) => {}
-                Err(error) => outcome.failed(removal.root.to_string(), error),
+                Err(error) => outcome.unlisted(&removal.root, error),
             }
             if page.len() == PAGE && pages.send(take(&mut page)).is_err() {
                 break;
@@ -320,13 +337,14 @@ fn remove_names(
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                outcome.failed(removal.root.to_string(), error);
+                outcome.unlisted(&removal.root, error);
                 continue;
             }
         };
         leave(names, &mut directories, &entry.name);
         let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == EntryKind::Directory);
         if !(removal.select)(directory.unwrap_or(&entry.name))
+            || directory.is_some_and(|directory| !removal.enters(directory))
             || (filter == RemovalFilter::Empty && directory.is_none())
         {
             kept = true;

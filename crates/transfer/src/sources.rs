@@ -94,32 +94,49 @@ impl<'a> MovedSources<'a> {
         root: Option<&LocalRoot<'_>>,
     ) -> Result<Option<CompletedObject>> {
         let Some(from) = job.source.as_local() else { return Ok(None) };
-        let Some(to) = job.destination.as_local() else { return self.refuse_link(&job.source, from) };
-        let renamed = |beneath: &Beneath, name: &Path| match root.and_then(|root| root.name(to)) {
-            Some((target, new)) => Ok(beneath.rename(name, target, new)?),
-            None => {
-                let (target, new) = open_parent(to, &job.destination)?;
-                Ok(beneath.rename(name, &target, &new)?)
-            }
-        };
-        if !self.with_parent(from, renamed)? {
-            return self.refuse_link(&job.source, from);
+        match self.with_both(job, root, Beneath::rename)? {
+            Some(true) => Ok(Some(already_there(job))),
+            Some(false) | None => self.refuse_link(&job.source, from),
         }
-        let bytes = std::fs::symlink_metadata(to).map_or(0, |metadata| metadata.len());
-        Ok(Some(CompletedObject { bytes, verified: Verified::Full, version: None, source: None }))
+    }
+
+    /// Deletes the source of a job whose destination is another name of the same file (a hard
+    /// link). Returns `None` if the source has to be copied instead. Both names must have been
+    /// [proven](Self::prove_apart) to be different.
+    pub(crate) fn remove_other_name(
+        &self,
+        job: &CopyJob,
+        root: Option<&LocalRoot<'_>>,
+    ) -> Result<Option<CompletedObject>> {
+        let removed = self.with_both(job, root, Beneath::remove_other_name)?;
+        Ok(removed.filter(|removed| *removed).map(|_| already_there(job)))
     }
 
     /// Gives the copy of a local file the file's owner, mode and times where this process may set
     /// them, because a move to another file system keeps these attributes.
     pub(crate) fn take_over(&self, job: &CopyJob, root: Option<&LocalRoot<'_>>) -> Result<()> {
+        self.with_both(job, root, |source, name, target, new| {
+            target.take_attributes(new, source, name, CopyState::Complete)
+        })
+        .map(|_| ())
+    }
+
+    /// Calls `with` with the source and the destination of a job, each as an open directory and a
+    /// name beneath it. Returns `None` unless both are local.
+    fn with_both<T>(
+        &self,
+        job: &CopyJob,
+        root: Option<&LocalRoot<'_>>,
+        with: impl FnOnce(&Beneath, &Path, &Beneath, &Path) -> firstbyte_store::Result<T>,
+    ) -> Result<Option<T>> {
         let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
-            return Ok(());
+            return Ok(None);
         };
         self.with_parent(from, |source, name| match root.and_then(|root| root.name(to)) {
-            Some((target, new)) => Ok(target.take_attributes(new, source, name, CopyState::Complete)?),
+            Some((target, new)) => Ok(Some(with(source, name, target, new)?)),
             None => {
                 let (target, new) = open_parent(to, &job.destination)?;
-                Ok(target.take_attributes(&new, source, name, CopyState::Complete)?)
+                Ok(Some(with(source, name, &target, &new)?))
             }
         })
     }
@@ -145,6 +162,13 @@ impl<'a> MovedSources<'a> {
         let (above, name) = open_parent(path, &Location::Local(path.to_owned()))?;
         with(&above, &name)
     }
+}
+
+/// Returns the result of a job that needed no copy, because its destination is the source's file.
+fn already_there(job: &CopyJob) -> CompletedObject {
+    let found = job.destination.as_local().and_then(|path| std::fs::symlink_metadata(path).ok());
+    let bytes = found.map_or(0, |metadata| metadata.len());
+    CompletedObject { bytes, verified: Verified::Full, version: None, source: None }
 }
 
 /// Returns whether an object is still the one that was copied. The time is compared too: if a

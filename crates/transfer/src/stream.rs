@@ -188,31 +188,83 @@ pub(crate) fn put(
     let options = PutOptions { metadata, precondition, ..PutOptions::default() };
     let mut whole = |payload: Payload<'_>, bytes, counted| {
         let written = parts::put(&mut requester, destination, payload, counted, &options)?;
-        Ok(parts::completed_object(bytes, written, None))
+        Ok::<_, Error>(parts::completed_object(bytes, written, None))
     };
-    if let Location::Local(path) = destination {
-        return put_file(context, reader, path);
-    }
-    if !context.store.has_multipart(destination) {
+    let mut reader = CheckedReader::new(context, reader);
+    let done = if let Location::Local(path) = destination {
+        put_file(context, &mut reader, path)?
+    } else if !context.store.has_multipart(destination) {
         let mut file = unnamed_file()?;
-        let bytes = copy(context, reader, &mut file, Error::temporary)?;
+        let bytes = copy(context, &mut reader, &mut file, Error::temporary)?;
+        reader.verify()?;
         // These bytes were already counted when they were read.
-        return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);
-    }
-    let first = read_part(reader, FIRST_PART_SIZE)?;
-    if first.len() < FIRST_PART_SIZE {
-        let bytes = first.len() as u64;
-        return whole(Payload::Bytes(&first), bytes, bytes);
-    }
+        whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0)?
+    } else {
+        let first = read_part(&mut reader, FIRST_PART_SIZE)?;
+        if first.len() < FIRST_PART_SIZE {
+            reader.verify()?;
+            let bytes = first.len() as u64;
+            whole(Payload::Bytes(&first), bytes, bytes)?
+        } else {
+            put_parts(context, &mut reader, first, destination, options)?
+        }
+    };
+    let verified = if context.settings.checksum.is_some() { Verified::Full } else { done.verified };
+    Ok(CompletedObject { verified, ..done })
+}
+
+fn put_parts(
+    context: &Context<'_>,
+    reader: &mut CheckedReader<'_>,
+    first: Vec<u8>,
+    destination: &Location,
+    options: PutOptions,
+) -> Result<CompletedObject> {
     let parts = MultipartUpload::new(context.store.begin_upload(destination, &options)?, options);
-    let complete = |bytes| Ok((bytes, parts.complete(context.store)?));
     let (bytes, written): (u64, Written) = send_parts(context, reader, first, &parts)
-        .and_then(complete)
+        .and_then(|bytes| reader.verify().map(|()| bytes))
+        .and_then(|bytes| Ok((bytes, parts.complete(context.store)?)))
         .inspect_err(|_| parts.abort(context.store))?;
     Ok(parts::completed_object(bytes, written, None))
 }
 
-fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<CompletedObject> {
+/// A stream whose bytes are hashed while they are read, if the settings have its checksum. Every
+/// way to store a stream reads it through this type, and calls [`verify`](Self::verify) before the
+/// destination changes.
+struct CheckedReader<'a> {
+    reader: &'a mut (dyn Read + Send),
+    expected: Option<(Checksum, Hasher)>,
+}
+
+impl<'a> CheckedReader<'a> {
+    fn new(context: &Context<'_>, reader: &'a mut (dyn Read + Send)) -> Self {
+        let expected = context.settings.checksum.clone().map(|expected| {
+            let hasher = Hasher::new(expected.algorithm);
+            (expected, hasher)
+        });
+        Self { reader, expected }
+    }
+
+    /// Fails if the bytes of the stream, which has ended, do not have the expected checksum.
+    fn verify(&mut self) -> Result<()> {
+        match self.expected.take() {
+            Some((expected, hasher)) => Ok(expected.verify(&hasher.finish(), &"the input")?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Read for CheckedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        if let Some((_, hasher)) = &mut self.expected {
+            hasher.update(&buffer[..read]);
+        }
+        Ok(read)
+    }
+}
+
+fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) -> Result<CompletedObject> {
     let TransferSettings { metadata, durability, precondition, .. } = context.settings;
     // The missing directories that are created for the file, the deepest first.
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
@@ -221,8 +273,9 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
     partial.empty()?;
     let at_path = |source| StoreError::Io { location: shown(path).to_string(), source }.into();
     let copied = copy(context, reader, &mut partial.file(), at_path);
+    let checked = copied.and_then(|bytes| reader.verify().map(|()| bytes));
     let commit = |bytes| Ok(partial.commit_if(metadata, *durability, precondition).map(|()| bytes)?);
-    match copied.and_then(commit) {
+    match checked.and_then(commit) {
         Ok(bytes) => Ok(CompletedObject { bytes, verified: Verified::Length, version: None, source: None }),
         Err(error) => {
             // If this fails too, the first error is returned.

@@ -55,7 +55,8 @@ pub(crate) fn jobs<'a>(
         links: Links::Report,
         bounds: tree.bounds.clone(),
         directories: Directories::Listed,
-        partials: Partials::Hidden,
+        // Leftovers of names that the source lacks are deleted with the extras.
+        partials: if copy.root.is_some() { Partials::Listed } else { Partials::Hidden },
         ..options.clone()
     };
     // The source is read ahead while the destination is opened, because opening a wide directory
@@ -82,6 +83,7 @@ pub(crate) fn jobs<'a>(
         replacements: Vec::new(),
         directories: Vec::new(),
         obstacles: Vec::new(),
+        last_obstacle: None,
         failures: Vec::new(),
         disordered: false,
     })
@@ -168,6 +170,8 @@ pub(crate) struct Join<'a> {
     directories: Vec<Vec<u8>>,
     /// Files that will be deleted, and that may be in the place of a directory of the source.
     obstacles: Vec<Vec<u8>>,
+    /// The last file that was in the place of a directory. A dry run has not deleted it.
+    last_obstacle: Option<Vec<u8>>,
     failures: Vec<Failure>,
     /// Whether a listing was out of order. If so, the walk ends.
     disordered: bool,
@@ -196,7 +200,7 @@ impl Iterator for Join<'_> {
                         continue;
                     }
                     self.disordered = matches!(error, StoreError::Disordered { .. });
-                    return Some(Err(Failure { location: place.to_string(), error: error.into() }));
+                    return Some(Err(Failure::of_listing(place, error)));
                 }
             }
             self.defer_passed_obstacles();
@@ -263,6 +267,7 @@ impl Join<'_> {
         // complete, but could be deleted as an extra before that. So it is looked for now.
         let parts = if self.extras == Extras::Keep { CheckedParts::Directories } else { CheckedParts::All };
         if self.has_names
+            && !self.is_below_planned_deletion(&entry.name)
             && let Err(failure) = self.copy.check_spelling(&entry, parts)
         {
             // Names of the destination may be other spellings of names of the source, so none is
@@ -355,6 +360,10 @@ impl Join<'_> {
         if self.extras == Extras::Keep {
             return self.pass_over_name();
         }
+        if self.copy.leftover(&entry.name).is_some() {
+            self.failures.extend(self.extra_names.add(&entry.name).err());
+            return;
+        }
         // The source may have the name in spite of its listing.
         let deletable = self.extra_names.may_delete(&entry);
         if self.source.broken {
@@ -418,7 +427,16 @@ impl Join<'_> {
             let mut deletion = self.extra_names.deletion();
             deletion.delete(&file);
             self.failures.extend(deletion.into_failures());
+            self.last_obstacle = Some(file);
         }
+    }
+
+    /// Returns whether a dry run has only reported the deletion of a file above `name`, so that
+    /// `name` cannot be looked up.
+    fn is_below_planned_deletion(&self, name: &[u8]) -> bool {
+        let above = self.last_obstacle.as_ref().filter(|_| self.copy.tree.effect == Effect::DryRun);
+        let rest = above.and_then(|file| name.strip_prefix(&file[..]));
+        rest.is_some_and(|rest| rest.starts_with(b"/"))
     }
 
     /// Passes over a name that only the destination has, if such names are kept. After a page of

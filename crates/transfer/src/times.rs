@@ -7,12 +7,17 @@
 //! host with SSH, an object's metadata), the unit is guessed from the copy's time.
 //! [`compare`](crate::compare) calls this.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Entry, FileIdentity, Location, directory_of};
 use firstbyte_store::{Beneath, Stat, StoredTimes, USUAL_SECONDS};
 
 use crate::job::{Effect, Tree, as_path};
+
+/// The times that a host with SSH can store: whole seconds since 1970 in 32 bits
+/// (draft-ietf-secsh-filexfer-02, 5).
+pub(crate) const HOST_TIMES: StoredTimes =
+    StoredTimes { unit: Duration::from_secs(1), earliest: 0, latest: u32::MAX as i64 };
 
 /// The modification time of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +59,11 @@ pub(crate) fn stored_times(tree: &Tree<'_>, root: &Beneath, name: &[u8]) -> Opti
     if tree.effect == Effect::DryRun { None } else { root.stored_times(as_path(name)) }
 }
 
-/// Returns the times that the file system of a local file can store. `None` if the file is not
-/// local.
+/// Returns the times that the file system of a file can store. `None` for objects.
 pub(crate) fn stored_times_at(location: &Location) -> Option<StoredTimes> {
+    if let Location::Sftp(_) = location {
+        return Some(HOST_TIMES);
+    }
     let path = location.as_local()?;
     Beneath::new(directory_of(path), None).stored_times(path.file_name()?.as_ref())
 }
@@ -74,16 +81,21 @@ pub(crate) fn is_same(
     if after == 0 {
         return true;
     }
-    if after.unsigned_abs() >= TimeUnit::LONGEST.0.unsigned_abs() {
-        return is_unusual(source.modified) && stored().is_some_and(|stored| is_limit(source, copy, stored));
-    }
+    let is_near = after.unsigned_abs() < TimeUnit::LONGEST.0.unsigned_abs();
     let rounded = TimeUnit::of(source.modified);
-    if source.may_be_rounded && rounded > TimeUnit::of(copy) {
+    if is_near && source.may_be_rounded && rounded > TimeUnit::of(copy) {
         return rounded.count(source.modified) == rounded.count(copy);
     }
-    let unit = stored().map_or(TimeUnit::of(copy), |stored| TimeUnit(stored.unit.as_nanos().cast_signed()));
+    if !is_near && !is_unusual(source.modified) {
+        return false;
+    }
+    let stored = stored();
+    if is_unusual(source.modified) && stored.is_some_and(|stored| is_limit(source, copy, stored)) {
+        return true;
+    }
+    let unit = stored.map_or(TimeUnit::of(copy), |stored| TimeUnit(stored.unit.as_nanos().cast_signed()));
     // The copy's time was rounded down or to the nearest unit.
-    (-unit.0 / 2..unit.0).contains(&after)
+    is_near && (-unit.0 / 2..unit.0).contains(&after)
 }
 
 /// Returns whether some file systems cannot store a time.

@@ -13,7 +13,7 @@ use firstbyte_store::{
 use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
-use crate::job::{CopyJob, Effect, Extras, Levels, Tree, TreeNames};
+use crate::job::{CopyJob, Effect, Extras, Leftover, Levels, Tree, TreeNames};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
@@ -113,6 +113,11 @@ impl<'a> TreeCopy<'a> {
     pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
         is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
+    }
+
+    /// Returns what an interrupted copy has left under a name of a local destination.
+    pub(crate) fn leftover(&self, name: &[u8]) -> Option<Leftover> {
+        self.root.as_ref().and_then(|_| Leftover::of(name))
     }
 
     /// Returns whether a name of the destination's listing is that of a directory. In a store, such
@@ -312,6 +317,10 @@ pub(crate) fn source(
         TreeNames::Listed => store.list(&tree.source, options)?,
         TreeNames::Given(open) => refusing(open()?, tree.source.clone(), options.bounds.refused.clone()),
     };
+    let listing = match options.links {
+        Links::Follow => listing.refusing_broken_links(&tree.source, options.bounds.wanted.clone()),
+        Links::FollowExisting | Links::Report => listing,
+    };
     if tree.source.as_local().is_none() {
         return Ok(listing);
     }
@@ -388,9 +397,7 @@ impl Iterator for Jobs<'_> {
             let job = match self.listing.next().map(|entry| entry.map(with_sort_name)) {
                 Some(Ok(entry)) if !copy.selects(&entry) => None,
                 Some(Ok(entry)) => self.entry(entry),
-                Some(Err(error)) => {
-                    Some(Err(Failure { location: copy.tree.source.to_string(), error: error.into() }))
-                }
+                Some(Err(error)) => Some(Err(Failure::of_listing(&copy.tree.source, error))),
                 None => {
                     let outcome = self.comparisons.wait()?;
                     self.settle(outcome)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_location::Location;
-use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, WalkBounds};
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
 use firstbyte_transfer::{
     Check, ContentComparison, Difference, Effect, EmptySource, Error, Extras, Levels, NoObserver, Observer,
@@ -177,6 +177,7 @@ fn trees_are_copied_moved_and_removed_whole_whatever_order_a_store_lists_in() {
                 beginning: String::new(),
                 levels: Levels::All,
                 select: &|_| true,
+                bounds: WalkBounds::default(),
                 effect: Effect::Apply,
             };
             let removed = engine.remove(&removal, &NoObserver).unwrap();

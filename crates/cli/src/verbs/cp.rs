@@ -5,9 +5,9 @@
 //! objects in a tree.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use firstbyte::manifest::ShardTarget;
 use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, Version, shown, units};
-use firstbyte_store::{Checksum, POLL_INTERVAL, StaleUpload, Store};
+use firstbyte_store::{Checksum, Error as StoreError, POLL_INTERVAL, StaleUpload, Store};
 use firstbyte_transfer::{
     Action, CopyJob, Effect, Engine, Failure, KeptAttributes, Levels, Observer, ReplaceKind, Shard, Stop,
     Summary, TransferSettings, Tree, TreeNames,
@@ -92,8 +92,20 @@ pub struct CpArgs {
 impl CpArgs {
     /// Returns true if the content goes to standard output.
     pub fn writes_to_output(&self) -> bool {
-        self.operands.last().is_some_and(|last| last == "-")
+        let Some(last) = self.operands.last() else { return false };
+        last == "-" || fs::metadata(last).is_ok_and(|found| is_stream(&found) && is_standard_output(&found))
     }
+}
+
+/// Returns whether a pipe or device has this metadata.
+fn is_stream(found: &Metadata) -> bool {
+    !found.is_dir() && !found.is_file()
+}
+
+/// Returns whether standard output leads to the file that has this metadata, as `/dev/stdout` does.
+fn is_standard_output(found: &Metadata) -> bool {
+    rustix::fs::fstat(std::io::stdout())
+        .is_ok_and(|output| (output.st_dev, output.st_ino) == (found.dev(), found.ino()))
 }
 
 pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
@@ -172,20 +184,27 @@ fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
+    let effect = args.policy.movement().effect();
     let engine = args.policy.movement().client(globals, None)?.transfers(globals.settings(stop));
     let mut report = RunReport::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
-        let aborted = engine.abort_stale(&Location::parse(operand)?, age)?;
-        *report.receipt().deleted.get_or_insert(0) += aborted.len() as u64;
-        if !globals.quiet {
-            for StaleUpload { upload, .. } in &aborted {
-                console::say(format_args!("aborted {} {}", upload.location, upload.id));
+        let stale = engine.abort_stale(&Location::parse(operand)?, age, effect)?;
+        let deed = if effect == Effect::Apply { "aborted" } else { "would abort" };
+        if effect == Effect::Apply {
+            *report.receipt().deleted.get_or_insert(0) += stale.len() as u64;
+        }
+        if !globals.quiet || effect == Effect::DryRun {
+            for StaleUpload { upload, .. } in &stale {
+                console::say(format_args!("{deed} {} {}", upload.location, upload.id));
             }
         }
     }
     report.end(globals, Output::Free)
 }
+
+/// The name of standard output in messages.
+const STANDARD_OUTPUT: &str = "standard output";
 
 enum CopySource {
     Stdin,
@@ -226,9 +245,11 @@ impl CopyDestination {
             return Ok(Self::Stdout);
         }
         match Location::parse(text)? {
-            Location::Local(path) if fs::metadata(&path).is_ok_and(|it| !it.is_dir() && !it.is_file()) => {
-                Ok(Self::Stream(path))
-            }
+            Location::Local(path) => match fs::metadata(&path) {
+                Ok(found) if is_stream(&found) && is_standard_output(&found) => Ok(Self::Stdout),
+                Ok(found) if is_stream(&found) => Ok(Self::Stream(path)),
+                _ => Ok(Self::Stored(Destination::parse(text, sources, wildcards)?)),
+            },
             _ => Ok(Self::Stored(Destination::parse(text, sources, wildcards)?)),
         }
     }
@@ -296,7 +317,7 @@ impl Copy<'_> {
         let progress = || ProgressDisplay::new(self.globals, FailureReporting::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
-                let out = (&mut console::standard_output()?, "standard output");
+                let out = (&mut console::standard_output()?, STANDARD_OUTPUT);
                 return self.to_stream(sources, out, &progress(), report);
             }
             CopyDestination::Stream(path) => {
@@ -306,13 +327,7 @@ impl Copy<'_> {
             CopyDestination::Stored(destination) => destination,
         };
         match sources {
-            [stdin @ CopySource::Stdin] => {
-                let target = stdin.target(destination)?;
-                let mut input = Input::new(console::standard_input()?, &self.stop);
-                report.add_stream(self.engine.put_stream(&mut input, &target, &progress()), "standard input");
-                report.cannot_resume();
-                Ok(())
-            }
+            [stdin @ CopySource::Stdin] => self.stdin_to(&stdin.target(destination)?, progress(), report),
             [CopySource::Stored(source @ ParsedSource::Object(location))]
                 if self.args.policy.movement().effect() == Effect::Apply =>
             {
@@ -358,6 +373,25 @@ impl Copy<'_> {
         Ok(summary)
     }
 
+    /// Copies standard input to `target`, unless the options leave an existing object as it is.
+    fn stdin_to(&self, target: &Location, progress: ProgressDisplay, report: &mut RunReport) -> Result<()> {
+        self.args.policy.check_stream()?;
+        if self.args.policy.keeps_existing() && exists(self.engine.store(), target)? {
+            report.add(Ok(Summary { skipped: 1, ..Summary::default() }));
+            return Ok(());
+        }
+        if self.args.policy.movement().effect() == Effect::DryRun {
+            let (source, destination) = (Location::Local("-".into()), target.clone());
+            progress.planned(&Action::Copy { source, destination, size: None });
+            report.output(progress);
+            return Ok(());
+        }
+        let mut input = Input::new(console::standard_input()?, &self.stop);
+        report.add_stream(self.engine.put_stream(&mut input, target, &progress), "standard input");
+        report.cannot_resume();
+        Ok(())
+    }
+
     /// Writes objects to a stream, whose name is given for messages.
     fn to_stream(
         &self,
@@ -366,10 +400,23 @@ impl Copy<'_> {
         progress: &ProgressDisplay,
         report: &mut RunReport,
     ) -> Result<()> {
+        self.args.policy.check_stream()?;
         for source in sources {
-            let CopySource::Stored(ParsedSource::Object(location)) = source else {
-                return Err(Error::usage("only single objects can be written to a stream"));
+            let location = match source {
+                CopySource::Stored(ParsedSource::Object(location)) => location,
+                CopySource::Stdin => {
+                    return Err(Error::usage("-: standard input is not copied to a stream")
+                        .advise("use cat or tee for that"));
+                }
+                CopySource::Stored(_) => {
+                    return Err(Error::usage("only single objects can be written to a stream"));
+                }
             };
+            if self.args.policy.movement().effect() == Effect::DryRun {
+                let destination = Location::Local(if name == STANDARD_OUTPUT { "-" } else { name }.into());
+                self.engine.plan_copy(location, &destination, progress)?;
+                continue;
+            }
             let version = self.args.version_id.as_deref().map(Version::of_id);
             match self.engine.cat_version(location, version.as_ref(), None, out, progress) {
                 Err(error) if is_closed_pipe(&error) => {
@@ -479,19 +526,31 @@ impl Copy<'_> {
             match self.is_wanted(&source, &destination) {
                 Ok(false) => report.add(Ok(Summary { skipped: 1, ..Summary::default() })),
                 Ok(true) if is_applied => report.add(self.engine.copy(&source, &destination, progress)),
-                Ok(true) => {
-                    progress.planned(&Action::Copy { source, destination, size: None });
-                    report.add(Ok(Summary::default()));
-                }
-                Err(error) => {
-                    let failure = Failure { location: source.to_string(), error };
-                    progress.failed(&failure);
-                    let mut failed = Summary::default();
-                    failed.fail(failure);
-                    report.add(Ok(failed));
-                }
+                Ok(true) => match self.engine.plan_copy(&source, &destination, progress) {
+                    Ok(()) => report.add(Ok(Summary::default())),
+                    Err(error) => report.add(Ok(failed(&source, error, progress))),
+                },
+                Err(error) => report.add(Ok(failed(&source, error, progress))),
             }
         }
+    }
+}
+
+/// Reports the failure of a named object. Returns it as the summary of its copy.
+fn failed(source: &Location, error: firstbyte_transfer::Error, progress: &ProgressDisplay) -> Summary {
+    let failure = Failure { location: source.to_string(), error };
+    progress.failed(&failure);
+    let mut summary = Summary::default();
+    summary.fail(failure);
+    summary
+}
+
+/// Returns whether an object or file exists.
+fn exists(store: &Store, location: &Location) -> Result<bool> {
+    match store.stat_object(location) {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,10 +1,14 @@
 //! Options that choose names by patterns: `--include`, `--exclude`, the lists of names or patterns,
 //! and the separator in those lists. Used by all verbs that have these options.
 
+use std::num::NonZeroUsize;
+
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use firstbyte::filter::{Filter, RuleEffect, patterns};
 use firstbyte::name_list::NameEnd;
+use firstbyte::operand::{Glob, OperandKind};
+use firstbyte_store::{NameTest, WalkBounds};
 
 /// The options `--include` and `--exclude` are parsed by hand, because the order of both together
 /// counts. A derived parser would lose that order.
@@ -20,6 +24,34 @@ impl FilterArgs {
     pub fn takes(&self, name: &[u8]) -> bool {
         self.filter.takes(name)
     }
+
+    /// Returns what the patterns, a glob and a limit on the depth mean for listings of directories:
+    /// names that they exclude are not looked at.
+    pub fn bounds(&self, glob: Option<(&Glob, OperandKind)>, max_depth: Option<NonZeroUsize>) -> WalkBounds {
+        let depth = max_depth.map(NonZeroUsize::get);
+        let (filter, glob) = (self.filter.clone(), glob.map(|(glob, depth)| (glob.clone(), depth)));
+        let (other_filter, other_glob) = (filter.clone(), glob.clone());
+        let wanted = move |name: &[u8]| {
+            depth.is_none_or(|depth| parts(name) <= depth)
+                && glob.as_ref().is_none_or(|(glob, depth)| glob.takes(name, *depth))
+                && filter.takes(name)
+        };
+        let entered = move |name: &[u8]| {
+            depth.is_none_or(|depth| parts(name) < depth)
+                && other_glob.as_ref().is_none_or(|(glob, depth)| glob.enters(name, *depth))
+                && other_filter.enters(name)
+        };
+        WalkBounds {
+            wanted: Some(NameTest::new(wanted)),
+            entered: Some(NameTest::new(entered)),
+            ..WalkBounds::default()
+        }
+    }
+}
+
+/// Returns the number of parts of a name, between slashes.
+pub fn parts(name: &[u8]) -> usize {
+    name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
 }
 
 impl Args for FilterArgs {

@@ -2,6 +2,7 @@
 //! Otherwise copies like `cp`, and deletes each source once its copy is complete.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
@@ -219,10 +220,17 @@ impl Mv<'_> {
         progress: &ProgressDisplay,
     ) -> firstbyte_transfer::Result<Summary> {
         if self.args.movement.effect() == Effect::DryRun {
+            let mut summary = Summary::default();
             for (source, destination) in jobs {
-                progress.planned(&Action::Copy { source, destination, size: None });
+                if source.as_local().is_some_and(Path::is_symlink) {
+                    progress.planned(&Action::Copy { source, destination, size: None });
+                } else if let Err(error) = self.engine.plan_copy(&source, &destination, progress) {
+                    let failure = Failure { location: source.to_string(), error };
+                    progress.failed(&failure);
+                    summary.fail(failure);
+                }
             }
-            return Ok(Summary::default());
+            return Ok(summary);
         }
         let mut jobs = jobs.into_iter().map(|(source, destination)| {
             Ok::<_, Failure>(CopyJob { source, destination, entry: None, over: ReplaceKind::File })

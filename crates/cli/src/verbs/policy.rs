@@ -15,13 +15,13 @@ use firstbyte::operand::{Glob, OperandKind};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{
-    Durability, Metadata, NameTest, ServerSideEncryption, Spending, StoreOptions, WalkBounds, expires_header,
+    Durability, Metadata, ServerSideEncryption, Spending, StoreOptions, WalkBounds, expires_header,
     header_value,
 };
 use firstbyte_transfer::{Compare, ContentTypes, Effect, SourceLimits, Stop, TransferSettings};
 
 use super::account::AccountArgs;
-use super::filter::FilterArgs;
+use super::filter::{FilterArgs, parts};
 use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::console;
@@ -340,24 +340,7 @@ impl TransferArgs {
     /// Returns what depth and filter mean for listings of local directories. `glob` chooses among
     /// the names too.
     pub fn bounds(&self, glob: Option<(&Glob, OperandKind)>) -> WalkBounds {
-        let depth = self.max_depth.map(NonZeroUsize::get);
-        let (filter, glob) = (self.filter.clone(), glob.map(|(glob, depth)| (glob.clone(), depth)));
-        let (other_filter, other_glob) = (filter.clone(), glob.clone());
-        let wanted = move |name: &[u8]| {
-            depth.is_none_or(|depth| parts(name) <= depth)
-                && glob.as_ref().is_none_or(|(glob, depth)| glob.takes(name, *depth))
-                && filter.takes(name)
-        };
-        let entered = move |name: &[u8]| {
-            depth.is_none_or(|depth| parts(name) < depth)
-                && other_glob.as_ref().is_none_or(|(glob, depth)| glob.enters(name, *depth))
-                && other_filter.filter.enters(name)
-        };
-        WalkBounds {
-            wanted: Some(NameTest::new(wanted)),
-            entered: Some(NameTest::new(entered)),
-            ..WalkBounds::default()
-        }
+        self.filter.bounds(glob, self.max_depth)
     }
 
     /// Returns whether every name is included.
@@ -403,11 +386,6 @@ impl TransferArgs {
     }
 }
 
-/// Returns the number of parts of a name, between slashes.
-fn parts(name: &[u8]) -> usize {
-    name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
-}
-
 impl Policy {
     /// Returns the options that also `mv` has: those for names and transfers.
     pub fn movement(&self) -> &TransferArgs {
@@ -434,6 +412,31 @@ impl Policy {
             (_, true, _) => Compare::Size,
             (.., true) => Compare::Existence,
             _ => self.compare.into(),
+        }
+    }
+
+    /// Returns whether an object that exists in DST stays, whatever its content is.
+    pub fn keeps_existing(&self) -> bool {
+        self.no_clobber
+    }
+
+    /// Refuses the options that compare lengths or times, which a stream does not have.
+    pub fn check_stream(&self) -> Result<()> {
+        let TransferArgs { min_size, max_size, min_age, max_age, .. } = &self.movement;
+        let options = [
+            ("--update", self.update),
+            ("--size-only", self.size_only),
+            ("--min-size", min_size.is_some()),
+            ("--max-size", max_size.is_some()),
+            ("--min-age", min_age.is_some()),
+            ("--max-age", max_age.is_some()),
+        ];
+        match options.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(Error::usage(format!("{name}: a stream has no length and no time to compare"))
+                    .advise("leave it out"))
+            }
         }
     }
 

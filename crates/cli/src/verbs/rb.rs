@@ -47,7 +47,9 @@ pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
 /// Explains how to empty a bucket. A bucket that is not empty although it lists nothing has old
 /// versions or delete markers.
 fn way_to_empty(bucket: &Location, store: &Store) -> String {
-    match store.list_page(bucket, &ListOptions::default()) {
+    // Some servers list the prefixes of deleted keys.
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    match store.list_page(bucket, &options) {
         Ok(page) if page.entries.is_empty() => format!(
             "it has old versions, which rm leaves; firstbyte ls -R --versions {bucket} shows them, and a lifecycle rule or \
              aws s3api delete-objects deletes them"

@@ -196,6 +196,7 @@ impl Rm<'_> {
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
+            bounds: self.args.filter.bounds(glob.map(|glob| (glob, depth)), None),
             effect: if self.args.dry_run { Effect::DryRun } else { Effect::Apply },
         };
         if !self.is_agreed(&removal)? {

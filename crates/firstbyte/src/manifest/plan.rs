@@ -245,15 +245,18 @@ impl FirstPass<'_> {
             Names::Below(glob) => glob.as_ref(),
         };
         let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
+        let bounds = filter.bounds();
+        let wanted = bounds.wanted.clone();
         let options = ListOptions {
             recursive: true,
             order: EntryOrder::Bytes,
             beginning,
+            bounds,
             marker: Marker::Listed,
             partials: Partials::Listed,
             ..ListOptions::default()
         };
-        for entry in self.store.list(&source.root, &options)? {
+        for entry in self.store.list(&source.root, &options)?.refusing_broken_links(&source.root, wanted) {
             let entry = entry?;
             let matches = glob.is_none_or(|glob| glob.takes(&entry.name, OperandKind::Tree));
             if !matches || !filter.takes(&entry.name) {

@@ -6,7 +6,7 @@ use std::io;
 
 use firstbyte_location::Service;
 
-use super::{Error, SFTP, VERSION_SEPARATOR, is_bucket, means_another_region, service_of};
+use super::{Error, REDIRECTS_TO, SFTP, VERSION_SEPARATOR, is_bucket, means_another_region, service_of};
 
 impl Error {
     /// Returns a remedy that the user can try, if one is known.
@@ -27,6 +27,9 @@ impl Error {
     /// Returns the remedy of an error that always has the same one.
     fn fixed_advice(&self) -> Option<&'static str> {
         Some(match self {
+            Self::Server { message, .. } if message.starts_with(REDIRECTS_TO) => {
+                "give that address with --endpoint-url"
+            }
             Self::Server { code, .. } if means_another_region(code) => {
                 "give the bucket's region with --region"
             }

@@ -9,15 +9,16 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::time::SystemTime;
 
 use firstbyte_location::shown;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Uid};
 use rustix::io::Errno;
 
 use super::beneath::{Beneath, MissingDirectories};
-use super::file_times::both_times;
+use super::file_times::{self, both_times};
 use super::name;
-use super::resolve::readable;
+use super::resolve::{readable, stat_at};
 use super::spelling::{is_often_changed, other_spelling, stored_otherwise};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
@@ -65,6 +66,24 @@ impl Beneath {
                     .into(),
             }),
         }
+    }
+
+    /// Sets the modification time of a directory. An empty name is the directory itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
+    pub fn set_directory_time(&self, name: &Path, modified: SystemTime) -> Result<()> {
+        let modified = file_times::timespec(modified);
+        let set = || {
+            if name.as_os_str().is_empty() {
+                return file_times::set(readable(&self.opened()?)?, modified);
+            }
+            // The directory itself may not be readable for this process.
+            let (above, last) = self.parent(name, MissingDirectories::Refuse)?;
+            let times = both_times(&stat_at(&above, last)?, modified);
+            rustix::fs::utimensat(&above, last, &times, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        set().map_err(|error| self.explain(name, error))
     }
 
     /// Returns true if no user but this one and root can change the directories from the root of

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
 use super::file_times::StoredTimes;
+use super::name::random_name;
 use super::optional::{Improvement, attempt};
 use super::resolve::{LOOKUP, is_dots, open_beneath, readable, stat_at};
 use super::spelling::{
@@ -209,7 +210,8 @@ impl Beneath {
 
     /// Renames `name` to `to` beneath another directory, and creates the directories of `to`. If
     /// `name` is a link, the link itself is renamed. Returns false if `name` does not exist, if
-    /// `to` exists, or if the two are on different file systems.
+    /// `to` exists and is not only another spelling of `name`, or if the two are on different file
+    /// systems.
     pub fn rename(&self, name: &Path, target: &Self, to: &Path) -> Result<bool> {
         let explained = |error| self.explain(name, error);
         let (from, last) = match self.parent(name, MissingDirectories::Refuse) {
@@ -226,7 +228,8 @@ impl Beneath {
                 Ok(false)
             }
             Ok(()) => Ok(true),
-            Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
+            Err(Errno::EXIST) => respell(&from, last, &into, new).map_err(explained),
+            Err(Errno::NOENT | Errno::XDEV) => Ok(false),
             // The file system has no hard links.
             Err(error) if is_refusal(error) => Ok(false),
             // The directory is a mount point.
@@ -460,6 +463,39 @@ impl Beneath {
         }
         Ok(directory)
     }
+}
+
+/// Renames an entry to a name that its file system finds already, as another spelling of the
+/// entry's own. Returns false if the new name is that of another entry. A plain rename between two
+/// names of one inode does nothing (rename(2)), so the entry gets a third name in between.
+fn respell(
+    directory: &OwnedFd,
+    name: &OsStr,
+    into: &OwnedFd,
+    new: &OsStr,
+) -> std::result::Result<bool, Errno> {
+    let place = |directory: &OwnedFd| rustix::fs::fstat(directory).map(|it| (it.st_dev, it.st_ino));
+    if place(directory)? != place(into)? || other_spelling(directory, new)?.as_deref() != Some(name) {
+        return Ok(false);
+    }
+    let rename =
+        |old: &OsStr, free: &OsStr| match rename_exclusively(directory.as_fd(), old, directory.as_fd(), free)
+        {
+            // The file system cannot refuse to replace a file.
+            Err(error) if is_refusal(error) => match stat_at(directory, free) {
+                Err(Errno::NOENT) => rustix::fs::renameat(directory, old, directory, free),
+                Ok(_) => Err(Errno::EXIST),
+                Err(error) => Err(error),
+            },
+            done => done,
+        };
+    let between = random_name(new).map_err(|error| errno(&error))?;
+    rename(name, &between)?;
+    let renamed = rename(&between, new);
+    if renamed.is_err() {
+        rename(&between, name)?;
+    }
+    renamed.map(|()| true)
 }
 
 /// Returns a name in which each ASCII letter has the other case.

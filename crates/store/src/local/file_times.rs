@@ -51,7 +51,7 @@ pub fn set_modified(file: &File, modified: SystemTime) -> std::io::Result<()> {
 }
 
 /// Converts a time. Seconds are rounded down.
-fn timespec(time: SystemTime) -> Timespec {
+pub(super) fn timespec(time: SystemTime) -> Timespec {
     let whole = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => Timespec { tv_sec: whole(since), tv_nsec: since.subsec_nanos().into() },
@@ -65,7 +65,8 @@ fn timespec(time: SystemTime) -> Timespec {
     }
 }
 
-fn set(file: impl AsFd, modified: Timespec) -> Result<(), Errno> {
+/// Sets the modification time, and leaves the access time.
+pub(super) fn set(file: impl AsFd, modified: Timespec) -> Result<(), Errno> {
     let times = both_times(&rustix::fs::fstat(&file)?, modified);
     rustix::fs::futimens(file, &times)
 }

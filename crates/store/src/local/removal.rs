@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use firstbyte_location::{FileIdentity, Version, shown};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
@@ -69,6 +69,45 @@ impl Beneath {
             }),
             Err(error) => Err(self.explain(name, error)),
         }
+    }
+
+    /// Removes `name` if `other` beneath another directory is a hard link to the same file. Returns
+    /// false if it is not. The caller must know that the names are not two paths to one entry.
+    ///
+    /// # Errors
+    /// The errors of [`remove_file`](Self::remove_file).
+    pub fn remove_other_name(&self, name: &Path, target: &Self, other: &Path) -> Result<bool> {
+        let found = |beneath: &Self, name: &Path| {
+            let (directory, last) = beneath.parent(name, MissingDirectories::Refuse)?;
+            stat_at(&directory, last)
+        };
+        let (Ok(here), Ok(there)) = (found(self, name), found(target, other)) else { return Ok(false) };
+        let is_file = FileType::from_raw_mode(here.st_mode) == FileType::RegularFile;
+        let is_same = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+        if !is_file || !is_same || here.st_nlink < 2 {
+            return Ok(false);
+        }
+        self.remove_version(name, &version_of(&here)).map(|()| true)
+    }
+
+    /// Removes `name`, which an interrupted copy has left together with the partial file `partial`.
+    /// Both may be the same. Leaves it if a running copy has locked the partial file, or if that
+    /// cannot be determined.
+    ///
+    /// # Errors
+    /// The errors of [`remove_file`](Self::remove_file).
+    pub fn remove_leftover(&self, name: &Path, partial: &Path) -> Result<()> {
+        let opened = self.parent(partial, MissingDirectories::Refuse).and_then(|(directory, last)| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            rustix::fs::openat(&directory, last, flags, Mode::empty())
+        });
+        let lock = |file: &OwnedFd| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        // The lock is held until the name is gone.
+        let is_free = match &opened {
+            Ok(file) => lock(file).is_ok(),
+            Err(error) => *error == Errno::NOENT,
+        };
+        if is_free { self.remove_file(name) } else { Ok(()) }
     }
 
     /// Removes a directory if it is empty. Succeeds, without removing it, if it is missing or not

@@ -102,6 +102,17 @@ fn suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
+/// Returns the region in the host name of an endpoint of S3 at AWS, such as
+/// `bucket.s3.eu-west-3.amazonaws.com` or, in older responses, `s3-eu-west-3.amazonaws.com`.
+pub(super) fn region_of_host(authority: &str) -> Option<&str> {
+    let host = authority.split(':').next()?;
+    let name = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com")?;
+    let last = name.rsplit('.').next()?;
+    let region = last.strip_prefix("s3-").unwrap_or(last);
+    // `s3.amazonaws.com` is in no region, and `s3-external-1` is a name for the first one.
+    (region != "s3" && !region.starts_with("external-")).then_some(region)
+}
+
 /// Returns true if the bucket belongs in the host name. A numeric address has no subdomains, so the
 /// bucket never belongs there.
 fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
@@ -210,6 +221,21 @@ mod tests {
             "data.s3.cn-north-1.amazonaws.com.cn"
         );
         assert!(BucketAddress::of("data", &at(Some("minio:9000")), "x").is_err());
+    }
+
+    #[test]
+    fn the_host_names_of_aws_have_a_region() {
+        for (host, region) in [
+            ("b.s3.eu-west-3.amazonaws.com", Some("eu-west-3")),
+            ("b.s3-eu-west-3.amazonaws.com", Some("eu-west-3")),
+            ("s3.dualstack.us-west-2.amazonaws.com", Some("us-west-2")),
+            ("s3.cn-north-1.amazonaws.com.cn", Some("cn-north-1")),
+            ("b.s3.amazonaws.com", None),
+            ("s3-external-1.amazonaws.com", None),
+            ("minio.example.org", None),
+        ] {
+            assert_eq!(region_of_host(host), region, "{host}");
+        }
     }
 
     #[test]

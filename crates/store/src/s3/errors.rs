@@ -7,19 +7,20 @@ use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
 use crate::dates::parse_http_date;
-use crate::error::{Error, RequestAuthentication, Result, Trace, means_another_region};
+use crate::error::{Error, REDIRECTS_TO, RequestAuthentication, Result, Trace, means_another_region};
 use crate::order::is_directory_bucket;
 use crate::wire::{Incoming, ResponseHead};
 
 use super::dialect::is_region;
 use super::operation::S3Operation;
-use super::{MAX_XML_BYTES, S3Call, express, xml};
+use super::{MAX_XML_BYTES, S3Call, endpoint, express, xml};
 
 pub(super) struct S3Refusal {
     pub(super) head: ResponseHead,
     code: String,
     message: String,
     region: Option<String>,
+    endpoint: Option<String>,
     class: Option<String>,
     request: RequestAuthentication,
     /// True if the server refuses the request because it was sent without TLS to a TLS port.
@@ -35,6 +36,7 @@ struct ErrorBody {
     code: String,
     message: String,
     region: Option<String>,
+    endpoint: Option<String>,
     storage_class: Option<String>,
     request_id: Option<String>,
     host_id: Option<String>,
@@ -61,9 +63,9 @@ impl S3Refusal {
     }
 
     fn new(head: ResponseHead, body: ErrorBody, request: RequestAuthentication) -> Self {
-        let ErrorBody { code, message, region, storage_class: class, request_id, host_id } = body;
+        let ErrorBody { code, message, region, endpoint, storage_class: class, request_id, host_id } = body;
         let identifiers = (request_id, host_id);
-        Self { code, message, region, class, request, expects_tls: false, identifiers, head }
+        Self { code, message, region, endpoint, class, request, expects_tls: false, identifiers, head }
     }
 
     /// Returns the error in the body of a 200, if there is one. A service sends such an error when
@@ -90,8 +92,18 @@ impl S3Refusal {
             // AuthorizationHeaderMalformed: "the region 'a' is wrong; expecting 'b'".
             self.message.split_once("expecting '")?.1.split('\'').next()
         });
+        let named = named.or_else(|| endpoint::region_of_host(self.other_authority()?));
         // The name becomes part of a host name, so it must not be able to change the host.
         named.filter(|region| elsewhere && is_region(region))
+    }
+
+    /// Returns the host, with a port if it has one, to which a redirect leads: that of the header
+    /// `Location`, else the element `<Endpoint>`.
+    fn other_authority(&self) -> Option<&str> {
+        let target = self.head.get("location").and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
+        let target =
+            target.or(self.endpoint.as_deref()).filter(|_| (300..400).contains(&self.head.status))?;
+        target.split(['/', '?']).next().filter(|authority| !authority.is_empty())
     }
 
     pub(super) fn means_expired(&self) -> bool {
@@ -117,6 +129,10 @@ impl S3Refusal {
     fn untraced(self, call: &S3Call<'_>) -> Error {
         let location = call.place();
         let status = self.head.status;
+        let elsewhere = self.other_authority().filter(|to| endpoint::region_of_host(to).is_none());
+        if let Some(message) = elsewhere.map(|to| format!("{REDIRECTS_TO}{to}")) {
+            return Error::Server { location, status, code: self.code, message, trace: None };
+        }
         let detail = if self.message.is_empty() {
             self.code.clone()
         } else {

@@ -26,6 +26,9 @@ const SERVICE: &str = "s3";
 const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
+/// Maximum number of profiles that refer to each other by `source_profile`.
+const MAX_SOURCES: usize = 16;
+
 /// Returns the name of the profile, if an option or an environment variable gives one.
 pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
@@ -105,10 +108,34 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());
     }
-    let Some(name) = named(options).filter(|name| name != "default") else { return Ok(()) };
+    let name = named(options).unwrap_or_else(|| "default".to_owned());
     let Some(profiles) = read(options)? else { return Ok(()) };
     let Some(profile) = profiles.0.get_profile(&identifier(&name)) else { return Ok(()) };
-    Ok(check(&name, profile, &profiles.0)?)
+    check_codes(&name, profile, &profiles.0)?;
+    // The profile `default` may lack credentials, because the chain goes on.
+    if name == "default" { Ok(()) } else { Ok(check(&name, profile, &profiles.0)?) }
+}
+
+/// Refuses a role that requires a code from a device, in a profile or in those that it refers to.
+/// The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is denied.
+fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
+    let has = |profile: &Profile, key| profile.get(key).is_some_and(|value| !value.is_empty());
+    let mut reached = Some((name, profile));
+    // A profile may refer to itself.
+    for _ in 0..MAX_SOURCES {
+        let Some((of, profile)) = reached else { break };
+        if has(profile, "role_arn") && has(profile, "mfa_serial") {
+            let why = format!(
+                "its role needs a code of the device in mfa_serial, which is not asked for here; run \
+                 eval \"$(aws configure export-credentials --profile {name} --format env)\" first, and leave the \
+                 profile out"
+            );
+            return Err(Misuse { what: format!("profile {of}"), why });
+        }
+        let source = profile.get("source_profile");
+        reached = source.and_then(|source| Some((source, all.get_profile(source)?)));
+    }
+    Ok(())
 }
 
 fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{EntryKind, SftpPath, to_usize};
 
@@ -179,8 +179,7 @@ impl SftpWriting<'_> {
             // The server has chosen the mode, and it stays.
             (None, None) => None,
         };
-        let since = metadata.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = since.and_then(|since| u32::try_from(since.as_secs()).ok());
+        let modified = metadata.modified.map(on_the_wire_time);
         let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
         let sync = exchange.session().greeting.extensions.fsync;
@@ -249,6 +248,13 @@ impl SftpWriting<'_> {
             .send(SftpRequest::of(kind::REMOVE, partial))
             .and_then(|number| exchange.reply_within(number, SHORT_WAIT));
     }
+}
+
+/// Returns the protocol's time that is nearest to a time: whole seconds since 1970 in 32 bits
+/// (draft-ietf-secsh-filexfer-02, 5).
+fn on_the_wire_time(time: SystemTime) -> u32 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Creates the missing directories above a path, starting below the deepest existing directory.

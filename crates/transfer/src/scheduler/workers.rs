@@ -98,12 +98,12 @@ impl Scheduler<'_> {
     fn start(&self, requester: &mut Requester<'_>, job: CopyJob) {
         self.context.observer.began(&job.source);
         let RunKind { sources, root, .. } = self.context.run_kind;
-        match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
-            Ok(None) => {
-                if let Some(Err(error)) = sources.map(|sources| sources.prove_apart(&job)) {
-                    return self.object_failed(&job, error);
-                }
-            }
+        let moved = sources.map_or(Ok(None), |sources| match sources.rename(&job, root)? {
+            None => sources.prove_apart(&job).and_then(|()| sources.remove_other_name(&job, root)),
+            done => Ok(done),
+        });
+        match moved {
+            Ok(None) => {}
             Ok(Some(done)) => {
                 job.destination.as_local().into_iter().for_each(|path| self.context.record_renamed(path));
                 return self.count_completed(&job, done);
