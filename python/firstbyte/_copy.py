@@ -97,11 +97,13 @@ def cp(
     """
     client = connect("cp", options, COPY)
     patterns = rules(include, exclude)
-    if patterns and not recursive:
+    if patterns and not recursive and manifest is None:
         raise ValueError("include and exclude choose from a tree, and so need recursive=True")
     if manifest is not None:
         if source is not None or checksum is not None or progress is not None or shard is None:
             raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
+        if patterns:
+            raise ValueError("include and exclude are fixed when the manifest is written; give them to plan")
         refuse_billing_with_manifest(options)
         return receipt(_native.cp_shard(client, manifest, shard, destination, limit_rate))
     if source is None or shard is not None:

@@ -32,7 +32,7 @@ def plan(
 
     Args:
         sources: objects and trees. Everything below a tree is planned.
-        out: the location of the manifest to write.
+        out: the manifest to write, a local file.
         shards: the number of workers.
         include: patterns of names that are planned even if `exclude` matches them.
         exclude: patterns of names that are left out.
@@ -62,8 +62,8 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
 
     Returns:
         dict, as `firstbyte --json receipts merge` prints it: `planned`, `done`, `missing` (each
-        with `objects` and `bytes`), `missing_objects`, `lost_shards`, `doubled`, `changed`,
-        `failed`, `workers` and others.
+        with `objects` and `bytes`), `missing_objects`, `incomplete_shards` (to be run again),
+        `lost_shards`, `doubled`, `changed`, `failed`, `workers` and others.
 
     Raises:
         OSError: if a file is not a manifest, or not a receipt of one of its shards.

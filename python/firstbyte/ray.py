@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import firstbyte
+from firstbyte._options import STORE
 from firstbyte._path import Location
 
 try:
@@ -67,7 +68,8 @@ def cp(
         max_retries: how often a task is run again after its node was lost or a server failed.
         num_cpus: processors per task.
         progress: called after each shard.
-        options: the options of `firstbyte.cp`: `endpoint_url`, `region`, `limit_rate` and others.
+        options: the options of `firstbyte.cp`: `endpoint_url`, `region`, `limit_rate` and others;
+            with `source` also `include` and `exclude`.
 
     Returns:
         dict, as `firstbyte.merge` returns it.
@@ -134,7 +136,7 @@ def list(location: Location, **options: Any) -> ray.data.Dataset:
     """
     import ray.data
 
-    batches: Any = ray.remote(_batches).options(num_returns="streaming").remote(os.fspath(location), options)
+    batches: Any = ray.remote(_batches).options(num_returns="streaming").remote(_anywhere(location), options)
     return ray.data.from_arrow_refs([*batches])
 
 
@@ -166,11 +168,14 @@ def _run(
     """Plan the copy if no manifest is given, run every shard as a task, and merge the receipts."""
     if (source is None) == (manifest is None):
         raise ValueError("give either a source or a manifest")
+    chosen: dict[str, Any] = {name: options.pop(name) for name in ("include", "exclude") if name in options}
+    if manifest is not None and chosen:
+        raise ValueError("include and exclude are fixed when the manifest is written; give them to plan")
     with tempfile.TemporaryDirectory() as directory:
         if manifest is None:
             manifest = os.path.join(directory, "manifest.parquet")
-            reach = {name: options[name] for name in _REACH if name in options}
-            firstbyte.plan(source, manifest, shards=shards, **reach)  # type: ignore[arg-type]
+            chosen |= {name: options[name] for name in STORE if name in options}
+            firstbyte.plan(source, manifest, shards=shards, **chosen)  # type: ignore[arg-type]
         with open(manifest, "rb") as file:
             content = file.read()
         count = int(firstbyte.merge(manifest, [])["shards"])
@@ -181,7 +186,10 @@ def _run(
         # Workers may not be able to read the driver's files, so the manifest is passed as a Ray
         # object.
         shared = ray.put(content)
-        target = None if destination is None else os.fspath(destination)
+        target = None if destination is None else _anywhere(destination)
+        for name in ("cache", "sse_c_key"):
+            if isinstance(options.get(name), (str, os.PathLike)):
+                options[name] = _anywhere(options[name])
         most = in_flight or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 0.01)))
         paths: _Paths = []
         waiting = iter(range(count))
@@ -206,8 +214,14 @@ def _run(
     return merged
 
 
-# Options of `plan` that `cp` and `hydrate` also have.
-_REACH = ("memory", "endpoint_url", "profile", "region", "anonymous")
+def _anywhere(location: Location) -> str:
+    """Return the location so that it names the same place in a task, which has a working directory
+    of its own. A `/` at the end stays, because it has a meaning.
+    """
+    text = os.fsdecode(location)
+    if "://" in text:
+        return text
+    return os.path.join(os.getcwd(), text)
 
 
 def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:

@@ -106,6 +106,22 @@ def test_a_listing_is_a_dataset_of_what_ls_lists(served, cluster):
     assert len(rows) == KEYS and sum(row["size"] for row in rows) > KEYS
 
 
+def test_a_plan_has_the_options_of_its_copy_and_paths_name_the_same_place_in_a_task(served, cluster, tmp_path, monkeypatch):
+    import firstbyte.ray
+
+    fill(served.root / "bucket" / "kept", 3, 10)
+    (served.root / "bucket" / "kept" / "left.tmp").write_bytes(b"-")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    keys = {"access_key_id": "key", "secret_access_key": "secret", "endpoint_url": served.url}
+    merged = firstbyte.ray.cp("s3://bucket/kept/", "here/", shards=2, exclude=["*.tmp"], **keys)
+    assert merged["done"]["objects"] == 3
+    assert len(list((tmp_path / "here").iterdir())) == 3
+    with pytest.raises(ValueError, match="give them to plan"):
+        firstbyte.ray.cp(None, "here/", manifest="m", exclude=["*.tmp"])
+
+
 def test_objects_that_changed_are_named(served, cluster, tmp_path):
     import firstbyte.ray
 

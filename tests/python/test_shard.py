@@ -41,5 +41,25 @@ def test_what_does_not_fit_is_refused(manifest, tmp_path):
         firstbyte.cp(None, tmp_path / "to")
     with pytest.raises(ValueError, match="with manifest, give shard"):
         firstbyte.hydrate("s3://bucket/sharded", manifest=manifest, shard="0/3")
+    with pytest.raises(FileNotFoundError):
+        firstbyte.cp(None, tmp_path / "to", manifest=tmp_path / "none", shard="0/3")
+    with pytest.raises(FileNotFoundError):
+        firstbyte.merge(manifest, [tmp_path / "none"])
     with pytest.raises(OSError, match="is not a manifest"):
         firstbyte.cp(None, tmp_path / "to", manifest=__file__, shard="0/3")
+
+
+def test_options_that_would_be_ignored_are_refused(manifest, tmp_path):
+    with pytest.raises(ValueError, match="give them to plan"):
+        firstbyte.cp(None, tmp_path / "to", manifest=manifest, shard="0/3", recursive=True, exclude=["*"])
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_manifest_is_a_local_file(manifest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="local files"):
+        firstbyte.plan("s3://bucket/sharded/", "s3://bucket/m")
+    assert not (tmp_path / "s3:").exists()
+    firstbyte.plan("s3://bucket/sharded/", f"file://{tmp_path}/other", shards=3)
+    assert (tmp_path / "other").exists()
+    assert firstbyte.merge(f"file://{tmp_path}/other", [])["incomplete_shards"] == [0, 1, 2]

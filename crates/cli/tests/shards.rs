@@ -295,3 +295,190 @@ fn a_plan_says_what_no_copy_takes() {
     let copied = world.run(&["--json", "cp", "-r", "tree", "copy"]).ok();
     assert_eq!(copied.receipt()["left_out"], 2, "as a copy of the tree says");
 }
+
+#[test]
+fn what_is_to_be_run_again_includes_shards_that_were_stopped_or_failed_in_part() {
+    let (s3, world) = planned();
+    (0..2).for_each(|number| drop(shard(&world, "cp", number, &["to/"]).ok()));
+    let mut stopped: Value = serde_json::from_slice(&world.read("r0")).unwrap();
+    stopped["shard"]["done"] = "".into();
+    world.write("r0", stopped.to_string().as_bytes());
+    let all = merged(&world, &["r0", "r1"]).receipt();
+    assert_eq!(all["lost_shards"], serde_json::json!([2]));
+    assert_eq!(all["incomplete_shards"], serde_json::json!([0, 2]));
+    let text = world.run(&["receipts", "merge", "m", "r0", "r1"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("shards to run again: 0, 2"), "{text:?}");
+    [0, 2].iter().for_each(|number| drop(shard(&world, "cp", *number, &["to/"]).ok()));
+    let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
+    assert_eq!(all["incomplete_shards"], serde_json::json!([]));
+    same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
+}
+
+#[test]
+fn failures_of_a_shard_that_another_run_has_done_are_forgotten() {
+    let (_s3, world) = planned();
+    shard(&world, "cp", 0, &["to/"]).ok();
+    let mut failed: Value = serde_json::from_slice(&world.read("r0")).unwrap();
+    failed["shard"]["done"] = "".into();
+    failed["failed"] = serde_json::json!([{ "location": "s3://bucket/run", "error": "interrupted" }]);
+    world.write("r0-first", failed.to_string().as_bytes());
+    let all = merged(&world, &["r0-first"]).receipt();
+    assert_eq!(all["failed"][0]["error"], "interrupted", "{all}");
+    let all = merged(&world, &["r0-first", "r0"]).receipt();
+    assert_eq!(all["failed"], serde_json::json!([]), "{all}");
+    assert_eq!(all["incomplete_shards"], serde_json::json!([1, 2]));
+}
+
+#[test]
+fn receipts_of_several_destinations_name_each_of_them() {
+    let (_s3, world) = planned();
+    for (number, to) in [(0, "to/"), (1, "elsewhere/"), (2, "to/")] {
+        shard(&world, "cp", number, &[to]).ok();
+    }
+    let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
+    let expected = serde_json::json!([
+        { "destination": "elsewhere/", "shards": [1] },
+        { "destination": "to/", "shards": [0, 2] }
+    ]);
+    assert_eq!(all["destinations"], expected);
+    let text = world.run(&["receipts", "merge", "m", "r0", "r1", "r2"]).ok();
+    assert!(String::from_utf8_lossy(&text.stdout).contains("to elsewhere/: shards 1"), "{text:?}");
+}
+
+#[test]
+fn false_numbers_in_a_receipt_are_refused_and_use_no_memory() {
+    let (_s3, world) = planned();
+    shard(&world, "cp", 0, &["to/"]).ok();
+    let receipt: Value = serde_json::from_slice(&world.read("r0")).unwrap();
+    let mut large = receipt.clone();
+    large["shard"]["objects"] = 1_000_000_000_000_000_000_u64.into();
+    world.write("large", large.to_string().as_bytes());
+    merged(&world, &["large"]).fails(1, &["large: shard 0/3 does not fit the manifest"]);
+    let mut sum = receipt.clone();
+    sum["bytes"] = u64::MAX.into();
+    world.write("sum", sum.to_string().as_bytes());
+    assert_eq!(merged(&world, &["sum", "r0"]).receipt()["bytes"], u64::MAX);
+    world.write("marked", &[b"\xef\xbb\xbf", world.read("r0").as_slice()].concat());
+    assert_eq!(merged(&world, &["marked"]).receipt()["lost_shards"], serde_json::json!([1, 2]));
+    let mut plain = receipt;
+    plain.as_object_mut().unwrap().remove("shard");
+    world.write("plain", plain.to_string().as_bytes());
+    merged(&world, &["plain"]).fails(1, &["plain: is a receipt of cp without a manifest"]);
+}
+
+#[test]
+fn manifests_and_receipts_are_local_files_and_a_url_is_refused_before_the_work() {
+    let (_s3, world) = planned();
+    let copy = ["cp", "--manifest", "m", "--shard", "0/3", "to/", "--receipt"];
+    world.run(&["plan", "s3://bucket/run", "--out", "s3://bucket/m"]).fails(2, &["s3://bucket/m", "local"]);
+    world.run(&[&copy[..], &["s3://bucket/r0"]].concat()).fails(2, &["s3://bucket/r0", "local"]);
+    world.run(&["cp", "--manifest", "s3://bucket/m", "--shard", "0/3", "to/"]).fails(2, &["local"]);
+    merged(&world, &["s3://bucket/r0"]).fails(2, &["local"]);
+    world.write("file", b"");
+    world.run(&[&copy[..], &["file/r0"]].concat()).fails(1, &["file/r0"]);
+    fs::create_dir(world.path("directory")).unwrap();
+    world.run(&[&copy[..], &["directory"]].concat()).fails(1, &["directory"]);
+    assert!(!world.path("s3:").exists() && !world.path("to").exists(), "{:?}", world.names());
+    world.run(&[&copy[..], &["new/r0"]].concat()).ok();
+    assert!(world.path("new/r0").exists());
+}
+
+#[test]
+fn a_worker_that_cannot_begin_leaves_a_receipt_that_merges() {
+    let (_s3, world) = planned();
+    shard(&world, "hydrate", 0, &["--cache", "/proc/none"]).fails(1, &["/proc/none"]);
+    shard(&world, "cp", 1, &["to/"]).ok();
+    let all = merged(&world, &["r0", "r1"]);
+    assert_eq!(all.code, Some(3), "{all:?}");
+    assert_eq!(all.receipt()["incomplete_shards"], serde_json::json!([0, 2]));
+}
+
+#[test]
+fn an_empty_object_that_was_removed_or_changed_is_not_hydrated() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    fs::create_dir_all(s3.root.join("bucket/run")).unwrap();
+    ["a", "b", "c"].iter().for_each(|name| fs::write(s3.root.join("bucket/run").join(name), b"").unwrap());
+    plan(&world, "s3://bucket/run");
+    fs::remove_file(s3.root.join("bucket/run/a")).unwrap();
+    fs::write(s3.root.join("bucket/run/b"), b"content").unwrap();
+    let codes = [0, 1, 2].map(|number| shard(&world, "hydrate", number, &[]).code);
+    assert_eq!(codes.iter().filter(|code| **code == Some(3)).count(), 2, "{codes:?}");
+    let all = merged(&world, &["r0", "r1", "r2"]).receipt();
+    let missing = serde_json::json!(["s3://bucket/run/a", "s3://bucket/run/b"]);
+    let mut found = all["missing_objects"].clone();
+    found.as_array_mut().unwrap().sort_by_key(Value::to_string);
+    assert_eq!(found, missing, "{all}");
+    assert_eq!(all["changed"][0]["location"], "s3://bucket/run/b");
+}
+
+#[test]
+fn names_that_a_plan_leaves_out_may_be_broken() {
+    let world = World::new();
+    world.write("tree/a.gz", b"1");
+    world.write("tree/sub/b.gz", b"2");
+    std::os::unix::fs::symlink("nowhere", world.path("tree/broken")).unwrap();
+    std::os::unix::fs::symlink("..", world.path("tree/sub/up")).unwrap();
+    let plan = |words: &[&str]| world.run(&[&["--json", "plan", "--out", "m"], words].concat());
+    plan(&["tree"]).fails(1, &["tree/"]);
+    let kept = plan(&["tree", "--exclude", "broken", "--exclude", "sub/up/"]).ok();
+    assert_eq!(kept.receipt()["objects"], 2);
+    let kept = plan(&["tree/*.gz"]).ok();
+    assert_eq!(kept.receipt()["objects"], 1);
+}
+
+#[test]
+fn named_objects_are_divided_among_workers_too() {
+    let world = World::new();
+    let names: Vec<String> = (0..20).map(|number| format!("from/n{number:02}")).collect();
+    names.iter().for_each(|name| drop(world.write(name, name.as_bytes())));
+    let named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let copied = [0, 1].map(|number| {
+        let shard = format!("{number}/2");
+        let words = [&["--json", "cp", "--shard", &shard][..], &named, &["to/"]].concat();
+        world.run(&words).ok().receipt()["objects"].as_u64().unwrap()
+    });
+    assert!(copied.iter().all(|objects| (1..20).contains(objects)), "{copied:?}");
+    assert_eq!(copied.iter().sum::<u64>(), 20);
+    same_tree(&world.path("from"), &world.path("to"));
+    let alone = [0, 1].map(|number| {
+        let words = ["--json", "cp", "--shard", &format!("{number}/2"), "from/n00", "one"];
+        world.run(&words).ok().receipt()["objects"].as_u64().unwrap()
+    });
+    assert_eq!(alone.iter().sum::<u64>(), 1, "{alone:?}");
+    world.run(&["cp", "--shard", "0/2", "from/n00", "-"]).fails(2, &["a stream has none"]);
+}
+
+#[test]
+fn two_objects_that_would_be_copied_to_one_name_are_refused_by_name() {
+    let world = World::new();
+    for (name, content) in
+        [("one/a", "1"), ("one/b", "2"), ("two/b", "3"), ("two/c", "4"), ("two/two/d", "5")]
+    {
+        world.write(name, content.as_bytes());
+    }
+    let plan =
+        |sources: &[&str]| world.run(&[&["plan", "--shards", "3", "--out", "m"], sources].concat()).ok();
+    for (sources, refused) in [
+        (&["one/", "two/"][..], true),
+        (&["one/", "one/"], true),
+        (&["one/b", "two/b"], true),
+        (&["two/", "two"], false),
+        (&["one", "two"], false),
+        (&["one/", "two"], false),
+        (&["one/a", "two/c", "one/b"], false),
+    ] {
+        let planned = plan(sources);
+        assert_eq!(planned.stderr.contains("have the same name"), refused, "{sources:?}: {planned:?}");
+        let ran = shard(&world, "cp", 0, &["to/"]);
+        match refused {
+            true => drop(ran.fails(2, &["both would be copied to the same name", "plan them separately"])),
+            false => drop(ran.ok()),
+        }
+        assert!(!refused || !world.path("to").exists(), "{sources:?}");
+        let _ = fs::remove_dir_all(world.path("to"));
+        shard(&world, "hydrate", 0, &[]).ok();
+    }
+    plan(&["one", "two"]);
+    shard(&world, "sync", 0, &["to"]).fails(2, &["sync takes one source"]);
+}

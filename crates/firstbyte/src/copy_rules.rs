@@ -253,7 +253,11 @@ fn sibling(location: &Location, name: &DestinationName) -> Location {
     }
 }
 
-fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
+/// Refuses to copy an object or a tree onto itself.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(source, destination) {
         Overlap::Same => Err(Error::Overlap {
             why: format!("{source} and {destination} are the same"),

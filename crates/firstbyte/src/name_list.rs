@@ -42,6 +42,11 @@ impl NameList {
     /// A name leads out of the tree (`..`).
     pub fn parse(list: &[u8], end: NameEnd) -> Result<Self> {
         let separator = if end == NameEnd::Zero { 0 } else { b'\n' };
+        let list = match end {
+            // Some programs begin a text file with a byte order mark.
+            NameEnd::Line => list.strip_prefix("\u{feff}".as_bytes()).unwrap_or(list),
+            NameEnd::Zero => list,
+        };
         let is_comment = |line: &[u8]| end == NameEnd::Line && line.starts_with(b"#");
         let mut names = Vec::new();
         for line in list.split(|byte| *byte == separator).filter(|line| !is_comment(line)) {
@@ -157,6 +162,7 @@ mod tests {
         let names = |list: &[u8], end| NameList::parse(list, end).unwrap().names.to_vec();
         assert_eq!(names(b"b\n# none\n\n./a/x\n/b\n..c", NameEnd::Line), [&b"..c"[..], b"a/x", b"b"]);
         assert_eq!(names(b"#a\0b\nc\0", NameEnd::Zero), [&b"#a"[..], b"b\nc"]);
+        assert_eq!(names(b"\xef\xbb\xbfa\r\nb\r\n", NameEnd::Line), [b"a", b"b"], "of another system");
         let error = NameList::parse(b"a\nb/../../etc", NameEnd::Line).unwrap_err();
         assert!(error.to_string().contains("b/../../etc"), "{error}");
     }

@@ -276,13 +276,15 @@ impl Receipt {
             #[serde(default = "first_schema")]
             schema: u32,
         }
+        // Some programs begin a text file with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}').trim();
         // The version is read first, because other fields of a newer receipt may have other types.
-        let Numbered { schema } = serde_json::from_str(text.trim()).map_err(|_| None)?;
+        let Numbered { schema } = serde_json::from_str(text).map_err(|_| None)?;
         if schema > SCHEMA {
             let newest = format!("a receipt of schema {schema}, and this firstbyte reads up to {SCHEMA}");
             return Err(Some(format!("{newest}; use the firstbyte of its writer")));
         }
-        serde_json::from_str(text.trim()).map_err(|_| None)
+        serde_json::from_str(text).map_err(|_| None)
     }
 
     /// Returns true if nothing was copied, skipped or deleted.

@@ -247,3 +247,34 @@ fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
     assert_eq!((&answer["bytes"], &answer["crc32c"]), (&json!(4), &json!(crc32c(b"abcd"))));
     assert_eq!(answer["retries"], 1, "{answer}");
 }
+
+#[test]
+fn a_prefix_is_not_copied_into_itself_and_an_object_not_onto_itself() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("run/a", 10);
+    let (prefix, mut function) = (format!("s3://{BUCKET}/run"), Function::start(&store.url()));
+    for destination in [format!("{prefix}/copy"), prefix.clone(), format!("{prefix}/")] {
+        let event = json!({"action": "copy-many", "source": prefix, "destination": destination});
+        function.fails(&event, "BadInput", &[&prefix]);
+    }
+    let event = json!({"action": "download", "source": source, "destination": format!("{prefix}/")});
+    function.fails(&event, "BadInput", &["are the same"]);
+    assert_eq!(function.answer(&json!({"action": "list", "source": prefix}))["objects"], 1);
+}
+
+#[test]
+fn an_object_whose_key_ends_in_a_slash_is_copied_or_named_if_it_has_content() {
+    let page = b"<ListBucketResult><IsTruncated>false</IsTruncated>\
+        <Contents><Key>run/data/</Key><Size>4</Size><ETag>\"1\"</ETag></Contents>\
+        <Contents><Key>run/k</Key><Size>4</Size><ETag>\"1\"</ETag></Contents>\
+        <Contents><Key>run/marker/</Key><Size>0</Size><ETag>\"2\"</ETag></Contents></ListBucketResult>";
+    let odd = Scripted::start(move |_, head| match head.contains("list-type=2") {
+        true => ScriptedReply::answer("200 OK", &[], page),
+        false => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"abcd"),
+    });
+    let answer = Function::start(odd.url()).answer(&json!({"action": "copy-many", "source": "s3://b/run"}));
+    assert_eq!(answer["objects"], 1, "{answer}");
+    let failed = answer["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 1, "{answer}");
+    assert_eq!(failed[0]["location"], "s3://b/run/data/");
+}

@@ -181,7 +181,10 @@ pub(crate) fn establish(root: &LayoutRoot, record: LayoutRecord) -> Result<Conve
     let _lock = lock_root(root, LockShare::Exclusive)?;
     let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
     let file = file.ok_or_else(|| root.error(b"", Errno::NOENT))?;
-    let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
+    let given = root.access().give(&file, 0o666).map_err(|error| Error::io(&path, error));
+    let named = given
+        .and_then(|()| record.write(&file, &path))
+        .and_then(|()| root.move_exclusively(record.scheme, &draft, name));
     match named {
         Ok(MoveResult::Done) => {}
         Ok(_) => {

@@ -12,6 +12,7 @@
 //! may be moved while these programs use them, and [`check()`] finds files that other programs left
 //! in the wrong place.
 
+mod access;
 mod check;
 mod error;
 mod gate;

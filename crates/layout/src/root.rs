@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxF
 use rustix::io::Errno;
 use rustix::path::Arg;
 
+use crate::access::RootAccess;
 use crate::error::{Error, Result};
 use crate::protocol::MoveResult;
 
@@ -36,13 +37,21 @@ pub(crate) struct LayoutRoot {
     is_shared: bool,
     /// Set once the file system has refused to rename without replacing.
     links_only: AtomicBool,
+    /// Owner and permissions of the root, which new directories get.
+    access: RootAccess,
 }
 
 impl LayoutRoot {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let fd = open_directory(CWD, path, OFlags::empty()).map_err(|error| Error::io(path, error))?;
         let is_shared = FileSystemReach::of(&fd) == FileSystemReach::Remote;
-        Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false) })
+        let access = RootAccess::of(&fd).map_err(|error| Error::io(path, error))?;
+        Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false), access })
+    }
+
+    /// Returns the owner and the permissions of the root.
+    pub(crate) fn access(&self) -> RootAccess {
+        self.access
     }
 
     /// Refreshes this machine's cached names in the directories above `name`, which other machines
@@ -192,11 +201,24 @@ impl LayoutRoot {
         for end in ends {
             match rustix::fs::mkdirat(&self.fd, &name[..end], DIRECTORY_MODE) {
                 Ok(()) => made += 1,
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(self.error(&name[..end], error)),
+            }
+            let given = self.enter(&name[..end]).and_then(|directory| self.access.give(directory, 0o1777));
+            match given {
+                // Another process has removed the empty directory meanwhile.
+                Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(self.error(&name[..end], error)),
             }
         }
         Ok(made)
+    }
+
+    /// Opens the directory `name` by one component at a time, none of which may be a link.
+    fn enter(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+        let mut parts = name.split(|byte| *byte == b'/');
+        let first = open_directory(&self.fd, parts.next().unwrap_or_default(), OFlags::NOFOLLOW)?;
+        parts.try_fold(first, |at, part| open_directory(at, part, OFlags::NOFOLLOW))
     }
 
     /// Removes a directory if it is empty. True if the directory no longer exists.

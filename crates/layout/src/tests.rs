@@ -335,3 +335,25 @@ fn a_name_is_found_before_while_and_after_a_directory_is_a_layout() {
     assert_eq!(find(), Some(b"2".to_vec()));
     assert_eq!(super::find(directory.path(), b"nothing").unwrap(), None);
 }
+
+#[test]
+fn directories_and_the_layout_file_have_the_access_of_the_root() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let directory = flat(100);
+    let root = directory.path();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o1770)).unwrap();
+    // Only the superuser can give the directory away.
+    let given = chown(root, Some(12_345), Some(23_456)).is_ok();
+    sharded(root, &two_levels()).unwrap();
+    let of_root = fs::metadata(root).unwrap();
+    let first = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let level = first.into_iter().find(|path| path.is_dir()).unwrap();
+    let below = fs::read_dir(&level).unwrap().next().unwrap().unwrap().path();
+    for (path, mask) in [(level, 0o7777), (below, 0o7777), (root.join(".firstbyte-layout"), 0o666)] {
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(found.mode() & 0o7777, of_root.mode() & mask, "{}", path.display());
+        assert_eq!((found.uid(), found.gid()), (of_root.uid(), of_root.gid()), "{}", path.display());
+    }
+    assert!(!given || of_root.uid() == 12_345);
+    unsharded(root).unwrap();
+}

@@ -1,17 +1,18 @@
 //! Collects the results of a verb's transfers, prints the receipt and returns the exit code. Each
 //! verb that transfers has one [`RunReport`].
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use firstbyte::receipt::{FailedItem, Receipt};
-use firstbyte_location::{PARTIAL_SUFFIX, shown};
-use firstbyte_store::{Durability, LocalFile, Metadata, PartialPermissions, Store};
+use firstbyte_location::{PARTIAL_SUFFIX, directory_of, shown};
+use firstbyte_store::Store;
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::output_file::{self, OutputFile};
 use crate::render::progress::{PlannedSums, ProgressDisplay};
 use crate::render::result_line::result_line;
 use crate::render::{console, inside_run, json, traces};
@@ -100,8 +101,19 @@ impl RunReport {
     }
 
     /// Also writes the receipt to a file, atomically, when the verb ends.
-    pub fn keep_in(&mut self, path: Option<PathBuf>) {
-        self.kept = path;
+    ///
+    /// # Errors
+    /// The file cannot be written. This is found before the work.
+    pub fn keep_in(&mut self, path: Option<PathBuf>) -> Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        let path = firstbyte::manifest::local_file(&path)?;
+        fs::create_dir_all(directory_of(&path)).map_err(|error| Error::writing(shown(&path), &error))?;
+        // A pipe is opened once only, because its reader sees the end when it is closed.
+        if !fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            drop(OutputFile::open(&path)?);
+        }
+        self.kept = Some(path);
+        Ok(())
     }
 
     /// Returns the receipt as it is so far.
@@ -230,11 +242,10 @@ impl RunReport {
         }
         inside_run::hand_over(&self.receipt);
         traces::describe(&self.receipt);
-        if let Some(path) = &self.kept {
-            keep(path, &json::line(&self.receipt))?;
-        }
+        let line = json::line(&self.receipt);
+        let kept = self.kept.as_ref().map_or(Ok(()), |path| output_file::write(path, &format!("{line}\n")));
         if self.unread {
-            return Ok(Exit::Done);
+            return kept.map(|()| Exit::Done);
         }
         if !globals.quiet
             && let Some(line) = self.left_out.line()
@@ -245,31 +256,22 @@ impl RunReport {
             firstbyte_store::refused_calls().iter().for_each(console::note);
         }
         if globals.json {
-            self.print(&json::line(&self.receipt), globals, output)?;
+            self.print(&line, globals, output)?;
         } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {
             let line = result_line(&self.receipt, self.planned.as_ref());
             let advice = self.advice.as_ref().map(|advice| format!("; {advice}"));
             self.print(&(line + &advice.unwrap_or_default()), globals, output)?;
         }
-        match self.ended {
-            Some(error) => Err(error),
-            None if self.failures == 0 => Ok(Exit::Done),
+        match (self.ended, kept) {
+            (Some(error), _) | (None, Err(error)) => Err(error),
+            _ if self.failures == 0 => Ok(Exit::Done),
             // A failed shard counts as a partial failure of the whole copy, because other shards
             // can succeed.
-            None if self.receipt.shard.is_some() => Ok(Exit::Partial),
-            None if self.receipt.is_empty() => Ok(Exit::Failed),
-            None => Ok(Exit::Partial),
+            _ if self.receipt.shard.is_some() => Ok(Exit::Partial),
+            _ if self.receipt.is_empty() => Ok(Exit::Failed),
+            _ => Ok(Exit::Partial),
         }
     }
-}
-
-/// Writes a receipt to a file atomically: at any time the file has the old content or the whole new
-/// content.
-fn keep(path: &Path, line: &str) -> Result<()> {
-    let partial = LocalFile::open(path, PartialPermissions::Usual)?;
-    partial.empty()?;
-    writeln!(partial.file(), "{line}").map_err(|error| Error::io(shown(path), &error))?;
-    Ok(partial.commit(&Metadata::default(), Durability::None)?)
 }
 
 impl OmittedEntries {

@@ -126,6 +126,9 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     args.check_version(sources)?;
     args.check_archive()?;
     let shard = args.policy.sharding().of_names()?;
+    if args.policy.sharding().names_shard() && args.operands.iter().any(|operand| operand == "-") {
+        return Err(Error::usage("--shard divides names, and a stream has none"));
+    }
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
     let names = args.policy.names()?;
     let destination = match &names {
@@ -145,7 +148,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.settled_by(move |receipt, store| account.settle(receipt, store));
-    report.keep_in(args.policy.sharding().receipt());
+    report.keep_in(args.policy.sharding().receipt())?;
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
         // With `--archive`, a symbolic link is copied as a link, even if its target is a directory.
@@ -291,7 +294,7 @@ struct Copy<'a> {
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
-    /// The share of this worker in the names of trees.
+    /// The share of this worker in the names of trees, and in the objects that are named.
     shard: Shard,
     /// The names to copy from the tree; `None` copies all names.
     names: Option<NameList>,
@@ -329,7 +332,7 @@ impl Copy<'_> {
         match sources {
             [stdin @ CopySource::Stdin] => self.stdin_to(&stdin.target(destination)?, progress(), report),
             [CopySource::Stored(source @ ParsedSource::Object(location))]
-                if self.args.policy.movement().effect() == Effect::Apply =>
+                if self.args.policy.movement().effect() == Effect::Apply && self.is_own(location) =>
             {
                 let target = source.target(destination).map_err(|error| super::refused(error, "copied"))?;
                 let run = match self.is_wanted(location, &target) {
@@ -342,6 +345,11 @@ impl Copy<'_> {
             }
             _ => self.copy_many(sources, destination, report),
         }
+    }
+
+    /// Returns whether a named object belongs to the share of this worker.
+    fn is_own(&self, source: &Location) -> bool {
+        self.shard.contains(source.to_string().as_bytes())
     }
 
     /// Returns whether a named object must be copied. An object is skipped only if its destination
@@ -457,6 +465,7 @@ impl Copy<'_> {
         }
         refuse_common_target(jobs.iter().map(|job| &job.destination))
             .map_err(|error| super::refused(error, "copied"))?;
+        jobs.retain(|job| self.is_own(&job.source));
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
         }

@@ -90,7 +90,9 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
-    report.keep_in(args.sharding.receipt());
+    report.keep_in(args.sharding.receipt())?;
+    // A shard that cannot begin has a receipt too, as one of which nothing is done.
+    report.receipt().shard = shard.as_ref().map(ShardRun::receipt);
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
     let outcome = hydrate_here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
@@ -129,7 +131,7 @@ fn hydrate_here(
     let replayed = start.as_ref().map(replayed);
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::objects_of(place, recursive, &lister));
-    let planned = shard.map(ShardRun::wanted).transpose()?;
+    let planned = shard.map(|shard| shard.wanted(&store)).transpose()?;
     let mut list: HydrationList =
         Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
     if args.pin {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte::copy_rules::Wildcards;
-use firstbyte::manifest::{self, ManifestPlan, PlannedManifest, plan};
+use firstbyte::manifest::{self, CommonTarget, ManifestPlan, PlannedManifest, plan};
 use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
 use firstbyte_location::shown;
@@ -65,6 +65,11 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
         console::print(json::line(&receipt))?;
     } else if !globals.quiet {
         console::print(line(&planned))?;
+        if let Some(CommonTarget { first, second }) = &planned.header.common_target {
+            console::note(format_args!(
+                "{first} and {second} have the same name at a destination: this manifest can be hydrated, not copied"
+            ));
+        }
         let manifest::UnplannedEntries { special, unfinished } = planned.left_out;
         if let Some(line) = (OmittedEntries { special, unfinished, directories: 0 }).line() {
             console::note(line);

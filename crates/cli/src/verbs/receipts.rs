@@ -27,7 +27,7 @@ enum ReceiptsCommand {
 #[command(after_help = "\
 Examples:
   firstbyte receipts merge m.parquet receipts/*.json
-  firstbyte --json receipts merge m.parquet receipts/*.json | jq -r '.lost_shards[]'    # shards to run again
+  firstbyte --json receipts merge m.parquet receipts/*.json | jq '.incomplete_shards[]'    # to run again
 
 Exit codes: 0 all is done, 3 something is missing, 1 a file cannot be used.")]
 struct MergeArgs {

@@ -54,7 +54,7 @@ impl Client {
         limit_rate: Option<u64>,
     ) -> Result<HydrationJob> {
         self.cache()?;
-        let mut list = run.wanted()?;
+        let mut list = run.wanted(self.store())?;
         if keep == KeepBlocks::Always {
             list = self.hydrator.pinned(list);
         }

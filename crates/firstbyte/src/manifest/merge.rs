@@ -1,14 +1,14 @@
 //! Compares the receipts of workers with their manifest: which objects are done, missing or
 //! changed, and which shards were run twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 use serde::Serialize;
 
-use super::{Manifest, ObjectTotals};
+use super::{Manifest, ObjectTotals, local_file, unreadable};
 use crate::error::{Error, Result};
 use crate::receipt::{FailedItem, Receipt};
 use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
@@ -37,6 +37,8 @@ pub struct MergedReceipts {
     pub missing_objects: Vec<String>,
     /// The indexes of shards without a receipt.
     pub lost_shards: Vec<u32>,
+    /// The indexes of shards with missing objects. They have to be run again.
+    pub incomplete_shards: Vec<u32>,
     /// The shards with several receipts.
     pub doubled: Vec<Doubled>,
     /// Objects that were found in another version than planned, and that no other run of their
@@ -56,6 +58,8 @@ pub struct MergedReceipts {
     pub longest_seconds: f64,
     /// The workers, by their version of firstbyte.
     pub workers: Vec<Workers>,
+    /// The workers, by the destination that they were given.
+    pub destinations: Vec<ShardsOfDestination>,
 }
 
 /// A shard that was run several times.
@@ -76,11 +80,32 @@ pub struct Workers {
     pub shards: Vec<u32>,
 }
 
+/// The workers that were given the same destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShardsOfDestination {
+    /// The destination as it was given. `None` for the cache.
+    pub destination: Option<String>,
+    /// The indexes of the shards of these workers.
+    pub shards: Vec<u32>,
+}
+
 /// The merged receipts of one shard.
 struct KnownShard {
     done: DoneObjects,
     receipts: u32,
+    changed: Vec<Changed>,
+    failed: Vec<FailedItem>,
 }
+
+impl KnownShard {
+    fn new(objects: u64) -> Self {
+        let done = DoneObjects::none(objects);
+        Self { done, receipts: 0, changed: Vec::new(), failed: Vec::new() }
+    }
+}
+
+/// Shards by a property of their workers.
+type ShardsBy<K> = BTreeMap<K, BTreeSet<u32>>;
 
 /// Merges the receipts of a manifest.
 ///
@@ -94,22 +119,20 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
         ..MergedReceipts::default()
     };
     let mut shards: BTreeMap<u32, KnownShard> = BTreeMap::new();
-    let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    let mut changed = Vec::new();
+    let (mut workers, mut destinations): (ShardsBy<String>, ShardsBy<Option<String>>) = Default::default();
     for path in receipts {
         let (mut receipt, shard, done) = read_receipt(manifest, path)?;
-        let known = shards
-            .entry(shard.index)
-            .or_insert_with(|| KnownShard { done: DoneObjects::none(shard.objects), receipts: 0 });
+        let known = shards.entry(shard.index).or_insert_with(|| KnownShard::new(shard.objects));
         known.done.add(&done);
         known.receipts += 1;
-        workers.entry(shard.firstbyte).or_default().push(shard.index);
+        workers.entry(shard.firstbyte).or_default().insert(shard.index);
+        destinations.entry(receipt.destination.take()).or_default().insert(shard.index);
         receipt.failed.retain(|failed| shard.changed.iter().all(|it| it.location != failed.location));
-        changed.extend(shard.changed);
-        merged.failed.append(&mut receipt.failed);
-        merged.bytes += receipt.bytes;
-        merged.skipped += receipt.skipped;
-        merged.requests += receipt.requests;
+        known.changed.extend(shard.changed);
+        known.failed.append(&mut receipt.failed);
+        merged.bytes = merged.bytes.saturating_add(receipt.bytes);
+        merged.skipped = merged.skipped.saturating_add(receipt.skipped);
+        merged.requests = merged.requests.saturating_add(receipt.requests);
         merged.seconds += receipt.seconds;
         merged.longest_seconds = merged.longest_seconds.max(receipt.seconds);
     }
@@ -117,26 +140,29 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
     let doubled = shards.iter().filter(|(_, known)| known.receipts > 1);
     merged.doubled =
         doubled.map(|(shard, known)| Doubled { shard: *shard, receipts: known.receipts }).collect();
+    let listed = |shards: BTreeSet<u32>| shards.into_iter().collect();
     merged.workers = workers
         .into_iter()
-        .map(|(firstbyte, mut shards)| {
-            shards.sort_unstable();
-            shards.dedup();
-            Workers { firstbyte, shards }
-        })
+        .map(|(firstbyte, shards)| Workers { firstbyte, shards: listed(shards) })
+        .collect();
+    merged.destinations = destinations
+        .into_iter()
+        .map(|(destination, shards)| ShardsOfDestination { destination, shards: listed(shards) })
         .collect();
     merged.count(manifest, &shards)?;
-    merged.settle(changed);
+    merged.settle(shards);
     Ok(merged)
 }
 
 /// Reads a receipt. Also returns its part about the shard, and the objects that are done.
 fn read_receipt(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
+    let path = &local_file(path)?;
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
-    let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, error))?;
     let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";
     let mut receipt = Receipt::parse(&text).map_err(|why| fails(why.unwrap_or_else(|| no_receipt.into())))?;
-    let shard = receipt.shard.take().ok_or_else(|| fails(no_receipt.into()))?;
+    let no_shard = || fails(format!("is a receipt of {} without a manifest; leave it out", receipt.verb));
+    let shard = receipt.shard.take().ok_or_else(no_shard)?;
     if shard.manifest != manifest.header().id {
         return Err(fails(format!(
             "a receipt of the manifest {}, not of {}; merge receipts with the manifest that their workers had",
@@ -145,12 +171,13 @@ fn read_receipt(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardRecei
         )));
     }
     let objects = manifest.totals(shard.index).objects;
-    let done = DoneObjects::parse(&shard.done, shard.objects)
-        .filter(|_| {
-            shard.index < manifest.count() && shard.count == manifest.count() && shard.objects == objects
-        })
-        .ok_or_else(|| fails(format!("shard {}/{} does not fit the manifest", shard.index, shard.count)))?;
-    Ok((receipt, shard, done))
+    let fits = shard.index < manifest.count() && shard.count == manifest.count() && shard.objects == objects;
+    // A false number of objects must not decide how much memory is used.
+    let done = fits.then(|| DoneObjects::parse(&shard.done, objects)).flatten();
+    match done {
+        Some(done) => Ok((receipt, shard, done)),
+        None => Err(fails(format!("shard {}/{} does not fit the manifest", shard.index, shard.count))),
+    }
 }
 
 impl MergedReceipts {
@@ -161,45 +188,50 @@ impl MergedReceipts {
     }
 
     /// Counts the objects that are done and missing. Reads only the rows of shards that are not
-    /// complete.
+    /// complete, all in one pass.
     fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, KnownShard>) -> Result<()> {
+        let is_complete = |shard: &u32| shards.get(shard).is_some_and(|known| known.done.is_complete());
+        let has_objects = |shard: &u32| manifest.totals(*shard).objects > 0;
+        let incomplete: BTreeSet<u32> =
+            (0..manifest.count()).filter(|shard| has_objects(shard) && !is_complete(shard)).collect();
         self.done = self.planned;
-        for shard in 0..manifest.count() {
-            let known = shards.get(&shard);
-            if known.is_some_and(|known| known.done.is_complete()) || manifest.totals(shard).objects == 0 {
+        self.incomplete_shards = incomplete.iter().copied().collect();
+        if incomplete.is_empty() {
+            return Ok(());
+        }
+        let mut places: BTreeMap<u32, u64> = BTreeMap::new();
+        for row in manifest.rows(move |shard| incomplete.contains(&shard))? {
+            let row = row.map_err(|error| manifest.error(&error.to_string()))?;
+            let next = places.entry(row.shard).or_default();
+            let place = std::mem::replace(next, *next + 1);
+            if shards.get(&row.shard).is_some_and(|known| known.done.contains(place)) {
                 continue;
             }
-            for (place, row) in (0..).zip(manifest.rows(Some(shard))?) {
-                let row = row.map_err(|error| manifest.error(&error.to_string()))?;
-                if known.is_some_and(|known| known.done.contains(place)) {
-                    continue;
-                }
-                self.missing.add(ObjectTotals { objects: 1, bytes: row.size });
-                if self.missing_objects.len() < MOST_NAMED {
-                    self.missing_objects.push(row.location);
-                }
+            self.missing.add(ObjectTotals { objects: 1, bytes: row.size });
+            if self.missing_objects.len() < MOST_NAMED {
+                self.missing_objects.push(row.location);
             }
         }
-        self.done.objects -= self.missing.objects;
-        self.done.bytes -= self.missing.bytes;
+        self.done.objects = self.done.objects.saturating_sub(self.missing.objects);
+        self.done.bytes = self.done.bytes.saturating_sub(self.missing.bytes);
         Ok(())
     }
 
-    /// Drops failures that no longer matter. If every object is done, drops all failures;
-    /// otherwise, drops those of changed objects that another run of their shard has done.
-    fn settle(&mut self, mut changed: Vec<Changed>) {
-        if self.is_complete() {
-            changed.clear();
-            self.failed.clear();
-        } else if self.missing_objects.len() < MOST_NAMED {
-            let missing = &self.missing_objects;
-            changed.retain(|it| missing.contains(&it.location));
+    /// Collects the failures that still matter: those of shards that are not complete, without
+    /// changed objects that another run of their shard has done.
+    fn settle(&mut self, shards: BTreeMap<u32, KnownShard>) {
+        for known in shards.into_values().filter(|known| !known.done.is_complete()) {
+            self.changed.extend(known.changed);
+            self.failed.extend(known.failed);
         }
-        changed.sort_unstable_by(|a, b| a.location.cmp(&b.location));
-        changed.dedup();
-        changed.truncate(MOST_NAMED);
+        if self.missing_objects.len() < MOST_NAMED {
+            let missing = &self.missing_objects;
+            self.changed.retain(|it| missing.contains(&it.location));
+        }
+        self.changed.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+        self.changed.dedup();
+        self.changed.truncate(MOST_NAMED);
         self.failed.truncate(MOST_NAMED);
-        self.changed = changed;
     }
 
     /// Formats the result as lines for people.
@@ -215,6 +247,9 @@ impl MergedReceipts {
         if !self.lost_shards.is_empty() {
             lines.push(format!("no receipt of shards: {}", list(&self.lost_shards)));
         }
+        if !self.incomplete_shards.is_empty() {
+            lines.push(format!("shards to run again: {}", list(&self.incomplete_shards)));
+        }
         for doubled in &self.doubled {
             lines.push(format!("shard {}: run {} times", doubled.shard, doubled.receipts));
         }
@@ -228,6 +263,12 @@ impl MergedReceipts {
         if self.workers.len() > 1 {
             for workers in &self.workers {
                 lines.push(format!("firstbyte {}: shards {}", workers.firstbyte, list(&workers.shards)));
+            }
+        }
+        if self.destinations.len() > 1 {
+            for ShardsOfDestination { destination, shards } in &self.destinations {
+                let destination = destination.as_deref().unwrap_or("the cache");
+                lines.push(format!("to {destination}: shards {}", list(shards)));
             }
         }
         lines.push(format!(

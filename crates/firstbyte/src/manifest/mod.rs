@@ -10,6 +10,7 @@
 mod balance;
 mod choice;
 mod client;
+mod common_target;
 mod merge;
 mod plan;
 mod run;
@@ -20,8 +21,10 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use firstbyte_location::{Location, shown};
+use firstbyte_store::Error as StoreError;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_rules::{Destination, ParsedSource, tree_name};
@@ -29,7 +32,8 @@ use crate::error::{Error, Result};
 
 pub use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 pub use choice::ShardChoice;
-pub use merge::{Doubled, MOST_NAMED, MergedReceipts, Workers, merge};
+pub use common_target::CommonTarget;
+pub use merge::{Doubled, MOST_NAMED, MergedReceipts, ShardsOfDestination, Workers, merge};
 pub use plan::{ManifestPlan, PlannedManifest, UnplannedEntries, plan};
 pub use run::{ShardRun, ShardTarget};
 
@@ -41,6 +45,31 @@ pub const FORMAT: u64 = 1;
 /// Maximum number of shards of a manifest. It is more than the usual limit on tasks of an array job
 /// in AWS Batch and Slurm.
 pub const MOST_SHARDS: u32 = 100_000;
+
+/// Explains rows that do not fit the header.
+const CHANGED: &str = "the file was changed since it was planned; plan again";
+
+/// Returns the path of a manifest or a receipt, which are local files. The same text would name a
+/// local directory `s3:`, and what is written there would be lost with the machine.
+///
+/// # Errors
+/// [`Error::Operand`] if the path is a URL of another place.
+pub fn local_file(path: &Path) -> Result<PathBuf> {
+    match Location::parse(path.as_os_str())? {
+        Location::Local(path) => Ok(path),
+        other => Err(Error::Operand {
+            operand: other.to_string(),
+            why:
+                "manifests and receipts are local files; copy them from and to other places by `firstbyte cp`"
+                    .into(),
+        }),
+    }
+}
+
+/// Makes the error for a manifest or a receipt that cannot be read.
+fn unreadable(path: &Path, source: io::Error) -> Error {
+    StoreError::Io { location: shown(path).to_string(), source }.into()
+}
 
 /// The header of a manifest, as JSON in the metadata of the Parquet file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -57,6 +86,9 @@ pub struct ManifestHeader {
     pub sources: Vec<PlannedSource>,
     /// The totals of each shard.
     pub shards: Vec<ObjectTotals>,
+    /// Two objects that a copy would write to the same name. Then no shard is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common_target: Option<CommonTarget>,
 }
 
 /// A source of a manifest.
@@ -103,20 +135,24 @@ impl ObjectTotals {
 pub struct Manifest {
     path: PathBuf,
     header: ManifestHeader,
+    /// The header as the file has it.
+    text: Arc<str>,
 }
 
 impl Manifest {
-    /// Reads the header of a manifest.
+    /// Reads the header of a manifest, and checks that the rows are those that were planned.
     ///
     /// # Errors
-    /// [`Error::Manifest`]: the file cannot be read, is not a manifest, or has a newer format.
+    /// [`Error::Store`]: the file cannot be read. [`Error::Manifest`]: it is not a manifest, has a
+    /// newer format, or was changed by another program. [`Error::Operand`]: the path is a URL.
     pub fn open(path: &Path) -> Result<Self> {
+        let path = &local_file(path)?;
         let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
-        let file = File::open(path).map_err(|error| fails(error.to_string()))?;
+        let file = File::open(path).map_err(|error| unreadable(path, error))?;
         let no_manifest = "is not a manifest; write one with `firstbyte plan SRC --out FILE`";
         let reader = ManifestReader::new(file).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => fails(no_manifest.into()),
-            _ => fails(error.to_string()),
+            _ => unreadable(path, error),
         })?;
         let text = reader.header().ok_or_else(|| fails(no_manifest.into()))?;
         let any: serde_json::Value = serde_json::from_str(text).map_err(|_| fails(no_manifest.into()))?;
@@ -137,7 +173,14 @@ impl Manifest {
         if header.shards.is_empty() || header.shards.len() > MOST_SHARDS as usize {
             return Err(fails("its header is damaged (no shards)".into()));
         }
-        Ok(Self { path: path.to_owned(), header })
+        // A receipt numbers the objects of a shard, so their number must be the planned one.
+        reader.check(header.shards.iter().map(|shard| shard.objects)).map_err(|error| {
+            fails(match error.kind() {
+                io::ErrorKind::InvalidData => format!("{error}: {CHANGED}"),
+                _ => error.to_string(),
+            })
+        })?;
+        Ok(Self { path: path.clone(), header, text: text.into() })
     }
 
     /// Returns the header.
@@ -178,10 +221,14 @@ impl Manifest {
         Destination::of(text, several)
     }
 
-    /// Reads the rows of one shard, or of all shards.
-    fn rows(&self, shard: Option<u32>) -> Result<Rows> {
+    /// Reads the rows of the wanted shards.
+    fn rows(&self, wanted: impl Fn(u32) -> bool + Send + 'static) -> Result<Rows> {
         let opened = File::open(&self.path).and_then(ManifestReader::new);
-        Ok(opened.map_err(|error| self.error(&error.to_string()))?.rows(shard))
+        let reader = opened.map_err(|error| self.error(&error.to_string()))?;
+        match reader.header() == Some(&*self.text) {
+            true => Ok(reader.rows(wanted)),
+            false => Err(self.error("was replaced since it was opened; run this again")),
+        }
     }
 
     fn error(&self, why: &str) -> Error {
@@ -221,11 +268,66 @@ mod tests {
             (r#"{"version":1}"#, "damaged"),
             (r#"{"version":"1"}"#, "is not a manifest"),
             ("", "is not a manifest"),
+            (
+                r#"{"version":1,"id":"a","created":"","firstbyte":"","sources":[],"shards":[{"objects":1,"bytes":0}]}"#,
+                "shard 0 has 0 objects instead of 1",
+            ),
         ] {
             let writer = table::ManifestWriter::new(File::create(&path).unwrap(), 1).unwrap();
             writer.finish(header.into()).unwrap();
             let error = Manifest::open(&path).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains('\n'), "{header}: {error}");
         }
+    }
+
+    /// Writes a manifest with rows of these sources and shards, and a header that counts `planned`
+    /// objects in each shard.
+    pub(super) fn written(path: &Path, rows: &[(u32, u32)], planned: &[u64]) {
+        let mut writer = table::ManifestWriter::new(File::create(path).unwrap(), 9).unwrap();
+        for (number, (source, shard)) in rows.iter().enumerate() {
+            let location = format!("s3://b/{source}/{number}");
+            let (size, version, modified) = (1, String::new(), None);
+            let row =
+                table::ManifestRow { location, size, version, modified, source: *source, shard: *shard };
+            writer.add(row).unwrap();
+        }
+        let source = |number| serde_json::json!({ "root": format!("s3://b/{number}"), "named": false, "kind": "tree" });
+        let shards: Vec<_> =
+            planned.iter().map(|objects| serde_json::json!({ "objects": objects, "bytes": 0 })).collect();
+        let header = serde_json::json!({
+            "version": 1, "id": path.file_name().unwrap().to_str(), "created": "", "firstbyte": "",
+            "sources": [source(0), source(1)], "shards": shards,
+        });
+        writer.finish(header.to_string()).unwrap();
+    }
+
+    #[test]
+    fn rows_that_were_not_planned_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m");
+        for (rows, part) in [
+            (&[(0, 0), (0, 1)][..], ""),
+            (&[(0, 0)], "shard 1 has 0 objects instead of 1"),
+            (&[(0, 0), (0, 1), (0, 1)], "shard 1 has 2 objects instead of 1"),
+            (&[(0, 0), (0, 7)], "a row is of shard 7"),
+        ] {
+            written(&path, rows, &[1, 1]);
+            let opened = Manifest::open(&path).map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(opened.contains(part) && opened.is_empty() == part.is_empty(), "{opened}");
+            assert!(part.is_empty() || opened.contains("plan again"), "{opened}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_is_replaced_while_it_is_open_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("m"), directory.path().join("other"));
+        written(&path, &[(0, 0)], &[1]);
+        written(&other, &[(0, 0)], &[1]);
+        let manifest = Manifest::open(&path).unwrap();
+        assert_eq!(manifest.rows(|_| true).unwrap().count(), 1);
+        std::fs::rename(&other, &path).unwrap();
+        let error = manifest.rows(|_| true).err().unwrap().to_string();
+        assert!(error.contains("was replaced"), "{error}");
     }
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use firstbyte_location::{Entry, EntryKind, Location, Version, directory_of, shown};
 use firstbyte_store::{
-    Durability, EntryOrder, Error as StoreError, ListOptions, LocalFile, Marker, Metadata,
-    PartialPermissions, Partials, Store,
+    Durability, EntryOrder, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, NameTest,
+    PartialPermissions, Partials, Store, WalkBounds,
 };
 use firstbyte_transfer::is_unfinished;
 use time::OffsetDateTime;
@@ -21,7 +21,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::balance::{Balancer, ObjectSizes};
 use super::table::{ManifestReader, ManifestRow, ManifestWriter};
-use super::{FORMAT, MOST_SHARDS, ManifestHeader, ObjectTotals, PlannedSource, SourceKind, version};
+use super::{
+    FORMAT, MOST_SHARDS, ManifestHeader, ObjectTotals, PlannedSource, SourceKind, common_target, local_file,
+    version,
+};
 use crate::copy_rules::{ParsedSource, Wildcards};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -65,6 +68,7 @@ pub struct UnplannedEntries {
 /// # Errors
 /// The sources cannot be listed or planned, or contain no object; or `out` cannot be written.
 pub fn plan(store: &Store, plan: ManifestPlan<'_>, out: &Path) -> Result<PlannedManifest> {
+    let out = &local_file(out)?;
     match plan_once(store, &plan, out) {
         // The store has recorded that it has to sort this listing, so a second attempt succeeds.
         Err(Error::Store(StoreError::Disordered { .. })) => plan_once(store, &plan, out),
@@ -84,7 +88,10 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
     let written = (|| {
         let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
-        let writer = ManifestWriter::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
+        // While they are listed, objects are kept apart by source.
+        let own = listed.try_clone().map_err(at_out)?;
+        let writer = ManifestWriter::new(own, sources.len() as u32).map_err(at_out)?;
+        let writer = writer.for_readers(sources.len());
         let (sizes, totals, left_out) = Default::default();
         let mut first = FirstPass { store, writer, sizes, totals, left_out, at: out };
         sources
@@ -97,7 +104,7 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
         }
         writer.finish(String::new()).map_err(at_out)?;
         let sources = sources.into_iter().map(|source| source.planned).collect();
-        let header = write_manifest(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
+        let header = write_manifest(&listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
         Ok(PlannedManifest { header, totals, left_out })
     })();
     match written {
@@ -115,20 +122,23 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
 
 /// Runs the second pass: assigns the listed objects to shards and writes the manifest.
 fn write_manifest(
-    listed: File,
+    listed: &File,
     out: &File,
     shards: u32,
     sizes: ObjectSizes,
     sources: Vec<PlannedSource>,
 ) -> io::Result<ManifestHeader> {
+    let common_target = common_target::find(listed, &sources)?;
     let mut balancer = Balancer::new(shards, sizes);
     let mut totals = vec![ObjectTotals::default(); shards as usize];
     let mut writer = ManifestWriter::new(out.try_clone()?, shards)?;
-    for row in ManifestReader::new(listed)?.rows(None) {
-        let mut row = row?;
-        row.shard = balancer.assign(row.size);
-        totals[row.shard as usize].add(ObjectTotals { objects: 1, bytes: row.size });
-        writer.add(row)?;
+    for source in 0..sources.len() as u32 {
+        for row in ManifestReader::new(listed.try_clone()?)?.rows(move |other| other == source) {
+            let mut row = row?;
+            row.shard = balancer.assign(row.size);
+            totals[row.shard as usize].add(ObjectTotals { objects: 1, bytes: row.size });
+            writer.add(row)?;
+        }
     }
     let mut id = [0; 8];
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
@@ -139,6 +149,7 @@ fn write_manifest(
         firstbyte: env!("CARGO_PKG_VERSION").into(),
         sources,
         shards: totals,
+        common_target,
     };
     writer.finish(serde_json::to_string(&header)?)?;
     Ok(header)
@@ -245,7 +256,7 @@ impl FirstPass<'_> {
             Names::Below(glob) => glob.as_ref(),
         };
         let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
-        let bounds = filter.bounds();
+        let bounds = bounds(filter, glob);
         let wanted = bounds.wanted.clone();
         let options = ListOptions {
             recursive: true,
@@ -298,12 +309,28 @@ impl FirstPass<'_> {
             version: version::to_text(&version),
             modified: modified.map(microseconds),
             source,
-            shard: 0,
+            shard: source,
         };
         self.sizes.add(size);
         self.totals.add(ObjectTotals { objects: 1, bytes: size });
         let at = shown(self.at).to_string();
         self.writer.add(row).map_err(|error| Error::Manifest { path: at, why: error.to_string() })
+    }
+}
+
+/// Returns what the filter and the pattern of a source mean for the listing of a local directory:
+/// errors at names that are left out do not end the plan.
+fn bounds(filter: &Filter, glob: Option<&Glob>) -> WalkBounds {
+    let Some(glob) = glob.cloned() else { return filter.bounds() };
+    let (wanted, entered) = ((filter.clone(), glob.clone()), (filter.clone(), glob));
+    WalkBounds {
+        wanted: Some(NameTest::new(move |name| {
+            wanted.0.takes(name) && wanted.1.takes(name, OperandKind::Tree)
+        })),
+        entered: Some(NameTest::new(move |name| {
+            entered.0.enters(name) && entered.1.enters(name, OperandKind::Tree)
+        })),
+        ..WalkBounds::default()
     }
 }
 

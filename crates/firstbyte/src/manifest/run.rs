@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_hydrate::{HydrationFailure as HydrateFailure, HydrationItem, HydrationList};
 use firstbyte_location::{Entry, EntryKind, Location, Strength, Version};
-use firstbyte_store::{Error as StoreError, Listing, differing_texts};
+use firstbyte_store::{Error as StoreError, Listing, Store, differing_texts};
 use firstbyte_transfer::{
     Action, Effect, Engine, Error as TransferError, Failure, Levels, Observer, Shard, Summary, Tree,
     TreeNames,
@@ -22,10 +22,12 @@ use firstbyte_transfer::{
 use rustix_futex_sync::Mutex;
 
 use super::choice::ShardChoice;
+use super::common_target::CommonTarget;
 use super::table::{ManifestRow, Rows};
-use super::{Manifest, version};
+use super::{CHANGED, Manifest, version};
+use crate::copy_rules::Destination;
 use crate::environment::VariableLookup;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 
 /// A shard of a manifest, and how much of it is done.
@@ -88,10 +90,7 @@ impl ShardRun {
         observer: &dyn Observer,
         report: &mut dyn FnMut(firstbyte_transfer::Result<Summary>) -> bool,
     ) -> Result<()> {
-        let destination = match target {
-            ShardTarget::Copy(text) => Some(self.manifest.destination(text)?),
-            ShardTarget::Contents(_) => None,
-        };
+        let destination = self.destination(target)?;
         let mut trees = Vec::new();
         for source in &self.manifest.header.sources {
             let to = match (&destination, target) {
@@ -107,6 +106,7 @@ impl ShardRun {
             let entries = SourceEntries {
                 feed: Arc::clone(&feed),
                 source: place as u32,
+                sources: self.manifest.header.sources.len() as u32,
                 root: root.clone(),
                 marks: Arc::clone(&self.marks),
             };
@@ -136,15 +136,39 @@ impl ShardRun {
         Ok(())
     }
 
-    /// Lists the objects of the shard for hydration.
+    /// Parses the destination of a copy; `None` if the location is given.
+    fn destination(&self, target: ShardTarget<'_>) -> Result<Option<Destination>> {
+        let header = &self.manifest.header;
+        if let Some(CommonTarget { first, second }) = &header.common_target {
+            let why =
+                format!("{first} and {second}: both would be copied to the same name, one over the other");
+            return Err(Error::Overlap { why, advice: "plan them separately".into() });
+        }
+        match (target, header.sources.len()) {
+            (ShardTarget::Copy(text), _) => self.manifest.destination(text).map(Some),
+            (ShardTarget::Contents(_), ..2) => Ok(None),
+            (ShardTarget::Contents(_), sources) => {
+                let why = format!("sync takes one source, and this has {sources}; use cp");
+                Err(Error::Option { name: "manifest".into(), why })
+            }
+        }
+    }
+
+    /// Lists the objects of the shard for hydration from `store`.
     ///
     /// # Errors
     /// The manifest cannot be read.
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-    pub fn wanted(&self) -> Result<HydrationList> {
-        Ok(Box::new(self.feed()?.map(|row| match row {
+    pub fn wanted(&self, store: &Store) -> Result<HydrationList> {
+        let store = store.clone();
+        Ok(Box::new(self.feed()?.map(move |row| match row {
             Ok((_, row)) => {
                 let (location, version) = row_parts(&row).map_err(|error| wanted_failure(&row, error))?;
+                if row.size == 0
+                    && let Err(error) = still_empty(&store, &location, &version)
+                {
+                    return Err(HydrateFailure { location, error: error.into() });
+                }
                 let version = Some(version).filter(|version| version.strength() > Strength::None);
                 Ok(HydrationItem { location, version, range: None })
             }
@@ -195,7 +219,8 @@ impl ShardRun {
     }
 
     fn feed(&self) -> Result<Feed> {
-        Ok(Feed { rows: self.manifest.rows(Some(self.shard.index))?.peekable(), place: 0 })
+        let index = self.shard.index;
+        Ok(Feed { rows: self.manifest.rows(move |shard| shard == index)?.peekable(), place: 0 })
     }
 }
 
@@ -306,34 +331,40 @@ impl Iterator for Feed {
 /// The entries of one source. All sources are read from the same feed, one after the other.
 struct SourceEntries {
     feed: Arc<Mutex<Feed>>,
+    /// The index of this source, and the number of all sources.
     source: u32,
+    sources: u32,
     root: Location,
     marks: Arc<Mutex<ObjectMarks>>,
 }
 
 impl SourceEntries {
-    /// Returns the next row of this source. Skips rows that an earlier source has left.
+    /// Returns the next row of this source. A row of a source that has ended is an error: it would
+    /// not be copied.
     fn next_row(&self) -> Option<io::Result<(u64, ManifestRow)>> {
         let mut feed = self.feed.lock();
-        loop {
-            match feed.rows.peek()? {
-                Ok(row) if row.source > self.source => return None,
-                Ok(row) if row.source < self.source => drop(feed.next()),
-                _ => return feed.next(),
-            }
+        let source = match feed.rows.peek()? {
+            Ok(row) => row.source,
+            Err(_) => return feed.next(),
+        };
+        if (self.source + 1..self.sources).contains(&source) {
+            return None;
         }
+        let row = feed.next();
+        if source == self.source {
+            return row;
+        }
+        let what = format!("a row of source {source} is out of place: {CHANGED}");
+        Some(Err(io::Error::new(io::ErrorKind::InvalidData, what)))
     }
 
+    /// Returns true if the next row is of this source or out of place. The run that reads the row
+    /// reports the error.
     fn has_any(&self) -> bool {
-        let mut feed = self.feed.lock();
-        loop {
-            match feed.rows.peek() {
-                Some(Ok(row)) if row.source < self.source => drop(feed.next()),
-                Some(Ok(row)) => return row.source == self.source,
-                // The run that reads the row reports the error.
-                Some(Err(_)) => return true,
-                None => return false,
-            }
+        match self.feed.lock().rows.peek() {
+            Some(Ok(row)) => row.source <= self.source || row.source >= self.sources,
+            Some(Err(_)) => true,
+            None => false,
         }
     }
 }
@@ -359,7 +390,7 @@ impl Manifest {
     /// # Errors
     /// The manifest cannot be read. If a row is damaged, its item is an error.
     pub fn objects(&self) -> io::Result<impl Iterator<Item = io::Result<(Location, Entry)>> + Send + use<>> {
-        let rows = self.rows(None).map_err(io::Error::other)?;
+        let rows = self.rows(|_| true).map_err(io::Error::other)?;
         Ok(rows.map(|row| {
             let row = row?;
             let (location, version) = row_parts(&row).map_err(io::Error::other)?;
@@ -392,6 +423,17 @@ fn row_parts(row: &ManifestRow) -> firstbyte_store::Result<(Location, Version)> 
     Ok((location, version))
 }
 
+/// Checks the version of an empty object. Nothing of it is fetched, so nothing else would notice
+/// that it was removed or changed.
+fn still_empty(store: &Store, location: &Location, version: &Version) -> firstbyte_store::Result<()> {
+    let found = store.stat_object(location)?.version;
+    if version.agrees_with(&found) {
+        return Ok(());
+    }
+    let (location, expected) = (location.to_string(), Box::new(version.clone()));
+    Err(StoreError::Changed { location, expected, found: Box::new(found), trace: None })
+}
+
 fn damaged(row: &ManifestRow, why: &str) -> StoreError {
     let source = io::Error::new(io::ErrorKind::InvalidData, format!("in the manifest: {why}"));
     StoreError::Io { location: row.location.clone(), source }
@@ -408,5 +450,49 @@ fn time_of(micros: i64) -> Option<SystemTime> {
         SystemTime::UNIX_EPOCH.checked_sub(distance)
     } else {
         SystemTime::UNIX_EPOCH.checked_add(distance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::written;
+    use super::*;
+
+    /// Reads the rows of both sources as a run does. Returns the number of objects and the errors.
+    fn read(rows: &[(u32, u32)]) -> (usize, Vec<String>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m");
+        written(&path, rows, &[rows.len() as u64]);
+        let run = ShardRun::open(&path, "0/1".parse().unwrap(), &|_| None).unwrap();
+        let feed = Arc::new(Mutex::new(run.feed().unwrap()));
+        let (mut objects, mut errors) = (0, Vec::new());
+        for source in 0..2 {
+            let root = Location::parse(OsStr::new(&format!("s3://b/{source}"))).unwrap();
+            let (feed, marks) = (Arc::clone(&feed), Arc::clone(&run.marks));
+            let entries = SourceEntries { feed, source, sources: 2, root, marks };
+            if !entries.has_any() {
+                continue;
+            }
+            for entry in entries {
+                match entry {
+                    Ok(_) => objects += 1,
+                    Err(error) => {
+                        errors.push(error.to_string());
+                        break;
+                    }
+                }
+            }
+        }
+        (objects, errors)
+    }
+
+    #[test]
+    fn no_row_is_left_out_silently() {
+        assert_eq!(read(&[(0, 0), (0, 0), (1, 0)]), (3, vec![]));
+        for wrong in [&[(1, 0), (0, 0)][..], &[(0, 0), (5, 0), (0, 0)], &[(0, 0), (1, 0), (0, 0)]] {
+            let (objects, errors) = read(wrong);
+            assert!(objects < wrong.len() && !errors.is_empty(), "{wrong:?}: {objects} {errors:?}");
+            assert!(errors.iter().all(|error| error.contains("out of place")), "{errors:?}");
+        }
     }
 }

@@ -37,6 +37,9 @@ pub(super) struct ManifestRow {
 /// Length of the rows in a row group, bytes: some 15,000 rows of usual length. Large groups are
 /// read faster, but while a group is written, it is in memory several times.
 const GROUP_BYTES: usize = 2 << 20;
+/// Minimum length of the rows in a full row group, bytes. With smaller ones, the end of the file,
+/// which describes the groups, would fill the memory.
+const MIN_GROUP_BYTES: usize = 128 << 10;
 /// Maximum length of the rows of all shards that wait for their groups to be full, bytes.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 /// The key of the header in the metadata of the file.
@@ -51,6 +54,8 @@ pub(super) struct ManifestWriter {
     /// The waiting rows of each shard, with their length in bytes.
     waiting: Vec<(Vec<ManifestRow>, usize)>,
     bytes: usize,
+    /// Length of the rows in a group, bytes.
+    group_bytes: usize,
 }
 
 impl ManifestWriter {
@@ -67,7 +72,12 @@ impl ManifestWriter {
             .build();
         let file = SerializedFileWriter::new(file, Arc::new(schema()?), Arc::new(properties));
         let waiting = (0..shards).map(|_| (Vec::new(), 0)).collect();
-        Ok(Self { file: file.map_err(io_error)?, waiting, bytes: 0 })
+        Ok(Self { file: file.map_err(io_error)?, waiting, bytes: 0, group_bytes: GROUP_BYTES })
+    }
+
+    /// Writes smaller groups, for a file of which `readers` read at the same time.
+    pub(super) fn for_readers(self, readers: usize) -> Self {
+        Self { group_bytes: (GROUP_BYTES / readers.max(1)).max(MIN_GROUP_BYTES), ..self }
     }
 
     /// Adds a row. Within a shard, rows stay in order.
@@ -80,7 +90,7 @@ impl ManifestWriter {
         rows.push(row);
         *bytes += taken;
         self.bytes += taken;
-        if *bytes >= GROUP_BYTES {
+        if *bytes >= self.group_bytes {
             return self.write_group(shard);
         }
         if self.bytes >= MAX_WAITING_BYTES {
@@ -177,16 +187,69 @@ impl ManifestReader {
         values.iter().find(|value| value.key == HEADER_KEY)?.value.as_deref()
     }
 
-    /// Reads the rows of one shard, or of all shards, in the order of the file.
-    pub(super) fn rows(self, shard: Option<u32>) -> Rows {
-        Rows { reader: self, shard, next: 0, rows: Vec::new().into_iter() }
+    /// Checks that the columns and the number of rows of each shard are as the writer of a manifest
+    /// has left them. Reads no rows, unless another program has mixed the shards.
+    ///
+    /// # Errors
+    /// `InvalidData` with the difference.
+    pub(super) fn check(&self, objects: impl ExactSizeIterator<Item = u64>) -> io::Result<()> {
+        let differs = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        let columns = self.file.metadata().file_metadata().schema_descr().columns();
+        for (place, field) in schema()?.get_fields().iter().enumerate() {
+            let same = columns.get(place).is_some_and(|column| {
+                (column.name(), column.physical_type()) == (field.name(), field.get_physical_type())
+            });
+            if !same {
+                return differs(format!("column {place} is not the column `{}`", field.name()));
+            }
+        }
+        let mut counts = vec![0; objects.len()];
+        for group in 0..self.file.num_row_groups() {
+            for (shard, rows) in self.shards_of(group)? {
+                match usize::try_from(shard).ok().and_then(|shard| counts.get_mut(shard)) {
+                    Some(count) => *count += rows,
+                    None => return differs(format!("a row is of shard {shard}")),
+                }
+            }
+        }
+        for (shard, (found, planned)) in counts.into_iter().zip(objects).enumerate() {
+            if found != planned {
+                return differs(format!("shard {shard} has {found} objects instead of {planned}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the shards of a group, each with a number of rows.
+    fn shards_of(&self, group: usize) -> io::Result<Vec<(i32, u64)>> {
+        let metadata = self.file.metadata().row_group(group);
+        for column in metadata.columns() {
+            if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::SNAPPY) {
+                let what = format!("it is compressed by {}", column.compression());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+        let rows = metadata.num_rows().cast_unsigned();
+        if let Some((least, most)) = shard_bounds(metadata)
+            && least == most
+        {
+            return Ok(vec![(least, rows)]);
+        }
+        let group = self.file.get_row_group(group).map_err(io_error)?;
+        let shards = needed::<Int32Type>(group.as_ref(), SHARD_COLUMN).map_err(io_error)?;
+        Ok(shards.into_iter().map(|shard| (shard, 1)).collect())
+    }
+
+    /// Reads the rows of the wanted shards, in the order of the file.
+    pub(super) fn rows(self, wanted: impl Fn(u32) -> bool + Send + 'static) -> Rows {
+        Rows { reader: self, wanted: Box::new(wanted), next: 0, rows: Vec::new().into_iter() }
     }
 }
 
 /// Iterates over rows. Reads one group at a time.
 pub(super) struct Rows {
     reader: ManifestReader,
-    shard: Option<u32>,
+    wanted: Box<dyn Fn(u32) -> bool + Send>,
     next: usize,
     rows: std::vec::IntoIter<ManifestRow>,
 }
@@ -205,13 +268,16 @@ impl Iterator for Rows {
             }
             let index = self.next;
             self.next += 1;
-            let wanted = self.shard.is_none_or(|shard| may_hold(file.metadata().row_group(index), shard));
-            if !wanted {
+            // A group has rows of one shard, unless another program has mixed them.
+            if let Some((least, most)) = shard_bounds(file.metadata().row_group(index))
+                && least == most
+                && !(self.wanted)(least.cast_unsigned())
+            {
                 continue;
             }
             match file.get_row_group(index).and_then(|group| read_group(group.as_ref())) {
                 Ok(mut rows) => {
-                    rows.retain(|row| self.shard.is_none_or(|shard| row.shard == shard));
+                    rows.retain(|row| (self.wanted)(row.shard));
                     self.rows = rows.into_iter();
                 }
                 Err(error) => {
@@ -223,15 +289,11 @@ impl Iterator for Rows {
     }
 }
 
-/// Returns true if a group may contain rows of a shard.
-fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
-    let shard = shard.cast_signed();
-    match group.columns().get(SHARD_COLUMN).and_then(|column| column.statistics()) {
-        Some(Statistics::Int32(bounds)) => {
-            bounds.min_opt().is_none_or(|least| *least <= shard)
-                && bounds.max_opt().is_none_or(|most| *most >= shard)
-        }
-        _ => true,
+/// Returns the least and the greatest shard of a group's rows, if the file states them.
+fn shard_bounds(group: &RowGroupMetaData) -> Option<(i32, i32)> {
+    match group.columns().get(SHARD_COLUMN)?.statistics()? {
+        Statistics::Int32(bounds) => Some((*bounds.min_opt()?, *bounds.max_opt()?)),
+        _ => None,
     }
 }
 
@@ -239,12 +301,12 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetErr
     if group.num_columns() < COLUMN_COUNT {
         return Err(ParquetError::General("columns are missing".into()));
     }
-    let (locations, _) = values::<ByteArrayType>(group, 0)?;
-    let (sizes, _) = values::<Int64Type>(group, 1)?;
-    let (versions, _) = values::<ByteArrayType>(group, 2)?;
-    let (shards, _) = values::<Int32Type>(group, SHARD_COLUMN)?;
+    let locations = needed::<ByteArrayType>(group, 0)?;
+    let sizes = needed::<Int64Type>(group, 1)?;
+    let versions = needed::<ByteArrayType>(group, 2)?;
+    let shards = needed::<Int32Type>(group, SHARD_COLUMN)?;
     let (modified, levels) = values::<Int64Type>(group, 4)?;
-    let (sources, _) = values::<Int32Type>(group, 5)?;
+    let sources = needed::<Int32Type>(group, 5)?;
     let mut modified = modified.into_iter();
     let mut modified = levels.into_iter().map(|level| if level > 0 { modified.next() } else { None });
     let numbers = sizes.into_iter().zip(shards).zip(sources);
@@ -262,6 +324,16 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetErr
             })
         })
         .collect()
+}
+
+/// Reads a column in which every row has a value.
+fn needed<T: DataType>(group: &dyn RowGroupReader, index: usize) -> Result<Vec<T::T>, ParquetError> {
+    let (values, _) = values::<T>(group, index)?;
+    match usize::try_from(group.metadata().num_rows()) == Ok(values.len()) {
+        true => Ok(values),
+        // The other columns have a value for each row, so the values would be of other rows.
+        false => Err(ParquetError::General(format!("a value is missing in column {index}"))),
+    }
 }
 
 /// Reads the values of a column. For an optional column, also returns which rows have a value.
@@ -327,13 +399,14 @@ mod tests {
         assert_eq!(reader().header(), Some("header"));
         let mut found = 0;
         for shard in [0, 1, 2, 299] {
-            let read: Vec<ManifestRow> = reader().rows(Some(shard)).map(Result::unwrap).collect();
+            let read: Vec<ManifestRow> =
+                reader().rows(move |other| other == shard).map(Result::unwrap).collect();
             let expected = (0..rows).map(row).filter(|row| row.shard == shard);
             assert!(read.iter().cloned().eq(expected), "shard {shard}");
             found += read.len();
         }
         assert!(found > rows as usize / 2);
-        assert_eq!(reader().rows(None).map(Result::unwrap).count(), rows as usize);
+        assert_eq!(reader().rows(|_| true).map(Result::unwrap).count(), rows as usize);
     }
 
     #[test]
@@ -354,5 +427,29 @@ mod tests {
             ManifestReader::new(text).err().map(|error| error.kind()),
             Some(io::ErrorKind::InvalidData)
         );
+    }
+
+    #[test]
+    fn a_missing_value_is_an_error_because_it_would_shift_the_others() {
+        let field = Type::primitive_type_builder("shard", Physical::INT32)
+            .with_repetition(Repetition::OPTIONAL)
+            .build()
+            .map(Arc::new)
+            .unwrap();
+        let schema = Type::group_type_builder("objects").with_fields(vec![field]).build().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let (own, properties) = (file.try_clone().unwrap(), WriterProperties::builder().build());
+        let mut writer = SerializedFileWriter::new(own, Arc::new(schema), Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        column::<Int32Type>(&mut group, &[4, 5], Some(&[1, 0, 1])).unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let reader = ManifestReader::new(file).unwrap();
+        let group = reader.file.get_row_group(0).unwrap();
+        assert_eq!(values::<Int32Type>(group.as_ref(), 0).unwrap().0, [4, 5]);
+        let error = needed::<Int32Type>(group.as_ref(), 0).unwrap_err().to_string();
+        assert!(error.contains("a value is missing in column 0"), "{error}");
+        let error = reader.check(std::iter::once(3)).unwrap_err().to_string();
+        assert!(error.contains("column 0 is not the column `location`"), "{error}");
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firstbyte::copy_rules::refuse_into_itself;
 use firstbyte::receipt::FailedItem;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, EntryKind, Location};
@@ -35,6 +36,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
+    refuse_into_itself(&source, &destination).map_err(|error| InvocationFailure::of_library(&error))?;
     claim_destination(call, &destination, token.is_some())?;
     let run = call.run(event.concurrency)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
@@ -149,8 +151,10 @@ impl Plan<'_> {
         if entry.kind == EntryKind::Other {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
-        // The keys of directory markers end in `/`. They are not copied.
-        if entry.kind != EntryKind::File || entry.name.ends_with(b"/") {
+        // The keys of directory markers end in `/`. They are not copied. An object with content is
+        // no marker, whatever its key.
+        let is_marker = entry.name.ends_with(b"/") && entry.size == Some(0);
+        if entry.kind != EntryKind::File || is_marker {
             return None;
         }
         let source = self.source.join(&entry.name);

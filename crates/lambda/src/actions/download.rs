@@ -5,6 +5,7 @@
 //! environment resumes from these files. A call in another environment starts again, and reports
 //! this.
 
+use firstbyte::copy_rules::refuse_onto_itself;
 use firstbyte_location::{EntryKind, Location};
 
 use crate::answer::Answer;
@@ -24,6 +25,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
+    refuse_onto_itself(&source, &destination).map_err(|error| InvocationFailure::of_library(&error))?;
     let run = call.run(None)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
