@@ -85,6 +85,6 @@ mod tests {
         assert!((of(1769).processors() - 1.0).abs() < 1e-9);
         assert_eq!(of(512).to_string(), "function: 512 MB and 0.289 processors for each job");
         assert_eq!(FunctionSize::parse("512MB"), Ok(of(512)));
-        assert!(FunctionSize::parse("0").unwrap_err().contains("above 0"));
+        assert!(FunctionSize::parse("0").unwrap_err().contains("least memory"));
     }
 }
