@@ -2,7 +2,7 @@
 //! verb that transfers has one [`RunReport`].
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte::receipt::{FailedItem, Receipt};
@@ -103,14 +103,13 @@ impl RunReport {
     /// Also writes the receipt to a file, atomically, when the verb ends.
     ///
     /// # Errors
-    /// The file cannot be written. This is found before the work.
-    pub fn keep_in(&mut self, path: Option<PathBuf>) -> Result<()> {
-        let Some(path) = path else { return Ok(()) };
-        let path = firstbyte::manifest::local_file(&path)?;
+    /// The file cannot be written, or is one of `inputs`. This is found before the work.
+    pub fn keep_in(&mut self, path: &Path, inputs: &[&Path]) -> Result<()> {
+        let path = firstbyte::manifest::local_file(path)?;
         fs::create_dir_all(directory_of(&path)).map_err(|error| Error::writing(shown(&path), &error))?;
         // A pipe is opened once only, because its reader sees the end when it is closed.
         if !fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            drop(OutputFile::open(&path)?);
+            drop(OutputFile::open(&path, inputs)?);
         }
         self.kept = Some(path);
         Ok(())
@@ -243,7 +242,8 @@ impl RunReport {
         inside_run::hand_over(&self.receipt);
         traces::describe(&self.receipt);
         let line = json::line(&self.receipt);
-        let kept = self.kept.as_ref().map_or(Ok(()), |path| output_file::write(path, &format!("{line}\n")));
+        let kept =
+            self.kept.as_ref().map_or(Ok(()), |path| output_file::write(path, &[], &format!("{line}\n")));
         if self.unread {
             return kept.map(|()| Exit::Done);
         }

@@ -148,7 +148,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.settled_by(move |receipt, store| account.settle(receipt, store));
-    report.keep_in(args.policy.sharding().receipt())?;
+    args.policy.sharding().open_receipt(&mut report, &args.operands)?;
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
         // With `--archive`, a symbolic link is copied as a link, even if its target is a directory.

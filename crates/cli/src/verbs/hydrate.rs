@@ -90,7 +90,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
-    report.keep_in(args.sharding.receipt())?;
+    args.sharding.open_receipt(&mut report, &args.operands)?;
     // A shard that cannot begin has a receipt too, as one of which nothing is done.
     report.receipt().shard = shard.as_ref().map(ShardRun::receipt);
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =

@@ -27,7 +27,7 @@ pub fn run(
     let settings = policy.settings(globals, stop.clone());
     let engine = policy.movement().client(globals, None)?.transfers(settings);
     let mut report = RunReport::new(verb, sources.clone(), Some(destination)).counting(engine.store());
-    report.keep_in(policy.sharding().receipt())?;
+    policy.sharding().open_receipt(&mut report, &[])?;
     report.receipt().left_out = Some(0);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     let copied = shard.copy(&engine, target, policy.movement().effect(), &progress, &mut |summary| {

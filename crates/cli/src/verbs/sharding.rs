@@ -1,7 +1,8 @@
 //! The options `--manifest`, `--shard` and `--receipt`, which choose this worker's share of a copy
 //! or hydration. Used by `cp`, `sync` and `hydrate`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use firstbyte::environment;
@@ -10,6 +11,7 @@ use firstbyte_location::shown;
 use firstbyte_transfer::Shard;
 
 use crate::render::error::{Error, Result};
+use crate::render::report::RunReport;
 
 /// The share of one worker.
 #[derive(Args)]
@@ -53,8 +55,13 @@ impl Sharding {
         self.shard.is_some()
     }
 
-    /// Returns the file for the receipt; if `None`, the receipt goes only to standard output.
-    pub fn receipt(&self) -> Option<PathBuf> {
-        self.receipt.clone()
+    /// Opens the file for the receipt, if one is given. It must not be the manifest or an operand.
+    ///
+    /// # Errors
+    /// The file cannot be written, or is one of those.
+    pub fn open_receipt(&self, report: &mut RunReport, operands: &[OsString]) -> Result<()> {
+        let Some(receipt) = &self.receipt else { return Ok(()) };
+        let operands = operands.iter().map(Path::new);
+        report.keep_in(receipt, &operands.chain(self.manifest.as_deref()).collect::<Vec<_>>())
     }
 }

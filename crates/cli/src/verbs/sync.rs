@@ -81,7 +81,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
         (true, true) => Extras::Delete(EmptySource::Allow),
     };
     report.settled_by(move |receipt, store| account.settle(receipt, store));
-    report.keep_in(args.policy.sharding().receipt())?;
+    args.policy.sharding().open_receipt(&mut report, &args.operands)?;
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
     let list = args.policy.names()?;
