@@ -55,6 +55,7 @@ fn made() -> Results {
         ("jobs", "ours, 1 job", 1.0),
         ("jobs", "ours, 4 jobs", 4.0),
     ];
+    let job = JobFigures { seconds: 1.0, ..JobFigures::default() };
     for round in 0..=9 {
         for (case, contender, seconds) in times {
             results.runs.push(Run {
@@ -65,10 +66,7 @@ fn made() -> Results {
                 seconds: seconds + f64::from(round) / 100.0,
                 bytes: Some(100),
                 throughput: (0..=5).map(|step| (f64::from(step) / 5.0, step as u64 * 20)).collect(),
-                jobs: vec![
-                    JobFigures { seconds: 1.0, ..JobFigures::default() };
-                    if seconds > 3.0 { 4 } else { 0 }
-                ],
+                jobs: vec![job.clone(); if seconds > 3.0 { 4 } else { 0 }],
                 cache: CacheEvidence { wanted: CacheState::Cold, held: Some(true), evidence: Vec::new() },
                 noise: Noise { steal_seconds: Some(1.0), other_cpu_seconds: None },
                 metrics: BTreeMap::new(),
