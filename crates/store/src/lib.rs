@@ -115,7 +115,8 @@ pub use s3::{
 pub use signing::{Signing, SigningKeys};
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
-pub use store::{Listing, Store, require_key};
+pub use store::required::{require_bucket, require_key};
+pub use store::{Listing, Store};
 pub use syscall_refusal::is_refused;
 pub use upload::{
     Part, Payload, PinnedFile, Precondition, PutOptions, Sending, StaleUpload, Upload, Written,
