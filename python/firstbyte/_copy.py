@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstbyte._options import CopyOptions
+    from firstbyte._path import Patterns
     from firstbyte._receipt import Receipt
     from firstbyte._typing import Unpack
 
@@ -32,8 +33,8 @@ def cp(
     shard: str | None = None,
     recursive: bool = False,
     checksum: str | None = None,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
+    include: Patterns | None = None,
+    exclude: Patterns | None = None,
     limit_rate: int | str | None = None,
     progress: Any = None,
     **options: Unpack[CopyOptions],
@@ -118,8 +119,8 @@ def sync(
     *,
     delete: bool = False,
     allow_empty: bool = False,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
+    include: Patterns | None = None,
+    exclude: Patterns | None = None,
     limit_rate: int | str | None = None,
     **options: Unpack[CopyOptions],
 ) -> Receipt:
@@ -177,11 +178,18 @@ def reporter(progress: Any) -> Callable[[int, int], object] | None:
     return update
 
 
-def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:
+def rules(include: Patterns | None, exclude: Patterns | None) -> list[tuple[bool, str]]:
     """Return the patterns in order, each with True if it includes names. If several patterns match
     a name, the last one decides.
+
+    A str is one pattern. Its characters would be patterns too, and the `*` of "*.tmp" would exclude
+    every name.
     """
-    return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
+
+    def several(patterns: Patterns | None) -> list[str]:
+        return [patterns] if isinstance(patterns, str) else list(patterns or [])
+
+    return [(False, pattern) for pattern in several(exclude)] + [(True, pattern) for pattern in several(include)]
 
 
 def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> Receipt:

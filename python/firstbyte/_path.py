@@ -4,10 +4,16 @@
 
 import os
 
+from firstbyte._typing import TYPE_CHECKING, Iterable
+
 # A path in a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # A location: a URL or a path.
 Location = str | os.PathLike[str]
+
+if TYPE_CHECKING:
+    # One pattern, or several.
+    Patterns = str | Iterable[str]
 
 # Beginnings of a location in a store. Everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")

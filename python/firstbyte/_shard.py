@@ -12,6 +12,7 @@ from firstbyte._typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from firstbyte._options import Options
+    from firstbyte._path import Patterns
     from firstbyte._typing import Unpack
 
 
@@ -20,8 +21,8 @@ def plan(
     out: Location,
     *,
     shards: int = 8,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
+    include: Patterns | None = None,
+    exclude: Patterns | None = None,
     **options: Unpack[Options],
 ) -> dict[str, Any]:
     """Write a manifest: every object with its version, divided by bytes among `shards` workers.

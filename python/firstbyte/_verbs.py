@@ -13,6 +13,7 @@ from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firstbyte._options import CopyOptions, Options
+    from firstbyte._path import Patterns
     from firstbyte._receipt import Receipt
     from firstbyte._typing import Unpack
 
@@ -117,8 +118,8 @@ def check(
     destination: Location,
     *,
     content: bool = False,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
+    include: Patterns | None = None,
+    exclude: Patterns | None = None,
     **options: Unpack[Options],
 ) -> list[dict[str, Any]]:
     """Compare two locations by names, sizes and checksums. Neither is changed.

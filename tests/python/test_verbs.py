@@ -97,6 +97,7 @@ def test_places_are_compared(place, tmp_path):
     assert sorted(row["difference"] for row in rows) == ["only_source", "size"]
     assert firstbyte.check("s3://bucket/c/same", tmp_path / "same", content=True) == []
     assert firstbyte.check("s3://bucket/c", tmp_path, exclude=["o*"]) == []
+    assert [row["difference"] for row in firstbyte.check("s3://bucket/c", tmp_path, exclude="*ly")] == ["size"]
 
 
 def test_a_presigned_url_is_read_by_anyone(place):
@@ -117,6 +118,10 @@ def test_a_copy_reports_its_progress_and_chooses(place, tmp_path):
     assert seen[-1] == (3 << 20, 3 << 20) and seen == sorted(seen)
     firstbyte.cp("s3://bucket/t/", tmp_path / "u", recursive=True, exclude=["*"], include=["*.txt"])
     assert sorted(os.listdir(tmp_path / "u")) == ["a.txt", "b.txt"]
+    # A str is one pattern. Its characters are not: `*` would exclude every name.
+    assert firstbyte.cp("s3://bucket/t/", tmp_path / "w", recursive=True, exclude="*.txt")["objects"] == 1
+    assert firstbyte.sync("s3://bucket/t/", tmp_path / "w", exclude="*", include=iter(["b*"]))["objects"] == 1
+    assert sorted(os.listdir(tmp_path / "w")) == ["b.txt", "c.log"]
     with pytest.raises(IsADirectoryError):
         firstbyte.cp("s3://bucket/t", tmp_path / "v")
     with pytest.raises(ValueError, match="recursive"):

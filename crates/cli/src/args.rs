@@ -14,6 +14,7 @@ use crate::globals::Globals;
 use crate::help;
 use crate::render::console;
 use crate::render::error::Error;
+use crate::render::json;
 use crate::usage;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
@@ -136,7 +137,7 @@ impl Cli {
             }
             if error.use_stderr() {
                 let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-                console::failed(&Error::usage(usage::line(&error, &command(), &words)));
+                print_usage_error(&Error::usage(usage::line(&error, &command(), &words)), &words);
                 std::process::exit(error.exit_code());
             }
             let coloured = std::io::stdout().is_terminal() && console::wants_colours();
@@ -145,6 +146,23 @@ impl Cli {
             printed.unwrap_or_else(|error| console::failed(&error));
             std::process::exit(error.exit_code());
         })
+    }
+}
+
+/// Prints a usage error, and with `--json` also the object that a program expects.
+fn print_usage_error(error: &Error, words: &[OsString]) {
+    console::failed(error);
+    let options = words.iter().take_while(|word| *word != "--");
+    let is_set = std::env::var("FIRSTBYTE_JSON").is_ok_and(|text| !matches!(&*text, "" | "0" | "false"));
+    if is_set || options.into_iter().any(|word| word == "--json") {
+        let grammar = Cli::command();
+        let verb = words
+            .iter()
+            .filter_map(|word| word.to_str())
+            .find(|word| grammar.find_subcommand(word).is_some());
+        let failed = serde_json::json!({ "failed": [error.item(String::new())] });
+        // The error itself was printed, and is the one to report.
+        let _ = console::print(json::summary(verb.unwrap_or_default(), &failed));
     }
 }
 

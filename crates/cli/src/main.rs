@@ -19,7 +19,6 @@ mod verbs;
 use std::process::ExitCode;
 
 use args::{Cli, Verb};
-use firstbyte::receipt::SCHEMA;
 use render::console;
 use render::error::{Error, Exit, Result};
 use render::json;
@@ -69,9 +68,9 @@ fn print_failure(cli: &Cli, error: &Error) {
     let words = title::words();
     let location = error.missing.clone().or_else(|| words.filter(|word| !word.is_empty()).find(is_named));
     let item = error.item(location.unwrap_or_default());
-    let object = serde_json::json!({ "schema": SCHEMA, "verb": cli.verb_name, "failed": [item] });
+    let object = serde_json::json!({ "failed": [item] });
     // The error itself was printed, and is the one to report.
-    let _ = console::print(json::line(&object));
+    let _ = console::print(json::summary(&cli.verb_name, &object));
 }
 
 fn run(cli: &Cli) -> Result<Exit> {

@@ -1,11 +1,16 @@
 //! Usage errors in one line: the wrong text, its verb, and the right text. clap detects these
 //! errors, but explains them in paragraphs. Only `args` calls this module.
 
+mod foreign;
+
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use firstbyte_location::shown;
+
+/// Length of an option, with its dashes, for each typing error after the first.
+const SLIP_LENGTH: usize = 12;
 
 /// Formats one line for the usage error that clap found in `words`. `grammar` is the whole command
 /// line.
@@ -80,54 +85,21 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
     }
 }
 
-/// Our verbs, each with the names that it has in other programs.
-const FOREIGN_VERB_NAMES: [(&str, &[&str]); 13] = [
-    ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
-    ("sync", &["mirror", "rsync"]),
-    ("mv", &["move", "rename"]),
-    ("rm", &["delete", "remove", "del", "unlink", "deletefile", "purge"]),
-    ("ls", &["list", "dir", "lsf", "lsd"]),
-    ("du", &["size", "usage"]),
-    ("cat", &["read", "show"]),
-    ("stat", &["info", "head", "lsjson"]),
-    ("check", &["compare", "diff", "cmp", "verify"]),
-    ("presign", &["sign", "share", "url", "link-to"]),
-    ("mb", &["mkbucket", "mkdir", "create-bucket"]),
-    ("rb", &["rmbucket", "rmdir", "delete-bucket"]),
-    ("unmount", &["umount"]),
-];
-
 /// Formats the line for an unknown verb.
 fn unknown_verb(error: &clap::Error) -> Option<String> {
     let typed = text(error, ContextKind::InvalidSubcommand)?;
-    let other = FOREIGN_VERB_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
-    if let Some((verb, _)) = other {
+    if let Some(verb) = foreign::verb(&typed) {
         return Some(format!(
             "{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
         ));
+    }
+    if let Some(advice) = foreign::advice_for_word(&typed) {
+        return Some(format!("{typed}: no such verb; {advice} (see {} --help)", program(error)));
     }
     let meant = texts(error, ContextKind::SuggestedSubcommand);
     let meant = meant.map_or(String::new(), |names| format!("; similar: {}", names.join(" or ")));
     Some(format!("{typed}: no such verb{meant} (see {} --help)", program(error)))
 }
-
-/// Our options, shown with a value if they take one, each with its names in other programs.
-const FOREIGN_OPTION_NAMES: [(&str, &[&str]); 14] = [
-    ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
-    ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
-    ("--compare checksum", &["--checksum", "--check-content"]),
-    ("--concurrency N", &["--transfers", "--checkers", "--numworkers", "--jobs", "--parallel", "--workers"]),
-    ("--delete", &["--delete-after", "--delete-before", "--delete-during", "--delete-excluded"]),
-    ("--dry-run", &["--dryrun"]),
-    ("--endpoint-url URL", &["--endpoint", "--s3-endpoint", "--host"]),
-    ("--limit-rate RATE", &["--bwlimit", "--max-bandwidth", "--rate"]),
-    ("--listen 127.0.0.1:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
-    ("--max-depth N", &["--maxdepth"]),
-    ("--no-clobber", &["--ignore-existing", "--skip-existing"]),
-    ("--progress never", &["--no-progress"]),
-    ("--quiet", &["--only-show-errors", "--silent"]),
-    ("--recursive", &["-R", "--recurse", "--all-objects"]),
-];
 
 /// Formats the line for an option that the verb does not have.
 fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
@@ -140,10 +112,10 @@ fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
     let verb = verb_of(error).filter(|verb| !verb.is_empty());
     let name = verb.as_deref().unwrap_or("firstbyte");
     let options = options_of(name, grammar)?;
-    let meant = other_programs_option(typed, &options).map(|ours| format!("; use {ours}"));
+    let meant = foreign::option(typed, &options).map(|advice| format!("; {advice}"));
     let meant = meant
         .or_else(|| other_case(typed, &options).map(|short| format!("; similar: -{short}")))
-        .or_else(|| text(error, ContextKind::SuggestedArg).map(|alike| format!("; similar: {alike}")));
+        .or_else(|| similar_option(typed, error).map(|alike| format!("; similar: {alike}")));
     Some(format!("{typed}: {name} {what}{} (see {} --help)", meant.unwrap_or_default(), program(error)))
 }
 
@@ -192,15 +164,12 @@ fn has_option(verb: &Command, typed: &str) -> bool {
     verb.get_arguments().any(|arg| is_long(arg) || is_short(arg))
 }
 
-/// Returns our option for an option of another program, if the verb has ours.
-fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
-    let (ours, _) = FOREIGN_OPTION_NAMES.iter().find(|(_, names)| names.contains(&typed))?;
-    let long = ours.split(' ').next()?.strip_prefix("--")?;
-    let found = options.iter().find(|arg| arg.get_long() == Some(long))?;
-    Some(match found.get_short() {
-        Some(short) if ours.len() == "--".len() + long.len() => format!("-{short} ({ours})"),
-        _ => (*ours).to_owned(),
-    })
+/// Returns the option that clap suggests, if it is a likely typing error or the typed text is its
+/// beginning. clap also suggests names that share few letters: `--abort-stale` for `--partial`.
+fn similar_option(typed: &str, error: &clap::Error) -> Option<String> {
+    let alike = text(error, ContextKind::SuggestedArg)?;
+    let slips = strsim::damerau_levenshtein(typed, &alike);
+    (alike.starts_with(typed) || slips <= 1 + typed.len() / SLIP_LENGTH).then_some(alike)
 }
 
 /// Returns an option of the verb that differs only in case: `-R` for `-r`.

@@ -231,6 +231,26 @@ fn failures_of_serve_have_their_kind_and_its_request_id_which_its_log_has_too() 
 }
 
 #[test]
+fn a_wrong_command_line_has_its_object_too() {
+    let world = World::new();
+    for (line, verb) in [
+        ("--json cp", "cp"),
+        ("cp --nope a b --json", "cp"),
+        ("--json nope", ""),
+        ("--json layout shard", "layout"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = world.run(&words);
+        let receipt = ran.receipt();
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert_eq!((&receipt["schema"], &receipt["verb"]), (&1.into(), &verb.into()), "{line}: {receipt}");
+        assert_eq!(receipt["failed"][0]["kind"], "bad_input", "{line}: {receipt}");
+    }
+    // Options behind `--` are operands.
+    assert_eq!(world.run(&["cp", "--nope", "--", "--json"]).stdout, b"");
+}
+
+#[test]
 fn failures_of_local_places_and_command_lines_have_a_kind() {
     let world = World::new();
     world.write("tree/some", b"content");

@@ -75,6 +75,75 @@ fn names_that_are_not_what_was_meant() {
     assert!(slash.contains("bucket"), "{slash}");
 }
 
+/// A service lists its buckets, and a bucket its objects, at the address where an object would be.
+/// The listing must never be taken for an object, nor the service for an empty tree.
+#[test]
+fn a_service_is_no_tree_and_a_bucket_is_no_object() {
+    let s3 = S3::minio();
+    let world = planted(&s3);
+    for line in [
+        "cp -r s3:// here",
+        "sync s3:// here",
+        "sync --delete dir s3://",
+        "sync -n dir s3://",
+        "cp file s3://",
+        "cp -r dir s3://",
+        "mv -r s3:// here",
+        "mv file s3://",
+        "du s3://",
+        "ls -R s3://",
+        "check dir s3://",
+        "check s3:// dir",
+        "plan s3:// --out m",
+        "cp --abort-stale=1d s3://",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        world.run(&words).fails(2, &["s3://: names no bucket; name one"]);
+    }
+    let hydrated = world.run(&["hydrate", "-r", "s3://"]);
+    assert!(hydrated.code == Some(1) && hydrated.stderr.contains("names no bucket"), "{hydrated:?}");
+    assert_eq!(world.run(&["ls", "s3://"]).ok().stdout, b"bucket/\n");
+    for line in ["cat s3://bucket", "cat s3://bucket/", "cat s3://", "cat s3://bucket --range 0-9"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = world.run(&words).fails(1, &["Is a directory"]);
+        assert_eq!(ran.stdout, b"", "{line}");
+    }
+    assert!(!world.path("here").exists() && world.path("file").exists());
+}
+
+/// rsync and scp read `host:path` as a place on another host, rclone `remote:path` as one of its
+/// remotes. Here both are paths, so data would end in a directory of that name.
+#[test]
+fn places_as_other_programs_write_them_are_no_new_directories() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.write("there:/old", b"content");
+    check(
+        &world,
+        &[
+            (
+                "cp file lab:bucket/key",
+                2,
+                &["the directory lab:bucket does not exist", "s3+NAME://BUCKET/KEY"],
+            ),
+            (
+                "mv file host:/path",
+                2,
+                &["the directory host: does not exist", "sftp://HOST/PATH", "./host:/path"],
+            ),
+            ("sync there: me@host:dir/", 2, &["the directory me@host:dir does not exist"]),
+            ("cp file s3:bucket/key", 2, &["s3:bucket/key: a `//` is missing; write s3://", "./s3:"]),
+            ("cp host:path here", 1, &["host:path: not found", "sftp://HOST/PATH"]),
+        ],
+    );
+    world.run(&["cp", "http://host/a b", "here"]).fails(2, &["%20 for a space"]);
+    for taken in ["./lab:bucket/key", "there:/new", "a:b", "dir/host:/x"] {
+        world.run(&["cp", "file", taken]).ok();
+        assert_eq!(world.read(taken), b"content");
+    }
+    assert!(!world.path("host:").exists());
+}
+
 #[test]
 fn verbs_as_other_programs_call_them() {
     let world = World::new();
@@ -110,10 +179,21 @@ fn options_as_other_programs_call_them() {
         ("cp a b --transfers 4", "--concurrency N"),
         ("mount s3://bucket /mnt --cache-dir x", "--cache DIR"),
         ("sync a b --delete-after", "--delete"),
+        ("sync a b --max-delete 5", "sync --delete, with --dry-run first"),
+        ("cp a b --partial", "an interrupted copy always resumes"),
+        ("cp -f a b", "existing files are replaced"),
+        ("rm -f a", "--yes"),
+        ("cp a b --no-follow-symlinks", "--archive"),
+        ("cp a b --timeout 5", "--read-timeout TIME"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(2, &[words[0], ours, "--help"]);
     }
+    // An option that deletes is never a guess: clap would suggest --abort-stale for --partial-dir.
+    let guessed = world.run(&["cp", "a", "b", "--abort-failed"]);
+    assert!(guessed.code == Some(2) && !guessed.stderr.contains("--abort-stale"), "{guessed:?}");
+    world.run(&["s3", "ls", "s3://bucket"]).fails(2, &["leave it out: firstbyte ls"]);
+    world.run(&["version"]).fails(2, &["firstbyte --version"]);
     // An option is not suggested if only another verb has it.
     let unknown = world.run(&["stat", "a", "--delete-after"]);
     assert!(unknown.code == Some(2) && !unknown.stderr.contains("is called"), "{unknown:?}");

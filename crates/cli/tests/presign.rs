@@ -76,4 +76,13 @@ fn what_cannot_be_presigned_is_refused() {
     assert!(url.contains("X-Amz-Security-Token=to%2Fken%3D") && url.contains("key%2F"), "{url}");
     let receipt = world.run(&["--json", "presign", "--put", "s3://bucket/key"]).ok().receipt();
     assert_eq!((&receipt["method"], &receipt["expires_seconds"]), (&"PUT".into(), &3600.into()));
+    for words in [
+        &["presign", "s3://bucket/key"][..],
+        &["doctor", "."],
+        &["advise", "run", "--data", "5GB", "--at", "lambda:3008MB"],
+    ] {
+        let receipt = world.run(&[&["--json"], words].concat()).ok().receipt();
+        assert_eq!((&receipt["schema"], &receipt["verb"]), (&1.into(), &words[0].into()), "{receipt}");
+        assert_eq!(receipt["failed"].as_array().map(Vec::len), Some(0), "{receipt}");
+    }
 }

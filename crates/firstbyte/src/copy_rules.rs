@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{DestinationName, EntryKind, Location, shown};
-use firstbyte_store::Store;
+use firstbyte_store::{Store, require_bucket};
 
 use crate::error::{Error, Result};
 use crate::operand::{Glob, OperandKind};
@@ -164,7 +164,7 @@ impl Destination {
     /// # Errors
     /// The errors of [`parse`](Self::parse).
     pub fn of(text: &OsStr, several: bool) -> Result<Self> {
-        let location = Location::parse(text)?;
+        let location = destination_location(text)?;
         if let Some(missing) = location.as_local().and_then(missing_below_dots) {
             return Err(Error::Operand {
                 operand: location.to_string(),
@@ -184,6 +184,33 @@ impl Destination {
             false => Ok(Self::As(location)),
         }
     }
+}
+
+/// Parses `text` as the location that a run writes to.
+///
+/// # Errors
+/// The text is not a location, names no bucket, or is a path that other programs read as a place on
+/// another host: a colon before the first `/`, as in `host:/path` of rsync and `remote:bucket/key`
+/// of rclone. Such a path is accepted if its first directory exists, or if it is written `./...`.
+pub fn destination_location(text: &OsStr) -> Result<Location> {
+    let location = Location::parse(text)?;
+    require_bucket(&location)?;
+    let first = text.as_bytes().split(|byte| *byte == b'/').next().unwrap_or_default();
+    let names_host = first.len() < text.len() && first.contains(&b':');
+    if location.as_local().is_some_and(|path| path.as_os_str() == text)
+        && names_host
+        && fs::symlink_metadata(OsStr::from_bytes(first)).is_err()
+    {
+        let (text, host) = (shown(text), shown(OsStr::from_bytes(first)));
+        return Err(Error::Operand {
+            operand: text.to_string(),
+            why: format!(
+                "the directory {host} does not exist; write sftp://HOST/PATH for a host, s3+NAME://BUCKET/KEY for a named \
+                 endpoint, or ./{text} for a path"
+            ),
+        });
+    }
+    Ok(location)
 }
 
 /// Returns the name of the copy of a whole tree. Returns `None` for a bucket or a host, and for `/`
@@ -446,6 +473,18 @@ mod tests {
         assert_eq!(object("/tmp/x.gz").target(&into).unwrap().to_string(), "s3://b/dir/x.gz");
         let named = destination("s3://b/dir", &["x"]).unwrap();
         assert_eq!(object("/tmp/x.gz").target(&named).unwrap().to_string(), "s3://b/dir");
+    }
+
+    #[test]
+    fn a_destination_has_a_bucket_and_is_no_place_of_another_program() {
+        for text in ["s3://", "gs://", "s3+lab://", "host:/path", "lab:bucket/key", "me@host:dir/"] {
+            assert!(destination(text, &["x"]).is_err(), "{text}");
+        }
+        for text in
+            ["./host:/path", "/host:/path", "a:b", "dir/a:b", "s3://b", "http://h:80/x", "file:///a:b/c"]
+        {
+            assert!(destination(text, &["x"]).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -233,6 +233,7 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
         }
         StoreError::PastEnd { .. }
         | StoreError::InvalidName { .. }
+        | StoreError::NoBucket { .. }
         | StoreError::Options { .. }
         | StoreError::Header { .. } => ErrorKind::InvalidInput,
         StoreError::Cancelled => ErrorKind::Interrupted,

@@ -96,6 +96,9 @@ pub enum Location {
     Sftp(SftpPath),
 }
 
+/// Fault and remedy of a URL that cannot be sent.
+const BAD_URL: &str = "no host, or a space in the URL; write http(s)://HOST/PATH, and %20 for a space";
+
 /// The error for a string that is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{input}: {why}")]
@@ -118,9 +121,9 @@ impl Location {
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
-            } else if let Some(scheme) = with_one_slash(bytes) {
+            } else if let Some((scheme, missing)) = without_slashes(bytes) {
                 Err(fail(&format!(
-                    "a `/` is missing; write {scheme}://..., or ./{scheme}:/... for a path of that name"
+                    "a `{missing}` is missing; write {scheme}://..., or ./{scheme}:... for a path of that name"
                 )))
             } else {
                 Ok(Self::Local(PathBuf::from(input)))
@@ -138,8 +141,8 @@ impl Location {
         }
         match scheme.as_str() {
             "file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
-            "http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            "https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
+            "http" => http_url(false, text()?).ok_or_else(|| fail(BAD_URL)),
+            "https" => http_url(true, text()?).ok_or_else(|| fail(BAD_URL)),
             "sftp" => SftpPath::parse(rest).map(Self::Sftp).map_err(fail),
             _ if scheme.starts_with("s3+") => {
                 Err(fail(&format!("no name of an endpoint; {}", EndpointName::RULE)))
@@ -313,11 +316,13 @@ fn add_slash(bytes: &mut Vec<u8>) {
     }
 }
 
-/// Finds the scheme of a URL that has only one `/` after its colon.
-fn with_one_slash(bytes: &[u8]) -> Option<&str> {
-    let scheme = std::str::from_utf8(&bytes[..bytes.windows(2).position(|pair| pair == b":/")?]).ok()?;
+/// Finds the scheme of a URL that lacks slashes behind its colon, and the slashes that it lacks.
+fn without_slashes(bytes: &[u8]) -> Option<(&str, &'static str)> {
+    let colon = bytes.iter().position(|byte| *byte == b':')?;
+    let scheme = std::str::from_utf8(&bytes[..colon]).ok()?;
     let is_web = ["http", "https", "file", "sftp"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
-    (is_web || Service::of_scheme(scheme).is_some()).then_some(scheme)
+    let missing = if bytes[colon + 1..].starts_with(b"/") { "/" } else { "//" };
+    (is_web || Service::of_scheme(scheme).is_some()).then_some((scheme, missing))
 }
 
 fn file_url(rest: &[u8]) -> Option<Location> {
@@ -402,6 +407,8 @@ mod tests {
             assert!(Location::parse(OsStr::new(&format!("{scheme}:///key"))).is_err());
             let error = Location::parse(OsStr::new(&format!("{scheme}:/b/key"))).unwrap_err();
             assert!(error.to_string().contains("a `/` is missing"), "{error}");
+            let error = Location::parse(OsStr::new(&format!("{scheme}:b/key"))).unwrap_err();
+            assert!(error.to_string().contains("a `//` is missing"), "{error}");
         }
         assert!(Location::parse(OsStr::new("http:///x")).is_err());
     }

@@ -313,6 +313,12 @@ pub enum Error {
         /// The feature of the crate that includes this store.
         feature: &'static str,
     },
+    /// A whole service where a bucket is needed, such as a recursive listing of `s3://`.
+    #[error("{service}://: names no bucket")]
+    NoBucket {
+        /// The scheme of the service.
+        service: String,
+    },
     /// A name that is invalid at the destination.
     #[error("{location}: {why}")]
     InvalidName {
@@ -406,6 +412,7 @@ impl Error {
             | Self::PricedElsewhere { .. }
             | Self::PricedOtherwise { .. }
             | Self::LeftOut { .. }
+            | Self::NoBucket { .. }
             | Self::Options { .. } => true,
             _ => false,
         }

@@ -115,8 +115,9 @@ pub use s3::{
 pub use signing::{Signing, SigningKeys};
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
+pub use store::Store;
 pub use store::listing::Listing;
-pub use store::{Store, require_key};
+pub use store::required::{require_bucket, require_key};
 pub use syscall_refusal::is_refused;
 pub use upload::{
     Part, Payload, PinnedFile, Precondition, PutOptions, Sending, StaleUpload, Upload, Written,

@@ -36,6 +36,9 @@ mod hosts;
 pub(crate) mod listing;
 mod parts;
 mod reading;
+pub(crate) mod required;
+
+use required::{bucket_of, object_with_versions, require_bucket, require_key};
 
 /// Reads and writes locations. Clones are cheap, and share connections, credentials and counters.
 /// All methods block.
@@ -336,6 +339,9 @@ impl Store {
 
     /// Returns the entries of a listing in the order of the store.
     fn entries(&self, location: &Location, options: &ListOptions) -> Result<Entries> {
+        if options.recursive {
+            require_bucket(location)?;
+        }
         let entries: Entries = match location {
             Location::Local(path) => {
                 Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
@@ -353,6 +359,9 @@ impl Store {
     /// # Errors
     /// The errors of [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
+        if options.recursive {
+            require_bucket(location)?;
+        }
         match location {
             Location::Object(object) if !self.is_unsorted(location) => {
                 self.objects(object)?.list_page(object, options)
@@ -528,44 +537,5 @@ impl Store {
     }
 }
 
-/// Returns an error for a bucket where an object is required. Without a key, a request to write an
-/// object would create the bucket, and a request to delete an object would delete it.
-///
-/// # Errors
-/// [`Error::Io`] for a directory.
-pub fn require_key(location: &Location) -> Result<()> {
-    match location {
-        Location::Object(object) if object.key.is_empty() => {
-            Err(Error::Io { location: location.to_string(), source: rustix::io::Errno::ISDIR.into() })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns the bucket at a location. Fails if the location has a key.
-fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
-    match location {
-        Location::Object(object) if object.key.is_empty() => Ok(object),
-        other => Err(unsupported(other, "an operation on buckets")),
-    }
-}
-
-/// Returns the S3 object at a location. Fails for stores that have no versions.
-fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
-    object_in_s3(location, "a version of an object").and_then(|object| match object.bucket.is_empty() {
-        false => Ok(object),
-        true => Err(unsupported(location, "a version of an object")),
-    })
-}
-
 /// The operation that only S3 supports, for errors.
 const COPY_WITHIN_SERVICE: &str = "a copy within the service";
-
-/// Returns the S3 object at a location. For other stores, returns the error that `what` is not
-/// supported.
-fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
-    match location {
-        Location::Object(object) if object.service.is_s3() => Ok(object),
-        other => Err(unsupported(other, what)),
-    }
-}

@@ -176,7 +176,9 @@ impl fmt::Display for Error {
 /// Returns the exit code for a store's error.
 fn exit_of(error: &firstbyte_store::Error) -> Exit {
     match error {
-        firstbyte_store::Error::Options { .. } | firstbyte_store::Error::PastEnd { .. } => Exit::Usage,
+        firstbyte_store::Error::NoBucket { .. }
+        | firstbyte_store::Error::Options { .. }
+        | firstbyte_store::Error::PastEnd { .. } => Exit::Usage,
         _ => Exit::Failed,
     }
 }

@@ -4,9 +4,21 @@
 
 use std::io;
 
+use firstbyte::receipt::SCHEMA;
 use firstbyte_location::controls;
 use serde::Serialize;
 use serde_json::ser::Formatter;
+use serde_json::{Value, json};
+
+/// Formats the JSON object that a verb prints when it ends. Adds the fields that every such object
+/// has: `schema`, `verb` and `failed`. Those in `fields` stay as they are.
+pub fn summary(verb: &str, fields: &impl Serialize) -> String {
+    let mut summary = json!({ "schema": SCHEMA, "verb": verb, "failed": [] });
+    if let (Value::Object(all), Value::Object(own)) = (&mut summary, json!(fields)) {
+        all.extend(own);
+    }
+    line(&summary)
+}
 
 /// Formats a value on one line.
 pub fn line(value: &(impl Serialize + ?Sized)) -> String {

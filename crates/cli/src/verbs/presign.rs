@@ -9,8 +9,8 @@ use firstbyte_store::{Presign, PresignMethod};
 use serde_json::json;
 
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::{console, json};
 use crate::signals::stop_on_signal;
 
 /// Print an expiring URL that lets anyone read or write one object
@@ -61,10 +61,11 @@ pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     }
     if globals.json {
         let method = if args.put { "PUT" } else { "GET" };
-        console::print(json!({
-            "verb": "presign", "source": location.to_string(), "method": method, "url": made.url,
+        let fields = json!({
+            "source": location.to_string(), "method": method, "url": made.url,
             "expires_seconds": args.expires.as_secs(),
-        }))?;
+        });
+        console::print(json::summary("presign", &fields))?;
     } else {
         console::print(made.url)?;
     }

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::billing::{Billing, MissingFact, PricedService, Transfer, parse_money, today};
-use firstbyte::receipt::SCHEMA;
 use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceBill};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, one_line};
 use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights};
 use firstbyte_store::{Cancel, Outages, Spending};
 use rustix::system::uname;
-use serde_json::{Value, json};
 
 use super::billing::BillArgs;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::output_file::OutputFile;
+use crate::render::{console, json};
 use crate::signals;
 
 /// Default budget in dollars.
@@ -216,12 +214,7 @@ fn bills(service: &str) -> Vec<ServiceBill> {
 
 fn show(report: &ProbeReport, globals: &Globals) -> Result<()> {
     if globals.json {
-        let mut value = json!(report);
-        if let Value::Object(fields) = &mut value {
-            fields.insert("verb".into(), "probe".into());
-            fields.insert("schema".into(), SCHEMA.into());
-        }
-        return console::print(value);
+        return console::print(json::summary("probe", report));
     }
     let lines = report.lines().map(|(name, text)| format!("{name:NAME_COLUMNS$}  {}\n", one_line(&text)));
     console::print_bytes(lines.concat().as_bytes())

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::start;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::{console, json};
 
 /// Join start files, which `mount --record` writes
 #[derive(Args)]
@@ -64,14 +64,14 @@ pub fn run(args: &ProfileArgs, globals: &Globals) -> Result<Exit> {
     };
     store.put(&Location::parse(out)?, Payload::Bytes(&text), &Default::default())?;
     if globals.json {
-        console::print(json!({
-            "verb": "profile merge",
+        let fields = json!({
             "destination": out.display().to_string(),
             "objects": totals.objects,
             "bytes": totals.bytes,
             "left_out_bytes": merged.left_out,
             "changed": merged.changed.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }))?;
+        });
+        console::print(json::summary("profile merge", &fields))?;
     } else if !globals.quiet {
         let (bytes, left_out) = (human(totals.bytes), human(merged.left_out));
         console::print(format_args!("{bytes} of {} objects; {left_out} left out", totals.objects))?;

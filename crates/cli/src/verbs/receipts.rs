@@ -42,7 +42,7 @@ pub fn run(args: &ReceiptsArgs, globals: &Globals) -> Result<Exit> {
     let ReceiptsCommand::Merge(args) = &args.command;
     let merged = merge(&Manifest::open(&args.manifest)?, &args.receipts)?;
     if globals.json {
-        console::print(json::line(&merged))?;
+        console::print(json::summary("receipts", &merged))?;
     } else if !globals.quiet {
         console::print(merged.lines().join("\n"))?;
     }

@@ -19,8 +19,8 @@ use serde_json::json;
 use self::gateway::GatewayArgs;
 use super::address;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::{console, json};
 use crate::signals::{self, ForcedEnd};
 
 /// Serve a directory, or a remote location through the cache, over HTTP and the S3 API on one port;
@@ -212,9 +212,8 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let interruption = signals::interruption(ending)?;
     let running = Server::start(config).map_err(cannot_start)?;
     if globals.json {
-        console::print(
-            json!({ "verb": "serve", "source": shown(&args.location).to_string(), "url": running.url() }),
-        )?;
+        let fields = json!({ "source": shown(&args.location).to_string(), "url": running.url() });
+        console::print(json::summary("serve", &fields))?;
     } else {
         console::print(running.url())?;
         // The introduction is for people, so it is printed only on a terminal.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Args;
-use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
+use firstbyte::copy_rules::{destination_location, refuse_into_itself, refuse_to_delete_source};
 use firstbyte::manifest::ShardTarget;
 use firstbyte_location::Location;
 use firstbyte_transfer::{EmptySource, Extras, Levels, Tree, TreeNames};
@@ -49,7 +49,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
             return Err(Error::usage("with --manifest, sync takes only a destination")
                 .advise("the manifest names the sources"));
         };
-        let destination = Location::parse(destination)?;
+        let destination = destination_location(destination)?;
         return shard_copy::run("sync", &run, ShardTarget::Contents(&destination), &args.policy, globals);
     }
     let [source, destination] = args.operands.as_slice() else {
@@ -57,7 +57,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     };
     args.policy.movement().check([source], destination)?;
     let named = source;
-    let (source, destination) = (Location::parse(source)?, Location::parse(destination)?);
+    let (source, destination) = (Location::parse(source)?, destination_location(destination)?);
     if source.as_local().is_some_and(Path::is_file) {
         return Err(
             Error::usage(format!("{source}: is a file; sync takes directories")).advise("use firstbyte cp")

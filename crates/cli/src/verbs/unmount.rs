@@ -11,8 +11,8 @@ use serde_json::json;
 use super::mount::MountPaths;
 use super::mount_counts;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::{console, json};
 
 /// Maximum time to wait for the daemon to end. The daemon only has to close its cache.
 const MAX_DAEMON_WAIT: Duration = Duration::from_secs(30);
@@ -68,11 +68,11 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     }
     let seconds = started.elapsed().as_secs_f64();
     if globals.json {
-        let mut receipt = json!({ "verb": "unmount", "source": args.directory, "seconds": seconds });
+        let mut receipt = json!({ "source": args.directory, "seconds": seconds });
         if let Some(counts) = &counts {
             mount_counts::add(&mut receipt, counts);
         }
-        console::print(receipt)?;
+        console::print(json::summary("unmount", &receipt))?;
     } else if let Some(counts) = counts.filter(|_| !globals.quiet) {
         console::print(mount_counts::line(&counts))?;
     }

@@ -58,6 +58,7 @@ impl Error {
             Self::OwnTagRefused { .. } => "no server-side copy is possible: copy it to a local file first",
             Self::FalseLength { .. } => "cp and cat read it to its end",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
+            Self::NoBucket { .. } => "name one; `firstbyte ls` of this location lists them",
             Self::PastEnd { .. } => "begin the range before the end",
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
@@ -85,6 +86,11 @@ fn not_found(location: &str) -> Cow<'static, str> {
         return match location {
             _ if location.starts_with(SFTP) => shows(parent(location)).into(),
             _ if location.starts_with("http") => "check the address".into(),
+            _ if location.split('/').next().is_some_and(|first| first.contains(':')) => {
+                "it is a path here; write sftp://HOST/PATH for a host, s3+NAME://BUCKET/KEY for a named \
+                 endpoint"
+                    .into()
+            }
             _ => "check the spelling".into(),
         };
     };

@@ -208,9 +208,11 @@ impl Error {
             Self::Unsupported { .. } | Self::LeftOut { .. } | Self::RangeIgnored { .. } => {
                 FailureKind::Unsupported
             }
-            Self::PastEnd { .. } | Self::Header { .. } | Self::InvalidName { .. } | Self::Options { .. } => {
-                FailureKind::BadInput
-            }
+            Self::PastEnd { .. }
+            | Self::Header { .. }
+            | Self::InvalidName { .. }
+            | Self::NoBucket { .. }
+            | Self::Options { .. } => FailureKind::BadInput,
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
             Self::CreateDirectory { source, .. } => match FailureKind::of_io(source) {
                 // The directory itself was to be created, so this is not a failure to find

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher, Location, ObjectLocation, Service, Version};
 
-use super::{COPY_WITHIN_SERVICE, Store, object_in_s3, require_key};
+use super::required::{object_in_s3, require_bucket, require_key};
+use super::{COPY_WITHIN_SERVICE, Store};
 use crate::backend::PartsBackend;
 use crate::cancel::Cancel;
 use crate::error::Result;
@@ -154,6 +155,7 @@ impl Store {
     /// [`crate::Error::Unsupported`] for stores other than S3, and errors of the connection or the
     /// store.
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
+        require_bucket(location)?;
         let object = object_in_s3(location, "a list of unfinished uploads")?;
         self.s3_of(object.service)?.stale_uploads(object)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use firstbyte_location::{Location, Strength};
 
 use super::Store;
+use super::required::require_key;
 use crate::body::Body;
 use crate::error::{Error, Result};
 use crate::gateways::{GatewayReader, Ring};
@@ -21,6 +22,7 @@ impl Store {
     /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and errors of the
     /// connection or the store.
     pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
+        require_key(location)?;
         let cancel = self.client.scoped_cancel(&get.cancel);
         let body = self.get_routed(location, get)?;
         let end = get.range.zip(body.stat().size()).map(|(asked, size)| asked.end.min(size));

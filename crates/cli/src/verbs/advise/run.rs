@@ -13,9 +13,9 @@ use firstbyte_bench::report::{AdviceQuestion, advised};
 
 use super::known::{self, KnownArgs};
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::output_file::OutputFile;
+use crate::render::{console, json};
 use crate::title;
 
 /// Recommend storage for a workload: time, limit and cost of each option
@@ -146,7 +146,7 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
         file.write(&page(&advice, &workload, &inputs))?;
     }
     if globals.json {
-        console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;
+        console::print(json::summary("advise", &advice))?;
     } else {
         let text = if args.all { advice::full_text(&advice) } else { advice::text(&advice) };
         console::print(text.trim_end())?;

@@ -34,9 +34,9 @@ use serde::Serialize;
 use super::bench::clean_environment;
 use super::doctor::disk;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::output_file::OutputFile;
+use crate::render::{console, json};
 use crate::signals;
 use crate::title;
 use advice::DemoAdvice;
@@ -119,9 +119,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     // An interrupt makes several steps fail. The error reports only the interrupt.
     let figures = if interrupted.load(Ordering::Relaxed) { Err(Error::interrupted()) } else { outcome }?;
     if globals.json {
-        let receipt =
-            serde_json::to_string(&figures).map_err(|error| Error::failed(format!("receipt: {error}")))?;
-        console::print(receipt)?;
+        console::print(json::summary("demo", &figures))?;
     }
     Ok(Exit::Done)
 }

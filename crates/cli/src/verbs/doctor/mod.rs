@@ -23,8 +23,8 @@ use serde_json::json;
 
 use self::expected::Expected;
 use crate::globals::Globals;
-use crate::render::console;
 use crate::render::error::{Exit, Result};
+use crate::render::{console, json};
 
 /// Report what this machine supports, and how to get what is missing
 #[derive(Args)]
@@ -90,9 +90,8 @@ pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     };
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     if globals.json {
-        console::print(
-            json!({ "verb": "doctor", "warnings": count(CheckStatus::Warn), "findings": findings }),
-        )?;
+        let fields = json!({ "warnings": count(CheckStatus::Warn), "findings": findings });
+        console::print(json::summary("doctor", &fields))?;
     } else {
         console::print_bytes(table(&findings).as_bytes())?;
     }
