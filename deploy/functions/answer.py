@@ -91,9 +91,18 @@ class Call:
             path = TMP / name
         else:
             path = Path(stated) / name if stated.endswith("/") and self.event["action"] == "download" else Path(stated)
-        if TMP in path.parents:
-            self.made.append(path)
+        self.claim(path)
         return path
+
+    def claim(self, path: Path) -> None:
+        """Notes a new path below /tmp, to be removed after the answer. What was there stays."""
+        real = path.resolve()
+        if self.event.get("keep") or TMP.resolve() not in real.parents:
+            return
+        if not real.exists():
+            self.made.append(real)
+        elif self.event["action"] == "copy-many" and real.is_dir() and any(real.iterdir()):
+            raise BadInput(f'{path}: has files already; give an empty `destination`, or `"keep": true`')
 
     def room(self, path: Path, size: int) -> None:
         """Refuses what cannot fit, before a byte moves."""

@@ -97,6 +97,24 @@ def test_what_cannot_be_done_is_an_error_with_a_stable_name(module, function, fi
     assert not os.listdir(function.tmp)
 
 
+@pytest.mark.parametrize("module", ["boto3_s3", "mount", "with_firstbyte"])
+def test_what_was_there_before_stays(module, function, files, tmp_path):
+    root, handle, tmp = root_of(module, tmp_path), function(module), function.tmp
+    (tmp / "dir").mkdir()
+    for name in ("dir/kept", "file"):
+        (tmp / name).write_text("before")
+    (tmp / "link").symlink_to(tmp_path)
+    with pytest.raises(Exception, match="none"):
+        handle({"action": "download", "source": f"{root}/none", "destination": str(tmp / "dir")})
+    with pytest.raises(Exception, match="has files already"):
+        handle({"action": "copy-many", "source": f"{root}/many/", "destination": str(tmp / "dir")})
+    for name in ("file", "link/linked"):
+        handle({"action": "download", "source": f"{root}/big", "destination": str(tmp / name)})
+    assert sorted(os.listdir(tmp)) == ["dir", "file", "link"]
+    assert (tmp / "dir" / "kept").read_text() == "before"
+    assert (tmp / "file").read_bytes() == (tmp_path / "linked").read_bytes() == files["big"]
+
+
 def test_a_mount_is_checked_and_read(function, files, tmp_path):
     handle = function("mount")
     checked = handle({"action": "mounted", "directory": str(tmp_path / "mnt")})

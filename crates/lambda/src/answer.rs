@@ -49,8 +49,8 @@ pub struct Answer {
     /// of bytes from which to resume. For a read, the number of bytes of the range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
-    /// True if the call should have continued a download, but started it again because the partial
-    /// file is not in this environment.
+    /// True if the call should have continued a copy, but started it again because the files of
+    /// the earlier calls are not in this environment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub began_anew: bool,
     /// CRC-32C in hex of all bytes read, including those of the calls that this one continues.

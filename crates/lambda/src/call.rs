@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use firstbyte::Client;
 use firstbyte::receipt::Receipt;
@@ -18,6 +18,7 @@ use crate::error::{InvocationFailure, Result};
 use crate::event::CommonFields;
 use crate::run::EngineRun;
 use crate::tmp;
+use crate::written::{WrittenPath, real_path};
 
 /// An invocation that is being answered.
 pub(crate) struct InvocationContext<'a> {
@@ -27,7 +28,7 @@ pub(crate) struct InvocationContext<'a> {
     common: CommonFields,
     /// Paths below the function's directory that this call writes and [`finish`](Self::finish)
     /// removes.
-    made: Mutex<Vec<PathBuf>>,
+    written: Mutex<Vec<WrittenPath>>,
 }
 
 impl<'a> InvocationContext<'a> {
@@ -37,7 +38,7 @@ impl<'a> InvocationContext<'a> {
         invocation: u64,
         common: CommonFields,
     ) -> Self {
-        Self { environment, deadline, invocation, common, made: Mutex::default() }
+        Self { environment, deadline, invocation, common, written: Mutex::default() }
     }
 
     /// Returns the client for the event's endpoint.
@@ -100,10 +101,10 @@ impl<'a> InvocationContext<'a> {
         if is_directory { Ok(destination.child(&own()?)) } else { Ok(destination) }
     }
 
-    /// Returns the path of a location below the function's directory. `None` for any other
-    /// location.
-    pub(crate) fn below_directory<'p>(&self, destination: &'p Location) -> Option<&'p Path> {
-        destination.as_local().filter(|path| path.starts_with(self.environment.directory()))
+    /// Returns the real path of a location in or below the function's directory. `None` for any
+    /// other location, such as one that a link or `..` leads to.
+    pub(crate) fn below_directory(&self, destination: &Location) -> Option<PathBuf> {
+        real_path(destination.as_local()?).filter(|path| path.starts_with(self.environment.directory()))
     }
 
     /// Whether files below the function's directory are kept after the answer.
@@ -118,9 +119,9 @@ impl<'a> InvocationContext<'a> {
 
     /// Records a path for [`finish`](Self::finish) to remove when it completes the answer, unless
     /// the event says `keep`.
-    pub(crate) fn remove_with_answer(&self, path: &Path) {
+    pub(crate) fn remove_with_answer(&self, path: WrittenPath) {
         if !self.common.keep {
-            self.made.lock().push(path.to_owned());
+            self.written.lock().push(path);
         }
     }
 
@@ -129,7 +130,9 @@ impl<'a> InvocationContext<'a> {
     pub(crate) fn finish(&self, mut answer: Answer) -> Answer {
         answer.receipt.finish(self.deadline.started());
         answer.receipt.init_seconds = self.environment.init_seconds();
-        answer.receipt.tmp_bytes = Some(tmp::used_bytes(self.environment.directory()));
+        let deadline = self.deadline;
+        answer.receipt.tmp_bytes =
+            tmp::used_bytes(self.environment.directory(), &|| deadline.leaves_time_to_tidy());
         if answer.token.is_none() {
             self.clean();
         }
@@ -137,12 +140,10 @@ impl<'a> InvocationContext<'a> {
         answer
     }
 
-    /// Removes the recorded paths. If the deadline is near, leaves this to the next call.
+    /// Removes the recorded paths. What the deadline leaves no time for is left to the next call.
     pub(crate) fn clean(&self) {
-        let made = std::mem::take(&mut *self.made.lock());
-        self.environment.add_leftovers(made);
-        if self.deadline.remaining() > self.deadline.floor() / 2 {
-            self.environment.clear();
-        }
+        let written = std::mem::take(&mut *self.written.lock());
+        self.environment.add_leftovers(written);
+        self.environment.clear(self.deadline);
     }
 }

@@ -82,6 +82,17 @@ impl Deadline {
         self.floor + in_flight.min(longest)
     }
 
+    /// Returns the part of the reserved time that sending an answer takes.
+    #[must_use]
+    pub fn last_moment(&self) -> Duration {
+        self.floor / 3
+    }
+
+    /// Whether there is time to tidy up before the answer is sent.
+    pub(crate) fn leaves_time_to_tidy(&self) -> bool {
+        self.remaining() > self.floor / 2
+    }
+
     /// Whether work has to stop now.
     #[must_use]
     pub fn is_near(&self, rate: Option<ReceiveRate>) -> bool {

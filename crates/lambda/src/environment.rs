@@ -14,8 +14,9 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use rustix_futex_sync::Mutex;
 
+use crate::deadline::Deadline;
 use crate::error::Result;
-use crate::tmp;
+use crate::written::{self, WrittenPath};
 
 /// An execution environment: a process that answers one event after another.
 pub struct ExecutionEnvironment {
@@ -28,11 +29,12 @@ pub struct ExecutionEnvironment {
     init_seconds: OnceLock<f64>,
     invocations: AtomicU64,
     memory: Option<u64>,
+    /// The directory in which the function writes, without symbolic links.
     directory: PathBuf,
     /// The most recently used client, with its endpoint's URL.
     client: Mutex<Option<(Option<String>, Client)>>,
     /// Paths that earlier calls did not remove because their time was too short.
-    leftovers: Mutex<Vec<PathBuf>>,
+    leftovers: Mutex<Vec<WrittenPath>>,
 }
 
 impl ExecutionEnvironment {
@@ -41,6 +43,7 @@ impl ExecutionEnvironment {
     pub fn begin(lookup: VariableLookup<'_>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age_of_process().unwrap_or_default();
+        let directory = environment::function_directory(lookup);
         Self {
             id: random_id(),
             started: now.saturating_sub(age).as_secs_f64(),
@@ -49,7 +52,7 @@ impl ExecutionEnvironment {
             init_seconds: OnceLock::new(),
             invocations: AtomicU64::new(0),
             memory: environment::function_memory(lookup),
-            directory: environment::function_directory(lookup),
+            directory: written::real_path(&directory).unwrap_or(directory),
             client: Mutex::default(),
             leftovers: Mutex::default(),
         }
@@ -120,14 +123,14 @@ impl ExecutionEnvironment {
     }
 
     /// Adds paths that this call or a later one removes.
-    pub(crate) fn add_leftovers(&self, paths: Vec<PathBuf>) {
+    pub(crate) fn add_leftovers(&self, paths: Vec<WrittenPath>) {
         self.leftovers.lock().extend(paths);
     }
 
-    /// Removes the leftover paths of earlier calls.
-    pub(crate) fn clear(&self) {
-        let left = std::mem::take(&mut *self.leftovers.lock());
-        tmp::remove(&left, &self.directory);
+    /// Removes the leftover paths of earlier calls, as far as the deadline leaves time for it.
+    pub(crate) fn clear(&self, deadline: Deadline) {
+        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        self.add_leftovers(written::remove(leftovers, &|| deadline.leaves_time_to_tidy()));
     }
 }
 

@@ -132,14 +132,19 @@ impl ReadRange {
     }
 
     /// Returns the part as a byte range of an object of `size` bytes.
-    #[must_use]
-    pub fn of(self, size: u64) -> ByteRange {
+    ///
+    /// # Errors
+    /// The range begins past the end of the object.
+    pub fn of(self, size: u64) -> Result<ByteRange> {
         let whole = ByteRange::new(0, size);
         match self {
-            Self::All => whole,
-            Self::Percent(percent) => ByteRange::new(0, percent_of(size, percent)),
-            Self::Bytes(bytes) => ByteRange::new(0, bytes.min(size)),
-            Self::Range(range) => range.intersect(whole),
+            Self::All => Ok(whole),
+            Self::Percent(percent) => Ok(ByteRange::new(0, percent_of(size, percent))),
+            Self::Bytes(bytes) => Ok(ByteRange::new(0, bytes.min(size))),
+            Self::Range(range) if range.start > 0 && range.start >= size => Err(InvocationFailure::event(
+                format!("the range begins at byte {}, past the end: there are {size} bytes", range.start),
+            )),
+            Self::Range(range) => Ok(range.intersect(whole)),
         }
     }
 }
@@ -166,7 +171,8 @@ pub(crate) fn parse(event: Value) -> Result<(EventAction, CommonFields)> {
     for name in ["endpoint_url", "keep"] {
         common.extend(fields.remove(name).map(|value| (name.to_owned(), value)));
     }
-    let common = CommonFields { continues: fields.contains_key("continue"), ..read(action, common)? };
+    let continues = fields.get("continue").is_some_and(|token| !token.is_null());
+    let common = CommonFields { continues, ..read(action, common)? };
     let parsed = match action {
         "download" => EventAction::Download(read(action, fields)?),
         "open" => EventAction::Open(read(action, fields)?),
@@ -202,13 +208,25 @@ mod tests {
     #[test]
     fn a_read_range_has_four_forms() {
         let read = |value: Value| serde_json::from_value::<ReadRange>(value);
-        assert_eq!(read(json!("all")).unwrap().of(1000), ByteRange::new(0, 1000));
-        assert_eq!(read(json!("1.5%")).unwrap().of(1000), ByteRange::new(0, 15));
-        assert_eq!(read(json!("0.01%")).unwrap().of(1000), ByteRange::new(0, 1));
-        assert_eq!(read(json!("2KB")).unwrap().of(1000), ByteRange::new(0, 1000));
-        assert_eq!(read(json!({"offset": 990, "length": 20})).unwrap().of(1000), ByteRange::new(990, 1000));
+        let of = |value: Value, size: u64| read(value).unwrap().of(size).map_err(|failure| failure.message);
+        assert_eq!(of(json!("all"), 1000), Ok(ByteRange::new(0, 1000)));
+        assert_eq!(of(json!("1.5%"), 1000), Ok(ByteRange::new(0, 15)));
+        assert_eq!(of(json!("0.01%"), 1000), Ok(ByteRange::new(0, 1)));
+        assert_eq!(of(json!("2KB"), 1000), Ok(ByteRange::new(0, 1000)));
+        assert_eq!(of(json!({"offset": 990, "length": 20}), 1000), Ok(ByteRange::new(990, 1000)));
+        assert_eq!(of(json!({"offset": 0, "length": 20}), 0), Ok(ByteRange::new(0, 0)));
+        let beyond = of(json!({"offset": 1000, "length": 20}), 1000).unwrap_err();
+        assert!(beyond.contains("begins at byte 1000, past the end: there are 1000 bytes"), "{beyond}");
         for wrong in [json!("101%"), json!("some"), json!("-1%"), json!(7), json!({"offset": 1})] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_event_continues_a_call_only_with_a_token() {
+        for (token, continues) in [(json!("x"), true), (Value::Null, false)] {
+            let event = json!({"action": "download", "source": "s3://b/k", "continue": token});
+            assert_eq!(parse(event).unwrap().1.continues, continues);
         }
     }
 

@@ -20,6 +20,8 @@ pub mod reader;
 mod run;
 mod tmp;
 mod token;
+mod within;
+mod written;
 
 pub use actions::perform;
 pub use answer::{Answer, Stages};
@@ -29,3 +31,4 @@ pub use error::{InvocationFailure, Result};
 pub use event::ReadRange;
 pub use firstbyte_store::FailureKind;
 pub use meter::ReceiveRate;
+pub use within::within;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Answer, Deadline, ExecutionEnvironment, InvocationFailure, perform};
+use firstbyte_lambda::{Answer, Deadline, ExecutionEnvironment, InvocationFailure, perform, within};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
@@ -23,6 +23,5 @@ async fn handle(
     event: LambdaEvent<Value>,
 ) -> Result<Answer, InvocationFailure> {
     let deadline = Deadline::new(Instant::now(), event.context.deadline, environment.memory());
-    let work = move || perform(&environment, event.payload, deadline);
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(InvocationFailure::panicked(&panic)))
+    within(deadline, move || perform(&environment, event.payload, deadline)).await?
 }

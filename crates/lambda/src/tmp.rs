@@ -1,5 +1,4 @@
-//! Manages the function's directory: its free space, its used space, and the removal of a call's
-//! files.
+//! Reports the free and the used space of the function's directory.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -18,24 +17,25 @@ const JOURNAL_BYTES: u64 = 1 << 20;
 /// Number of bytes in one unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// Returns the bytes of disk space that files below `directory` use.
-pub(crate) fn used_bytes(directory: &Path) -> u64 {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => used_bytes(&entry.path()),
-            Ok(metadata) => metadata.blocks() * BLOCK_BYTES,
-            // The file was removed in the meantime.
-            Err(_) => 0,
-        })
-        .sum()
+/// Returns the bytes of disk space that files below `directory` use. `None` if `go_on` returned
+/// false before all were found.
+pub(crate) fn used_bytes(directory: &Path, go_on: &dyn Fn() -> bool) -> Option<u64> {
+    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.try_fold(0, |sum, entry| match entry.metadata() {
+        _ if !go_on() => None,
+        Ok(metadata) if metadata.is_dir() => Some(sum + used_bytes(&entry.path(), go_on)?),
+        Ok(metadata) => Some(sum + metadata.blocks() * BLOCK_BYTES),
+        // The file was removed in the meantime.
+        Err(_) => Some(sum),
+    })
 }
 
 /// Returns the number of free bytes on the file system of `path`. `path` need not exist. `None` if
 /// the system does not report them.
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
-    let file_system = rustix::fs::statvfs(existing).ok()?;
+    // A size of 0 is no statement: file systems without a size of their own report it.
+    let file_system = rustix::fs::statvfs(existing).ok().filter(|statement| statement.f_blocks > 0)?;
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
@@ -89,55 +89,22 @@ pub(crate) fn is_vacant(path: &Path) -> bool {
     }
 }
 
-/// Removes files with their partial files, and directories with all their content. Of `root`,
-/// removes only the content.
-pub(crate) fn remove(paths: &[PathBuf], root: &Path) {
-    for path in paths {
-        let partial = partial_files(path);
-        for path in partial.iter().chain([path]) {
-            // Errors are ignored. Paths that cannot be removed count in the next answer's
-            // `tmp_bytes`.
-            let _ = match path.symlink_metadata() {
-                Ok(metadata) if metadata.is_dir() && path == root => remove_contents(path),
-                Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-                Ok(_) => fs::remove_file(path),
-                Err(error) => Err(error),
-            };
-        }
-    }
-}
-
-fn remove_contents(directory: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?
-        } else {
-            fs::remove_file(entry.path())?
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_removed_with_its_unfinished_copy_and_the_root_stays() {
+    fn space_is_counted_until_time_runs_out() {
         let root = tempfile::tempdir().unwrap();
-        let path = |name: &str| root.path().join(name);
-        for name in ["a", ".a.firstbyte-part", ".a.firstbyte-journal", "ab", ".ab.firstbyte-part"] {
-            fs::write(path(name), vec![1; 5000]).unwrap();
-        }
-        assert!(used_bytes(root.path()) >= 25_000);
-        remove(&[path("a"), path("missing")], root.path());
-        let left: Vec<_> =
-            fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 2, "{left:?}");
-        fs::create_dir_all(path("d/e")).unwrap();
-        remove(&[root.path().to_owned()], root.path());
-        assert!(is_vacant(root.path()) && root.path().exists() && is_vacant(&path("none")));
+        std::fs::write(root.path().join("a"), vec![1; 5000]).unwrap();
+        assert!(used_bytes(root.path(), &|| true).unwrap() >= 5000);
+        assert_eq!(used_bytes(root.path(), &|| false), None);
+        assert!(!is_vacant(root.path()) && is_vacant(&root.path().join("none")));
+    }
+
+    #[test]
+    fn a_file_system_that_states_no_size_is_not_full() {
+        assert_eq!(free(Path::new("/proc/none")), None);
     }
 
     #[test]

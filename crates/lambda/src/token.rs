@@ -38,6 +38,9 @@ pub(crate) struct ResumeToken {
     /// The destination of a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) destination: Option<String>,
+    /// The environment whose directory has the copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) environment: Option<String>,
 }
 
 /// A version of an object, in a token.

@@ -112,6 +112,38 @@ fn a_prefix_is_copied_and_listed() {
 }
 
 #[test]
+fn a_call_removes_only_files_that_it_made_itself() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", MIB);
+    let outside = scratch();
+    let mut function = Function::start(&store.url());
+    let tmp = function.path("kept").parent().unwrap().to_owned();
+    fs::create_dir(function.path("kept")).unwrap();
+    for name in ["kept/file", "file"] {
+        fs::write(function.path(name), "before").unwrap();
+    }
+    std::os::unix::fs::symlink(outside.path(), function.path("link")).unwrap();
+    let download = |to: &std::path::Path| json!({"action": "download", "source": source, "destination": to});
+
+    for directory in [&function.path("kept"), &tmp] {
+        function.fails(&download(directory), "IsDirectory", &["is a directory"]);
+        assert_eq!(function.names(), ["file", "kept", "link"]);
+        assert!(fs::read(function.path("kept/file")).unwrap() == b"before");
+    }
+    // A file that was there has the new content, and stays.
+    function.answer(&download(&function.path("file")));
+    assert!(fs::read(function.path("file")).unwrap() == content);
+    // Links and `..` lead out of the function's directory, where files stay.
+    let by_dots = tmp.join("..").join(outside.path().file_name().unwrap()).join("dots");
+    for to in [function.path("link/linked"), by_dots] {
+        function.answer(&download(&to));
+        assert!(fs::read(outside.path().join(to.file_name().unwrap())).unwrap() == content, "{to:?}");
+    }
+    function.answer(&download(&function.path("new")));
+    assert_eq!(function.names(), ["file", "kept", "link"]);
+}
+
+#[test]
 fn a_mount_is_checked_first_and_read_then() {
     let store = Store::start();
     let data = scratch();
@@ -155,6 +187,11 @@ fn failures_are_one_line_with_a_stable_type() {
         &["unknown field `raed`"],
     );
     function.fails(&json!({"action": "open", "source": "ftp://h/x"}), "BadInput", &["ftp://h/x"]);
+    function.fails(
+        &json!({"action": "open", "source": source, "read": {"offset": MIB, "length": 1}}),
+        "BadInput",
+        &["begins at byte 1048576, past the end"],
+    );
     function.fails(
         &json!({"action": "download", "source": source, "continue": "x"}),
         "BadInput",

@@ -55,10 +55,34 @@ fn a_share_or_a_range_is_answered_with_its_lines_and_its_checksum() {
         (format!("source={source}&share=much"), 400, "`much` is not"),
         (format!("source={source}&share=1%25&length=5"), 400, "either"),
         (format!("source={source}&length=five"), 400, "`length` is five"),
+        (format!("source={source}&shares=1%25"), 400, "`shares` is no parameter"),
+        (format!("source={source}&from={}&length=1", 8 * MIB), 400, "past the end"),
+        ("source=/proc/self/environ".to_owned(), 400, "is not in an object store"),
+        ("source=http://127.0.0.1/x".to_owned(), 400, "is not in an object store"),
         (format!("source={source}-not&share=1%25"), 404, "not found"),
     ] {
         let (found, body) = minute(&mut api, &query);
         assert!(found == status && body["errorMessage"].as_str().unwrap().contains(part), "{found} {body}");
+    }
+}
+
+#[test]
+fn a_stage_or_a_base_path_before_the_route_changes_nothing() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("big", MIB);
+    let tmp = scratch();
+    let mut api = Function::start_api(&store.url(), tmp.path());
+    for (path, stage, status) in
+        [("/prod/query", "prod", 200), ("/v1/query", "$default", 200), ("/querying", "$default", 404)]
+    {
+        let mut event = http_event(&format!("source={source}&share=1%25"));
+        event["rawPath"] = path.into();
+        event["requestContext"]["http"]["path"] = path.into();
+        event["requestContext"]["stage"] = stage.into();
+        match api.invoke(&event, wait_limit()) {
+            Outcome::Answer(answer) => assert_eq!(answer["statusCode"], status, "{path}: {answer}"),
+            other => panic!("{path}: {other:?}"),
+        }
     }
 }
 

@@ -130,6 +130,53 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
 }
 
 #[test]
+fn another_environment_has_no_copies_of_the_first_and_begins_anew() {
+    let store = Store::start();
+    let objects: Vec<(String, Vec<u8>)> =
+        (0..200_u64).map(|number| (format!("{number:03}"), bytes(number, 64 << 10))).collect();
+    for (name, content) in &objects {
+        store.put(&format!("run/{name}"), content);
+    }
+    let link = store.behind(LINK_RATE / 8);
+    let tmp = scratch();
+    let start = |endpoint: &str| Function::start_in(endpoint, tmp.path(), &[]);
+    let mut event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
+    let stopped = start(&format!("http://{}", link.address())).answer_within(&event, SHORT_TIMEOUT);
+    event["continue"] = stopped["continue"].clone();
+    assert!(event["continue"].is_string(), "{stopped}");
+    fs::remove_dir_all(tmp.path().join("run")).unwrap();
+    let answer = start(&store.url()).answer(&event);
+    assert_eq!((&answer["began_anew"], bytes_of(&answer, "objects")), (&json!(true), 200), "{answer}");
+    for (name, content) in &objects {
+        assert!(fs::read(tmp.path().join("run").join(name)).unwrap() == *content, "{name}");
+    }
+}
+
+#[test]
+fn a_mounted_file_that_never_answers_does_not_outlast_the_deadline() {
+    let store = Store::start();
+    let directory = scratch();
+    // Opening a pipe waits for a writer, and there is none.
+    let pipe = Command::new("mkfifo").arg(directory.path().join("pipe")).status();
+    assert!(pipe.unwrap().success());
+    let mut function = Function::start(&store.url());
+    let event = json!({"action": "mounted", "directory": directory.path(), "file": "pipe"});
+    match function.invoke(&event, Duration::from_secs(2)) {
+        Outcome::Error(error) => {
+            assert_eq!(error["errorType"], "Deadline");
+            assert!(
+                error["errorMessage"].as_str().unwrap().contains("check the function's mount"),
+                "{error}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    // The function still answers, although a thread of it waits.
+    let (source, _) = store.put_seeded("big", MIB);
+    assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 1 << 20);
+}
+
+#[test]
 fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", MIB);

@@ -50,6 +50,7 @@ mod header_text;
 mod http;
 mod limits;
 mod local;
+mod moment;
 #[cfg(feature = "http")]
 mod netrc;
 mod object;

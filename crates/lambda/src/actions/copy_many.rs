@@ -24,6 +24,7 @@ use crate::frontier::Frontier;
 use crate::run::{EngineRun, RunProgress};
 use crate::tmp;
 use crate::token::ResumeToken;
+use crate::written::WrittenPath;
 
 const VERB: &str = "copy-many";
 
@@ -37,11 +38,11 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
     refuse_into_itself(&source, &destination).map_err(|error| InvocationFailure::of_library(&error))?;
-    claim_destination(call, &destination, token.is_some())?;
+    let through = claim_destination(call, &destination, token.as_ref())?;
     let run = call.run(event.concurrency)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
+    answer.began_anew = through.is_none() && token.is_some_and(|token| token.through.is_some());
 
-    let through = token.and_then(|token| token.through);
     let listed = run.store().list(&source, &options(&run, through.clone()));
     let mut listing = listed.map_err(|error| InvocationFailure::of_store(&error))?;
     // The first page has already arrived. Its objects are checked here, so that objects which do
@@ -73,7 +74,8 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
             }
             let next = ResumeToken::new(VERB, &source);
             let (through, destination) = (frontier.through(), Some(destination.to_string()));
-            answer.token = Some(ResumeToken { through, destination, ..next }.encode());
+            let environment = Some(call.environment.id().to_owned());
+            answer.token = Some(ResumeToken { through, destination, environment, ..next }.encode());
         }
         Some(error) => return Err(InvocationFailure::of_transfer(&error)),
     }
@@ -106,18 +108,33 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
+/// Returns the name up to which the copies of earlier calls are at the destination. Those below the
+/// function's directory are only in the environment of those calls. `None` in another environment,
+/// and for another destination: the copy starts again.
+///
 /// Checks that the files which will be removed when the call ends were made by this call, or by the
 /// calls that it continues.
-fn claim_destination(call: &InvocationContext<'_>, destination: &Location, continues: bool) -> Result<()> {
-    let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
-    if !continues && !tmp::is_vacant(path) {
+fn claim_destination(
+    call: &InvocationContext<'_>,
+    destination: &Location,
+    token: Option<&ResumeToken>,
+) -> Result<Option<String>> {
+    let stated = Some(destination.to_string());
+    let token = token.filter(|token| token.destination == stated);
+    let through = token.and_then(|token| token.through.clone());
+    let Some(path) = call.below_directory(destination) else { return Ok(through) };
+    if token.is_some_and(|token| token.environment.as_deref() == Some(call.environment.id())) {
+        call.remove_with_answer(WrittenPath::continued(path));
+        return Ok(through);
+    }
+    if !call.keeps() && !tmp::is_vacant(&path) {
         return Err(InvocationFailure::event(format!(
             "{destination}: has files already, and copies would be removed with the answer; give an empty \
              `destination`, or `\"keep\": true`"
         )));
     }
-    call.remove_with_answer(path);
-    Ok(())
+    call.remove_with_answer(WrittenPath::new(path));
+    Ok(None)
 }
 
 fn record_summary(answer: &mut Answer, summary: &Summary) {

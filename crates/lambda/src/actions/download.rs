@@ -16,6 +16,7 @@ use crate::frontier::Frontier;
 use crate::run::RunProgress;
 use crate::tmp;
 use crate::token::ResumeToken;
+use crate::written::WrittenPath;
 
 const VERB: &str = "download";
 
@@ -37,7 +38,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
     }
     answer.stages.opened_seconds = call.now();
     if let Some(path) = call.below_directory(&destination) {
-        call.remove_with_answer(path);
+        call.remove_with_answer(WrittenPath::new(path));
     }
     if let Some(token) = &token {
         token.check(&source, &stat.version)?;

@@ -21,7 +21,7 @@ use crate::event::{self, EventAction};
 /// The reason why the whole action failed. Failures of single objects are in the answer.
 pub fn perform(environment: &ExecutionEnvironment, event: Value, deadline: Deadline) -> Result<Answer> {
     let invocation = environment.invoked();
-    environment.clear();
+    environment.clear(deadline);
     let (action, common) = event::parse(event)?;
     if deadline.is_near(None) {
         let (left, needed) = (deadline.remaining().as_millis(), deadline.margin(None).as_millis());

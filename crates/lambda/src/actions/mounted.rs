@@ -55,7 +55,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
         return Err(InvocationFailure::event(format!("{}: is no regular file", shown(path))));
     }
     answer.stages.opened_seconds = call.now();
-    let range = event.read.of(metadata.len());
+    let range = event.read.of(metadata.len())?;
     let source = PlainFile { file, path };
     let reading = reader::read(&source, range, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
     record_reading(answer, &reading);

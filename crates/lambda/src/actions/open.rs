@@ -22,10 +22,13 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &OpenAction) -> Result<An
     let mut answer = call.answer(VERB, &source, None);
     let file = reader::open(&client, &source, call.deadline)?;
     answer.stages.opened_seconds = call.now();
-    let (mut range, mut done, mut crc) = (event.read.of(file.size()), 0, None);
     if let Some(token) = &token {
         token.check(&source, file.version())?;
-        range = token.range().unwrap_or(range);
+    }
+    let pinned = token.as_ref().and_then(ResumeToken::range);
+    let range = pinned.map_or_else(|| event.read.of(file.size()), Ok)?;
+    let (mut done, mut crc) = (0, None);
+    if let Some(token) = &token {
         (done, crc) = (token.bytes.min(range.len()), token.crc32c.as_deref().and_then(parse_crc));
     }
 

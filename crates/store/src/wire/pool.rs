@@ -1,12 +1,12 @@
 //! Keeps idle connections for the next request to the same server.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
 
 use super::connection::HttpConnection;
 use crate::limits::KEEP_IDLE;
+use crate::moment::Moment;
 use crate::origin::Origin;
 
 /// The key of a connection. Connections with equal keys are interchangeable.
@@ -27,7 +27,7 @@ const MAX_IDLE: usize = 1024;
 /// congestion window.
 #[derive(Default)]
 pub(super) struct ConnectionPool {
-    idle: Mutex<HashMap<ConnectionKey, Vec<(Instant, HttpConnection)>>>,
+    idle: Mutex<HashMap<ConnectionKey, Vec<(Moment, HttpConnection)>>>,
 }
 
 impl ConnectionPool {
@@ -37,7 +37,7 @@ impl ConnectionPool {
     pub(super) fn take(&self, key: &ConnectionKey) -> Option<HttpConnection> {
         loop {
             let (since, mut connection) = self.idle.lock().get_mut(key)?.pop()?;
-            if since.elapsed() >= KEEP_IDLE {
+            if since.age() >= KEEP_IDLE {
                 // The other connections have been idle for even longer.
                 self.idle.lock().get_mut(key)?.clear();
                 return None;
@@ -54,7 +54,29 @@ impl ConnectionPool {
         let mut idle = self.idle.lock();
         let kept = idle.entry(key).or_default();
         if kept.len() < MAX_IDLE {
-            kept.push((Instant::now(), connection));
+            kept.push((Moment::now(), connection));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_from_before_a_suspension_is_not_used_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = || HttpConnection::plain(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let origin = Origin { tls: false, host: "127.0.0.1".into(), port: 80 };
+        let key = ConnectionKey { origin, proxy: None, buffer: None };
+        let pool = ConnectionPool::default();
+        pool.put(key.clone(), open());
+        assert!(pool.take(&key).is_some());
+        let before = Moment::now().before_suspension(Duration::from_secs(3600));
+        pool.idle.lock().get_mut(&key).unwrap().push((before, open()));
+        assert!(pool.take(&key).is_none());
     }
 }

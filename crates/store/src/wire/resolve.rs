@@ -17,6 +17,7 @@ use super::FailedRequest;
 use crate::cancel::Cancel;
 use crate::error::{Error, UNRESOLVED};
 use crate::limits::{KEEP_IDLE, POLL_INTERVAL, SEND_STEP};
+use crate::moment::Moment;
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
@@ -27,7 +28,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(6);
 const KEEPALIVE_PROBES: u32 = 4;
 
 /// The addresses of a name, and the time at which the name was resolved.
-type Resolved = (Instant, Vec<SocketAddr>);
+type Resolved = (Moment, Vec<SocketAddr>);
 
 /// Resolves names, and spreads connections over all addresses of a name, because the total rate of
 /// a store is the sum of the rates of its front ends.
@@ -82,12 +83,12 @@ impl Resolver {
         }
         let key = (origin.host.clone(), origin.port);
         if let Some((at, addresses)) = self.known.lock().get(&key)
-            && at.elapsed() < KEEP_IDLE
+            && at.age() < KEEP_IDLE
         {
             return Ok(addresses.clone());
         }
         let addresses = look_up(origin, deadline, cancel)?;
-        self.known.lock().insert(key, (Instant::now(), addresses.clone()));
+        self.known.lock().insert(key, (Moment::now(), addresses.clone()));
         Ok(addresses)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Deadline, ExecutionEnvironment, FailureKind, InvocationFailure};
+use firstbyte_lambda::{Deadline, ExecutionEnvironment, FailureKind, InvocationFailure, within};
 use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Body, Error, Request, RequestExt, Response, service_fn};
 use serde_json::{Value, json};
@@ -30,10 +30,8 @@ fn main() -> Result<(), Error> {
 async fn handle(environment: Arc<ExecutionEnvironment>, request: Request) -> Result<Response<Body>, Error> {
     let stated = request.lambda_context_ref().map_or(0, |context| context.deadline);
     let deadline = Deadline::new(Instant::now(), stated, environment.memory());
-    let work = move || answer(&environment, &request, &deadline);
-    let (status, body) = tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|panic| refusal(&InvocationFailure::panicked(&panic)));
+    let answered = within(deadline, move || answer(&environment, &request, &deadline)).await;
+    let (status, body) = answered.unwrap_or_else(|failure| refusal(&failure));
     let response = Response::builder().status(status).header("content-type", "application/json");
     Ok(response.body(Body::Text(body.to_string()))?)
 }
@@ -45,13 +43,14 @@ fn answer(environment: &ExecutionEnvironment, request: &Request, deadline: &Dead
             "the time left is needed for this answer",
         ));
     }
-    if request.method() != Method::GET || request.uri().path() != "/query" {
+    // A stage and a base path mapping of API Gateway come before the path of the route.
+    if request.method() != Method::GET || !request.uri().path().ends_with("/query") {
         let error =
             json!({"errorType": "BadInput", "errorMessage": "there is GET /query?source=LOCATION&share=1%"});
         return (StatusCode::NOT_FOUND, error);
     }
     let parameters = request.query_string_parameters();
-    let parsed = ApiQuery::parse(&|name| parameters.first(name).map(str::to_owned));
+    let parsed = ApiQuery::parse(&parameters.iter().collect::<Vec<_>>());
     match parsed.and_then(|query| query.run(environment, deadline)) {
         Ok(QueryResult::Read(figures)) => (StatusCode::OK, figures),
         Ok(QueryResult::TooLarge(fits)) => (StatusCode::PAYLOAD_TOO_LARGE, fits),

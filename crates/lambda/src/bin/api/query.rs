@@ -25,11 +25,21 @@ pub(crate) enum QueryResult {
 }
 
 impl ApiQuery {
-    /// Parses `source` and `share`, or `from` and `length`.
-    pub(crate) fn parse(parameter: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+    /// Parses `source` and `share`, or `from` and `length`. An unknown parameter is an error,
+    /// because a misspelt `share` would read everything.
+    pub(crate) fn parse(parameters: &[(&str, &str)]) -> Result<Self> {
+        let known = ["source", "share", "from", "length"];
+        if let Some((name, _)) = parameters.iter().find(|(name, _)| !known.contains(name)) {
+            let why = format!("`{name}` is no parameter; the parameters are {}", known.join(", "));
+            return Err(InvocationFailure::event(why));
+        }
+        let parameter = |name: &str| {
+            let found = parameters.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
         let missing =
             || InvocationFailure::event("give `source`, as in /query?source=s3://bucket/key&share=1%");
-        let source = Location::parse(parameter("source").ok_or_else(missing)?.as_ref())?;
+        let source = parse_source(&parameter("source").ok_or_else(missing)?)?;
         let number = |name: &str| {
             let text = parameter(name);
             let parsed = text.map(|text| text.parse::<u64>().map_err(|_| (name, text))).transpose();
@@ -52,7 +62,7 @@ impl ApiQuery {
         let client = environment.client(None)?;
         let file = reader::open(&client, &self.source, *deadline)?;
         let opened = deadline.elapsed();
-        let range = self.read.of(file.size());
+        let range = self.read.of(file.size())?;
         let estimate = Estimate::new(file.size(), range.len(), deadline);
         let mut lines = 0_usize;
         let reading = reader::read(&file, range, deadline, &mut |bytes, reading| {
@@ -97,5 +107,16 @@ impl ApiQuery {
             fits.largest_share
         );
         json!({"errorType": "TooLarge", "errorMessage": message, "length": range.len(), "fits": fits})
+    }
+}
+
+/// Parses the location of an object in a store. Files of the function and addresses in its network
+/// are not for the callers of the API.
+fn parse_source(text: &str) -> Result<Location> {
+    match Location::parse(text.as_ref())? {
+        source @ Location::Object(_) => Ok(source),
+        _ => {
+            Err(InvocationFailure::event(format!("{text}: is not in an object store; write s3://BUCKET/KEY")))
+        }
     }
 }
