@@ -146,21 +146,17 @@ impl WantedFiles {
     fn find(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
         let found = if self.is_ended { None } else { self.list.next() };
         self.is_ended = found.is_none();
-        let found = found.map(|found| {
-            found.map(|item| {
-                let is_first = item.range.is_none() || self.ranged.insert(item.location.clone());
-                FoundItem { item, is_first }
-            })
-        });
         let mut progress = job.lock();
         progress.is_counted = self.is_ended;
-        if let Some(Ok(FoundItem { item, is_first })) = &found {
-            progress.files += u64::from(*is_first);
-            job.note_found(&item.location);
-            progress.bytes = progress.bytes.saturating_add(item.listed_bytes());
-        }
-        drop(progress);
-        found
+        let item = match found? {
+            Ok(item) => item,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let is_first = item.range.is_none() || self.ranged.insert(item.location.clone());
+        progress.files += u64::from(is_first);
+        job.note_found(&item.location);
+        progress.bytes = progress.bytes.saturating_add(item.listed_bytes());
+        Some(Ok(FoundItem { item, is_first }))
     }
 }
 
