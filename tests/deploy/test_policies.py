@@ -108,7 +108,7 @@ LAMBDA = {
     ("Post", "invocations"): "lambda:InvokeFunction",
     ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
 }
-PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
+PATH_AND_METHOD = re.compile(r'format!\("\{FUNCTIONS_PATH\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
 # Calls of the API of AWS Batch, by the end of the path, each with its action.
 BATCH = {
     "describecomputeenvironments": "batch:DescribeComputeEnvironments",

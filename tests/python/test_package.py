@@ -51,11 +51,12 @@ def test_the_package_is_typed_and_carries_its_version():
 
 def test_the_stub_names_what_the_module_has(tmp_path):
     # Exceptions. fsspec and pyarrow have no types, so their metaclasses are not known. Names that
-    # are imported for type checkers, and the name in an except clause, do not exist at run time.
+    # are imported or made for type checkers, and the name in an except clause, do not exist at run time.
     known = [
         "firstbyte.filesystem.FirstbyteFileSystem",
         "firstbyte._arrow.pyarrow",
         "firstbyte._handler.Handler",
+        "firstbyte._path.Patterns",
         "firstbyte.ray.error",
         "firstbyte.ray.pyarrow",
     ]

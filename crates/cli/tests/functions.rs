@@ -177,7 +177,7 @@ fn functions_in_a_plan_that_make_no_sense_are_refused() {
     let world = World::new();
     for (old, new, part) in [
         ("134217728", "much", "function"),
-        ("134217728", "0", "above 0"),
+        ("134217728", "0", "the least memory of a function is 32MB"),
         ("waves = true", "waves = true\ncpus = 1.0", "leave out memory_limit and cpus"),
         ("function = \"134217728\"", "", "waves are of functions"),
         ("\"2\"", "\"none\"", "no number from 1 on"),

@@ -8,7 +8,7 @@ mod table;
 pub fn read(file: std::fs::File) {
     let Ok(reader) = table::ManifestReader::new(file) else { return };
     let _ = reader.header();
-    for row in reader.rows(Some(1)).take(10_000) {
+    for row in reader.rows(|shard| shard == 1).take(10_000) {
         if row.is_err() {
             return;
         }
