@@ -51,7 +51,8 @@ def test_the_package_is_typed_and_carries_its_version():
 
 def test_the_stub_names_what_the_module_has(tmp_path):
     # Exceptions. fsspec and pyarrow have no types, so their metaclasses are not known. Names that
-    # are imported or made for type checkers, and the name in an except clause, do not exist at run time.
+    # are imported or made for type checkers, and the name in an except clause, do not exist at run
+    # time.
     known = [
         "firstbyte.filesystem.FirstbyteFileSystem",
         "firstbyte._arrow.pyarrow",
