@@ -360,8 +360,11 @@ fn a_server_that_throttles_is_not_pushed_and_the_report_says_so() {
     let object = place("s3://bucket/one");
     // Throttling begins only while requests per second are measured.
     let quiet = throttling(usize::MAX);
-    let report = probe(&anonymous(quiet.url()), &object, &options(2.0, disk.path())).unwrap();
-    assert!(!report.ceiling.unwrap().throttled);
+    // On a busy machine, a short probe may end before that.
+    let ceiling = [2.0, 8.0, 32.0, 128.0].into_iter().find_map(|seconds| {
+        probe(&anonymous(quiet.url()), &object, &options(seconds, disk.path())).unwrap().ceiling
+    });
+    assert!(!ceiling.unwrap().throttled);
     let server = throttling(30);
     let report = probe(&anonymous(server.url()), &object, &options(2.0, disk.path())).unwrap();
     let refused = server.count().saturating_sub(30);
