@@ -1,7 +1,7 @@
 //! Starts the servers of a case on free ports, and ends them by their process ids.
 //!
-//! A service is any command. A service runs under a launcher, which replaces itself by the service.
-//! It therefore ends with the engine even if the engine is killed. Called by the engine.
+//! A service is any command. A service runs under a launcher, which replaces itself by the service,
+//! so the service ends with the engine even if the engine is killed. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{DestinationName, EntryKind, Location, shown};
+use firstbyte_location::{DestinationName, EntryKind, Location, PLACES_WITH_COLON, shown};
 use firstbyte_store::{Store, require_bucket};
 
 use crate::error::{Error, Result};
@@ -204,10 +204,7 @@ pub fn destination_location(text: &OsStr) -> Result<Location> {
         let (text, host) = (shown(text), shown(OsStr::from_bytes(first)));
         return Err(Error::Operand {
             operand: text.to_string(),
-            why: format!(
-                "the directory {host} does not exist; write sftp://HOST/PATH for a host, s3+NAME://BUCKET/KEY for a named \
-                 endpoint, or ./{text} for a path"
-            ),
+            why: format!("the directory {host} does not exist; {PLACES_WITH_COLON}, or ./{text} for a path"),
         });
     }
     Ok(location)

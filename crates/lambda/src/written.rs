@@ -14,7 +14,7 @@ pub(crate) struct WrittenPath {
     before: Before,
 }
 
-/// What was at a path before the call.
+/// The state of a path before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,

@@ -25,7 +25,7 @@ pub use content_type::content_type;
 pub use directory::directory_of;
 pub use disk::is_full;
 pub use entry::{Entry, EntryKind};
-pub use location::{HttpUrl, Location, LocationError, ObjectLocation};
+pub use location::{HttpUrl, Location, LocationError, ObjectLocation, PLACES_WITH_COLON};
 pub use name::{DestinationName, NameFault, PARTIAL_SUFFIX, is_partial_name, may_lead_out};
 pub use range::{ByteRange, to_usize};
 pub use secret::{redacted, redacted_operand};

@@ -96,6 +96,11 @@ pub enum Location {
     Sftp(SftpPath),
 }
 
+/// Remedy for a path whose first component contains a colon, as rsync and rclone write the places
+/// of hosts and endpoints.
+pub const PLACES_WITH_COLON: &str =
+    "write sftp://HOST/PATH for a host, s3+NAME://BUCKET/KEY for a named endpoint";
+
 /// Fault and remedy of a URL that cannot be sent.
 const BAD_URL: &str = "no host, or a space in the URL; write http(s)://HOST/PATH, and %20 for a space";
 

@@ -18,7 +18,7 @@ use crate::gateways::frames::{FRAMES, framed_len};
 use crate::header_text;
 use crate::object::{Metadata, Stat};
 use crate::query::{Get, Integrity};
-use crate::wire::{Incoming, ResponseHead};
+use crate::wire::{Incoming, ResponseHead, STORAGE_CLASS};
 
 /// Headers stored as metadata in addition to `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =
@@ -57,7 +57,7 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
             None if head.status == 206 => Some(true),
             None => None,
         },
-        storage_class: owned("x-amz-storage-class"),
+        storage_class: owned(STORAGE_CLASS),
         tag_count: head.get("x-amz-tagging-count").and_then(|count| count.parse().ok()),
     }
 }

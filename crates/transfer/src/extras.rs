@@ -10,7 +10,8 @@ use crate::apart::{Apart, Separation};
 use crate::context::{CallScope, add};
 use crate::deferred::DeferredRecords;
 use crate::error::{Error, Failure, Result};
-use crate::job::{Effect, Leftover, Tree, as_path, has_directories};
+use crate::job::{Effect, Tree, as_path, has_directories};
+use crate::leftovers::Leftover;
 use crate::report::{Action, Observer, Summary};
 use crate::tree::TreeCopy;
 

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use firstbyte_location::{Entry, Location, PARTIAL_SUFFIX, Version, is_partial_name};
+use firstbyte_location::{Entry, Location, Version, is_partial_name};
 use firstbyte_store::{Error as StoreError, Listing, ReplaceKind, WalkBounds, parse_http_date};
 
 use crate::error::{Error, Failure, Result};
@@ -305,28 +305,7 @@ pub(crate) fn is_unfinished_file(name: &[u8]) -> bool {
     is_partial(last_component(name)) || is_marker(last_component(name))
 }
 
-/// A file beside a local destination that an interrupted copy has left: a partial file or a
-/// journal.
-pub(crate) struct Leftover {
-    /// The name whose copy was interrupted. A long name is cut.
-    pub(crate) target: Vec<u8>,
-    /// The name of the partial file, which a running copy locks.
-    pub(crate) partial: Vec<u8>,
-}
-
-impl Leftover {
-    /// Returns the leftover that has this name.
-    pub(crate) fn of(name: &[u8]) -> Option<Self> {
-        let (directory, last) = name.split_at(name.len() - last_component(name).len());
-        let stem = last.strip_prefix(b".")?;
-        let suffixes = [PARTIAL_SUFFIX, JOURNAL_SUFFIX];
-        let stem = suffixes.into_iter().find_map(|suffix| stem.strip_suffix(suffix.as_bytes()))?;
-        let partial = [directory, b".", stem, PARTIAL_SUFFIX.as_bytes()].concat();
-        Some(Self { target: [directory, stem].concat(), partial })
-    }
-}
-
-fn last_component(name: &[u8]) -> &[u8] {
+pub(crate) fn last_component(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 

@@ -1,5 +1,5 @@
-//! Removes the partial files and journals that killed copies have left beside files that are
-//! complete by now.
+//! Recognises the partial files and journals that killed copies have left, and removes those beside
+//! files that are complete by now. `extras` removes those of names that the source lacks.
 //!
 //! Looking for the leftovers of each unchanged file would take longer than finding it unchanged. So
 //! a directory is read only once, when the first file in it is skipped. A partial file that appears
@@ -10,12 +10,34 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::PARTIAL_SUFFIX;
 use firstbyte_store::{Beneath, Error as StoreError, LocalFile, PAGE, PartialPermissions, ReplaceKind};
 use rustix_futex_sync::Mutex;
 
 use crate::error::Result;
-use crate::job::is_unfinished_file;
-use crate::journal::Journal;
+use crate::job::{is_unfinished_file, last_component};
+use crate::journal::{JOURNAL_SUFFIX, Journal};
+
+/// A file beside a local destination that an interrupted copy has left: a partial file or a
+/// journal.
+pub(crate) struct Leftover {
+    /// The name whose copy was interrupted. A long name is cut.
+    pub(crate) target: Vec<u8>,
+    /// The name of the partial file, which a running copy locks.
+    pub(crate) partial: Vec<u8>,
+}
+
+impl Leftover {
+    /// Returns the leftover that has this name.
+    pub(crate) fn of(name: &[u8]) -> Option<Self> {
+        let (directory, last) = name.split_at(name.len() - last_component(name).len());
+        let stem = last.strip_prefix(b".")?;
+        let suffixes = [PARTIAL_SUFFIX, JOURNAL_SUFFIX];
+        let stem = suffixes.into_iter().find_map(|suffix| stem.strip_suffix(suffix.as_bytes()))?;
+        let partial = [directory, b".", stem, PARTIAL_SUFFIX.as_bytes()].concat();
+        Some(Self { target: [directory, stem].concat(), partial })
+    }
+}
 
 /// The leftovers in the directories that were read so far.
 #[derive(Debug, Default)]

@@ -45,8 +45,7 @@ pub struct Removal<'a> {
     pub levels: Levels,
     /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// What the filter means for listings of directories: those without names to delete are not
-    /// opened.
+    /// The filter as bounds of the listing: directories without names to delete are not opened.
     pub bounds: WalkBounds,
     /// Whether the run changes anything.
     pub effect: Effect,

@@ -13,9 +13,9 @@ use firstbyte_store::{
 use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
-use crate::job::{CopyJob, Effect, Extras, Leftover, Levels, Tree, TreeNames};
+use crate::job::{CopyJob, Effect, Extras, Levels, Tree, TreeNames};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
-use crate::leftovers::Leftovers;
+use crate::leftovers::{Leftover, Leftovers};
 use crate::local_root::LocalRoot;
 use crate::mounts;
 use crate::report::{Action, Observer, Summary};

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use firstbyte_location::Service;
+use firstbyte_location::{PLACES_WITH_COLON, Service};
 
 use super::{Error, REDIRECTS_TO, SFTP, VERSION_SEPARATOR, is_bucket, means_another_region, service_of};
 
@@ -87,9 +87,7 @@ fn not_found(location: &str) -> Cow<'static, str> {
             _ if location.starts_with(SFTP) => shows(parent(location)).into(),
             _ if location.starts_with("http") => "check the address".into(),
             _ if location.split('/').next().is_some_and(|first| first.contains(':')) => {
-                "it is a path here; write sftp://HOST/PATH for a host, s3+NAME://BUCKET/KEY for a named \
-                 endpoint"
-                    .into()
+                format!("it is a path here; {PLACES_WITH_COLON}").into()
             }
             _ => "check the spelling".into(),
         };

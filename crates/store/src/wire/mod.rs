@@ -58,7 +58,7 @@ use tls::TlsConfig;
 const SLOWEST_WORK_RATE: u64 = 8 << 20;
 
 /// The header in which S3 states the class of an object, except for `STANDARD`.
-const STORAGE_CLASS: &str = "x-amz-storage-class";
+pub(crate) const STORAGE_CLASS: &str = "x-amz-storage-class";
 
 /// The storage classes of S3 whose requests are billed by the prices of the bucket, and which bill
 /// no retrieval (<https://aws.amazon.com/s3/pricing/>, 2026-11-28).
