@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, Args as _, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::globals::Globals;
 use crate::help;
@@ -118,7 +118,8 @@ impl Cli {
     /// Parses the process's arguments. On an error, prints the usage on standard error and exits
     /// with code 2.
     pub fn from_process() -> Self {
-        let parsed = command().try_get_matches().and_then(|matches| {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let parsed = parse(&words).and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
             cli.verb_name = matches.subcommand_name().unwrap_or_default().to_owned();
             match &mut cli.verb {
@@ -136,8 +137,8 @@ impl Cli {
                 std::process::exit(error.exit_code());
             }
             if error.use_stderr() {
-                let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-                print_usage_error(&Error::usage(usage::line(&error, &command(), &words)), &words);
+                let words = words.get(1..).unwrap_or_default();
+                print_usage_error(&Error::usage(usage::line(&error, &command(), words)), words);
                 std::process::exit(error.exit_code());
             }
             let coloured = std::io::stdout().is_terminal() && console::wants_colours();
@@ -147,6 +148,22 @@ impl Cli {
             std::process::exit(error.exit_code());
         })
     }
+}
+
+/// Parses a command line by the grammar of its verb alone, which takes half as long as the whole
+/// grammar to build. Help and errors come from the whole grammar.
+fn parse(words: &[OsString]) -> clap::error::Result<ArgMatches> {
+    let of_verb = grammar_of_verb(words).and_then(|grammar| grammar.try_get_matches_from(words).ok());
+    of_verb.map_or_else(|| command().try_get_matches_from(words), Ok)
+}
+
+/// Returns the grammar of the first verb in `words`, with the global options. If the word is the
+/// value of an option, parsing by this grammar fails, because another verb follows or none does.
+fn grammar_of_verb(words: &[OsString]) -> Option<Command> {
+    let program = || Command::new("firstbyte");
+    let verbs = Verb::augment_subcommands(program());
+    let verb = words.iter().skip(1).find_map(|word| verbs.find_subcommand(word))?.clone();
+    Some(with_variables(Globals::augment_args(program()).subcommand(verb)))
 }
 
 /// Prints a usage error, and with `--json` also the object that a program expects.

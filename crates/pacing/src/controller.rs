@@ -86,6 +86,11 @@ pub struct Controller {
     window: Option<Window>,
     /// The longest round trip so far. New connections need several round trips.
     longest_round_trip: Duration,
+    /// The longest round trip before the first bytes. Later heads of responses also wait for the
+    /// bytes of other requests, so they show no distance.
+    distance: Duration,
+    /// True once bytes have moved.
+    has_moved: bool,
     /// Time of the last change of the limit.
     changed: Option<Instant>,
 }
@@ -121,7 +126,15 @@ impl Controller {
     }
 
     fn with(limit: ConcurrencyLimit) -> Self {
-        Self { limit, slowdowns: 0, window: None, longest_round_trip: Duration::ZERO, changed: None }
+        Self {
+            limit,
+            slowdowns: 0,
+            window: None,
+            longest_round_trip: Duration::ZERO,
+            distance: Duration::ZERO,
+            has_moved: false,
+            changed: None,
+        }
     }
 
     /// Returns the current number of concurrent requests.
@@ -140,6 +153,10 @@ impl Controller {
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
         self.longest_round_trip = self.longest_round_trip.max(seen.round_trip);
+        if !self.has_moved {
+            self.distance = self.longest_round_trip;
+            self.has_moved = seen.bytes > 0;
+        }
         // Requests that were sent before the last change may still be refused, which says nothing
         // about the new limit.
         let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
@@ -150,7 +167,7 @@ impl Controller {
             // Throughput falls when the work runs out, so it says nothing about the limit.
             None => self.window = None,
             Some(work) => {
-                self.limit.start_at(seen.start(work, self.longest_round_trip));
+                self.limit.start_at(seen.start(work, self.distance));
                 self.limit.set_least(seen.least(work));
                 if self.limit.now() == before {
                     self.measure(seen, work);
@@ -241,12 +258,12 @@ impl Work {
 }
 
 impl Observation {
-    /// Returns the number of requests to start with. `longest` is the longest round trip. This time
-    /// decides whether a few requests suffice, because the first round trip of a connection shows a
-    /// distance that later ones hide.
-    fn start(&self, work: Work, longest: Duration) -> usize {
+    /// Returns the number of requests to start with. `distance` is the longest round trip before
+    /// the first bytes. A server can be far although its quickest response was quick, as a proxy is
+    /// that answers some requests itself.
+    fn start(&self, work: Work, distance: Duration) -> usize {
         match (work, self.server) {
-            (Work::One | Work::Large, Proximity::Near) if longest < FAR => START_NEAR,
+            (Work::One | Work::Large, Proximity::Near) if distance < FAR => START_NEAR,
             (Work::Small, Proximity::Far) => START_SMALL,
             // The first response is late, so the server is probably far away. Not waiting for this
             // response saves a round trip. A quick response or a refusal will undo the guess.
