@@ -1,12 +1,13 @@
-//! Makes one attempt at a request: reports to the tracker, and remembers the offset that was
-//! reached.
+//! Makes one attempt at an operation: reports its requests to the tracker, and remembers the
+//! highest offset that was reached.
 
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{Cancel, Get};
 
-/// One attempt at a request. The code that sends the request borrows it.
+/// One attempt at an operation of the store, which may send several requests, one after another.
+/// The code that sends the requests borrows the attempt.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     tracker: &'a RequestTracker<Cancel>,
@@ -31,8 +32,8 @@ impl<'a> Attempt<'a> {
         Self { tracker, slot, cuts, opened, cancel, in_flight, is_throttled: false, highest: 0 }
     }
 
-    /// Begins to track a request whose thread waits for `wait`. An attempt may make several
-    /// requests, one after another.
+    /// Begins to track a request, and ends the tracking of the request before. The thread of the
+    /// request waits for `wait`.
     pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {
             before.end(true, Instant::now());
@@ -54,8 +55,8 @@ impl<'a> Attempt<'a> {
         Get { cancel: self.cancel.clone(), throttle: throttle.clone(), ..Get::default() }
     }
 
-    /// Records the rate limit. Under a limit, the client itself causes silences, so only the
-    /// deadlines of the store end the request.
+    /// Records the rate limit. Under a limit, the client itself causes silences, so the tracker
+    /// does not cut the request. Only the deadlines of the store end it.
     pub fn keep_to(&mut self, throttle: &Throttle) {
         self.is_throttled = !throttle.is_unlimited();
         if self.is_throttled {
@@ -90,7 +91,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Ends the attempt. Returns whether the attempt was cut because of its silence, and the
+    /// Ends the attempt. Returns whether the last request was cut because of its silence, and the
     /// highest offset that the attempt reached.
     pub(crate) fn end(self, succeeded: bool) -> (bool, u64) {
         let cut = self.in_flight.is_some_and(|request| request.end(succeeded, Instant::now()));

@@ -76,7 +76,8 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// Returns true if the query has a signature. A signature grants the access of a user.
+    /// Returns true if the query has a signature. A signature grants the access of the user who
+    /// made it.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         is_signed_query(&self.target)
@@ -206,8 +207,8 @@ impl Location {
         self.join(name.as_bytes())
     }
 
-    /// Returns a string for a file, from which [`parse`](Self::parse) reads this location again.
-    /// `None` if the string would contain a password or a signature.
+    /// Returns a string that can be stored in a file: [`parse`](Self::parse) reads this location
+    /// from it. `None` if the string would contain a password or a signature.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         let text = match self {

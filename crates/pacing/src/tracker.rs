@@ -120,7 +120,8 @@ impl<A: Abort> RequestTracker<A> {
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
-            // Computing the limit takes a median. At most ticks, few requests are near their limit.
+            // Computing the limit takes a median. In most calls, few requests are silent for long
+            // enough to need it.
             if since == IDLE || silence <= SHORTEST_LIMIT {
                 continue;
             }
