@@ -1,5 +1,6 @@
-//! The factors that turn a prediction into a range: from the prediction divided by the factor to the
-//! prediction multiplied by it. Two limits have a factor of their own; all others share a factor.
+//! The factors that turn a prediction into a range: from the prediction divided by the factor to
+//! the prediction multiplied by it. Two limits have a factor of their own; all others share a
+//! factor.
 //!
 //! A factor is the smallest that covers the worst fitted row of 9 of 10 sources in the table of
 //! graded measurements (`measured.toml`). Rows from which a figure of a model was taken, and rows

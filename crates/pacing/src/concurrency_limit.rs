@@ -15,8 +15,8 @@ const FOLLOW_SHARE: f64 = 0.75;
 /// of a single request alone.
 const UNCONTENDED_SHARE: f64 = 0.9;
 /// Share of a raise below which the limit returns to its value before the raise, if that value was
-/// not above the least useful one. The link was then full from the start, so no request was measured
-/// alone, and the needed number cannot be computed.
+/// not above the least useful one. The link was then full from the start, so no request was
+/// measured alone, and the needed number cannot be computed.
 const NO_EFFECT_SHARE: f64 = 0.1;
 /// Growth of throughput from one window to the next by which a raise counts as not fully effective
 /// yet.

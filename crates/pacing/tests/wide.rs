@@ -248,8 +248,8 @@ fn after_a_refusal_most_of_what_is_allowed_is_used_again_within_three_seconds() 
     }
 }
 
-/// The settings of the table in docs/reference/scale.md: the round trip of a region, TLS, and a disk
-/// that limits nothing.
+/// The settings of the table in docs/reference/scale.md: the round trip of a region, TLS, and a
+/// disk that limits nothing.
 #[test]
 fn a_machine_reaches_what_its_link_or_its_processors_allow() {
     for (gbit, each, cores) in [

@@ -1,8 +1,8 @@
 //! The time and the cost of a probe.
 //!
 //! The store pays each request before it is sent and refuses one that the budget does not hold
-//! ([`Store::with_spending`]), so no part of a probe bypasses the budget. Here are the time, which
-//! the parts ask before each request, and the sum of what was used.
+//! ([`Store::with_spending`]), so no part of a probe bypasses the budget. This module keeps the
+//! time, which every part of a probe checks before a request, and sums up what was used.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::part::PartEnd;
 
-/// Number of pages to request.
+/// Maximum number of pages to request, or of passes over a directory.
 const PAGES: usize = 5;
 
 /// Share of the time that listing may take.

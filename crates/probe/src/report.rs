@@ -37,7 +37,7 @@ pub struct ProbeReport {
     pub ended: BTreeMap<String, String>,
     /// Objects that cannot be read.
     pub unreadable: Option<Unreadable>,
-    /// The user ended the probe.
+    /// True if the user ended the probe.
     pub interrupted: bool,
     /// Resources that the probe has used.
     pub spent: Spent,
@@ -121,7 +121,7 @@ impl ProbeReport {
         ]
     }
 
-    /// Returns that a part was not seen, with the reason.
+    /// Formats that a part was not seen, with the reason.
     fn not_seen(&self, part: &str) -> String {
         self.ended.get(part).map_or_else(|| "not seen".to_owned(), |why| format!("not seen: {why}"))
     }
