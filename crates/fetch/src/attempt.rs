@@ -50,17 +50,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the options for reading the whole object, in any version, under `throttle`.
-    pub fn get(&mut self, throttle: &Throttle) -> Get {
-        self.keep_to(throttle);
+    pub fn get_options(&mut self, throttle: &Throttle) -> Get {
+        self.record_rate_limit(throttle);
         Get { cancel: self.cancel.clone(), throttle: throttle.clone(), ..Get::default() }
     }
 
     /// Records the rate limit. Under a limit, the client itself causes silences, so the tracker
     /// does not cut the request. Only the deadlines of the store end it.
-    pub fn keep_to(&mut self, throttle: &Throttle) {
+    pub fn record_rate_limit(&mut self, throttle: &Throttle) {
         self.is_throttled = !throttle.is_unlimited();
         if self.is_throttled {
-            self.paused();
+            self.record_pause();
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
         let now = Instant::now();
         let took = self.in_flight.as_ref().map(|request| request.head_arrived(body, now));
         if self.is_throttled {
-            self.paused();
+            self.record_pause();
         }
         took.unwrap_or_default()
     }
@@ -80,14 +80,14 @@ impl<'a> Attempt<'a> {
         self.highest = self.highest.max(end);
         match &self.in_flight {
             Some(request) if !self.is_throttled => request.bytes_arrived(Instant::now()),
-            _ => self.paused(),
+            _ => self.record_pause(),
         }
     }
 
     /// Records that the caller itself pauses. The silence then does not count against the server.
-    pub fn paused(&self) {
+    pub fn record_pause(&self) {
         if let Some(request) = &self.in_flight {
-            request.paused();
+            request.record_pause();
         }
     }
 

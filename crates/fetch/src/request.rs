@@ -135,7 +135,7 @@ impl<'a> TrackerSlot<'a> {
                 Err(error) => error,
             };
             if let Some(cause) = error.store_mut() {
-                cause.attempted(attempts, began.elapsed());
+                cause.record_attempts(attempts, began.elapsed());
             }
             let progressed = reached > tries.highest;
             tries.highest = tries.highest.max(reached);

@@ -253,7 +253,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
     }
 
     /// Records that the worker itself pauses. Its silence then does not count against the server.
-    pub fn paused(&self) {
+    pub fn record_pause(&self) {
         self.slot.since.store(IDLE, Ordering::Relaxed);
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let (silent, waits) = (Flag::default(), Flag::default());
         let request = tracker.begin(0, Wait::Head, silent.clone(), 0, start);
         let paused = tracker.begin(1, Wait::Head, waits.clone(), 0, start);
-        paused.paused();
+        paused.record_pause();
         tracker.cut_silent(start + 499 * MS);
         assert!(!silent.0.get());
         tracker.cut_silent(start + 501 * MS);

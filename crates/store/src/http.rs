@@ -29,7 +29,7 @@ use crate::{answer, conditions, header_text};
 
 /// Maximum number of redirects followed per request, the usual default of HTTP libraries.
 const MAX_REDIRECTS: usize = 10;
-/// Maximum length, in bytes, of an error page that is read in order to reuse its connection.
+/// Maximum length, in bytes, of a body that is read only in order to reuse its connection.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
 
 /// A client for `http` and `https` URLs.

@@ -138,7 +138,7 @@ impl Sftp {
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         let received = Arc::clone(&self.received);
         let mut reading = SftpReading::begin(exchange, handle, asked, received)?;
-        let look = reading.look()?;
+        let look = reading.request_description()?;
         let attributes = match reading.exchange().reply(look)? {
             SftpReply::Attributes(attributes) => attributes,
             other => return Err(reading.exchange().reply_error("describe it", &other)),

@@ -84,7 +84,7 @@ impl Error {
 fn not_found(location: &str) -> Cow<'static, str> {
     let Some(service) = service_of(location) else {
         return match location {
-            _ if location.starts_with(SFTP) => shows(parent(location)).into(),
+            _ if location.starts_with(SFTP) => list_advice(parent(location)).into(),
             _ if location.starts_with("http") => "check the address".into(),
             _ if location.split('/').next().is_some_and(|first| first.contains(':')) => {
                 format!("it is a path here; {PLACES_WITH_COLON}").into()
@@ -103,11 +103,11 @@ fn not_found(location: &str) -> Cow<'static, str> {
         };
         return format!("`firstbyte ls {service}://` lists those of this {owner}").into();
     }
-    shows(parent(location)).into()
+    list_advice(parent(location)).into()
 }
 
 /// Returns advice with the command that lists a directory or prefix.
-fn shows(directory: &str) -> String {
+fn list_advice(directory: &str) -> String {
     format!("`firstbyte ls {directory}` shows what is there")
 }
 

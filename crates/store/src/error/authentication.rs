@@ -11,7 +11,7 @@ pub enum RequestAuthentication {
     Azure,
     /// None, because the options forbid signatures.
     Unsigned,
-    /// The credentials in the URL of a web server, if it has any.
+    /// The credentials for a web server, if there are any: from the URL, `.netrc` or a header.
     Web,
     /// A login on an SFTP server.
     Login,

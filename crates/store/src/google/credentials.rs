@@ -36,8 +36,7 @@ const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 /// Address of the metadata server. Every Google machine resolves the server's name to this address.
 const METADATA_SERVER: &str = "169.254.169.254";
-/// Longest wait for the metadata server. A machine that has one gets its answer within
-/// milliseconds.
+/// Longest wait for the metadata server. Where there is one, it answers within milliseconds.
 const METADATA_WAIT: Duration = Duration::from_secs(2);
 /// Validity of the assertion that is exchanged for a token. Google allows no longer one.
 const ASSERTION_VALIDITY: Duration = Duration::from_secs(60 * 60);

@@ -137,7 +137,7 @@ impl Beneath {
             .map_err(|error| self.explain_parent(name, error))?;
         let other = || other_spelling(&directory, last).map_err(|error| self.explain(name, error));
         if let Some(other) = other()? {
-            return Err(self.is_spelled_otherwise(name, &other));
+            return Err(self.spelling_error(name, &other));
         }
         let make = || {
             if is_link_to(&directory, last, target) {

@@ -155,7 +155,7 @@ impl Beneath {
 
     /// Returns the error for a name that the file system does not distinguish from `other`.
     #[must_use]
-    pub fn is_spelled_otherwise(&self, name: &Path, other: &OsStr) -> Error {
+    pub fn spelling_error(&self, name: &Path, other: &OsStr) -> Error {
         spelled_otherwise(&self.path.join(name), other)
     }
 

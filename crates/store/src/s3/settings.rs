@@ -154,8 +154,8 @@ impl ServiceSettings {
     }
 }
 
-/// Returns the certificate authorities that the profile names. Also `None` if the files cannot be
-/// read: requests that need the files report that.
+/// Returns the file with certificate authorities that the profile names. Also `None` if the files
+/// cannot be read: requests that need the files report that.
 pub(crate) fn ca_bundle(options: &StoreOptions) -> Option<PathBuf> {
     Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
 }

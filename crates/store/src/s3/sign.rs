@@ -10,7 +10,7 @@ use super::endpoint;
 use super::key::AccessKey;
 use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, SignatureScope, UNSIGNED_PAYLOAD};
 use crate::error::{Error, Result};
-use crate::header_text::header_value;
+use crate::header_text::check_header_value;
 use crate::origin::Origin;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireRequest};
@@ -54,8 +54,10 @@ pub(super) fn sign_request(
     (rules, region): (SigningRules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
-    if let Some((name, _)) =
-        request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.trim().is_empty()))
+    if let Some((name, _)) = request
+        .headers
+        .iter()
+        .find(|(_, value)| check_header_value(value).is_err_and(|_| !value.trim().is_empty()))
     {
         let why = "S3 accepts only visible ASCII in its value";
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
@@ -99,7 +101,7 @@ pub(super) fn sign_request(
 /// Returns an error for a key that cannot be written in a header.
 fn check(key: &AccessKey, place: &str) -> Result<()> {
     for (what, text) in [("access key id", Some(&key.id)), ("session token", key.session_token.as_ref())] {
-        if text.is_some_and(|text| header_value(text).is_err()) {
+        if text.is_some_and(|text| check_header_value(text).is_err()) {
             let detail = format!("the {what} is empty or has illegal characters");
             return Err(Error::Credentials { location: place.to_owned(), detail, trace: None });
         }
