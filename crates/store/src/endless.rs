@@ -1,5 +1,6 @@
 //! Detects endless listings. A faulty server may repeat a token or send empty pages forever. All
-//! code that follows continuation tokens checks each page here.
+//! code that follows continuation tokens checks each page here, except the listing of versions,
+//! which only compares each marker with the previous one.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

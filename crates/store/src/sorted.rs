@@ -19,6 +19,7 @@ use crate::object::listing_key;
 const SORT_MEMORY: usize = 4 << 20;
 /// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
 const MAX_MERGED_RUNS: usize = 64;
+/// Size of the buffer for reading one run, in bytes.
 const RUN_BUFFER: usize = 16 << 10;
 /// Memory of an entry, in bytes, without its strings.
 const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();

@@ -26,6 +26,7 @@ const REQUESTS_PER_HEDGE: u64 = 32;
 /// few requests that the share alone would allow none.
 const FREE_HEDGES: u64 = 2;
 
+/// Sends the second request of a read, until the handle is cancelled.
 pub(super) type SecondRequest = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
 /// The requests of one ring, and the thread that watches them.
@@ -68,6 +69,7 @@ struct Race {
     ended: Condvar,
 }
 
+/// The state of the two requests of a read.
 #[derive(Default)]
 struct Outcome {
     /// True if the first request has succeeded. The second is then not needed.

@@ -10,6 +10,7 @@ use super::MAX_SILENCE;
 /// Time for which a failed gateway gets no requests.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
+/// A gateway, and its failures.
 pub(crate) struct Member {
     pub(super) url: String,
     failed_at: Mutex<Option<Instant>>,

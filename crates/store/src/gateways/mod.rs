@@ -208,7 +208,7 @@ impl GatewayRequest {
                 Ok(body.watched_by(&member))
             }
             // The failure is not recorded here: as the next in order, this gateway gets the request
-            // again, and fails again.
+            // again, and the failure is recorded then.
             _ => Err(Error::Cancelled),
         })
     }

@@ -76,7 +76,7 @@ impl Beneath {
         let modified = file_times::timespec(modified);
         let set = || {
             if name.as_os_str().is_empty() {
-                return file_times::set(readable(&self.opened()?)?, modified);
+                return file_times::set_time(readable(&self.opened()?)?, modified);
             }
             // The directory itself may not be readable for this process.
             let (above, last) = self.parent(name, MissingDirectories::Refuse)?;

@@ -148,7 +148,7 @@ impl Beneath {
         if let Some(times) = known.get(&device) {
             return Some(*times);
         }
-        let times = super::file_times::find(&directory).ok()?;
+        let times = super::file_times::measure_stored_times(&directory).ok()?;
         known.insert(device, times);
         Some(times)
     }

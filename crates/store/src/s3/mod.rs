@@ -343,7 +343,7 @@ impl S3 {
         if let Some(key) = &options.customer_key
             && customer_key::is_needed(call.operation, reading)
         {
-            customer_key::add(call.operation, key.get()?, reading, &mut request.headers);
+            customer_key::add_headers(call.operation, key.get()?, reading, &mut request.headers);
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
             let (rules, credentials) = match is_directory_bucket(call.object) {

@@ -140,8 +140,8 @@ impl S3 {
         parts: &[Part],
         options: &PutOptions,
     ) -> Result<Written> {
-        let whole = combined(parts).filter(|_| self.uses_checksums());
-        let body = completion(parts, whole.is_some());
+        let whole = combined_checksum(parts).filter(|_| self.uses_checksums());
+        let body = completion_body(parts, whole.is_some());
         let mut call = S3Call::new(S3Operation::CompleteMultipartUpload, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
@@ -280,13 +280,13 @@ fn part_call<'a>(
 }
 
 /// Combines the checksum of the whole object from those of the parts. `None` if a part has none.
-fn combined(parts: &[Part]) -> Option<Checksum> {
+fn combined_checksum(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()
         .try_fold(first.checksum.clone()?, |whole, part| whole.combine(part.checksum.as_ref()?, part.size))
 }
 
-fn completion(parts: &[Part], with_checksums: bool) -> String {
+fn completion_body(parts: &[Part], with_checksums: bool) -> String {
     let mut body =
         String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for part in parts {

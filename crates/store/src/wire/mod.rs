@@ -469,8 +469,8 @@ impl Exchange<'_> {
         &self,
         pool: Option<(Arc<ConnectionPool>, pool::ConnectionKey)>,
         payment: Payment,
-    ) -> incoming::Return {
+    ) -> incoming::AfterBody {
         let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
-        incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
+        incoming::AfterBody { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
     }
 }

@@ -106,6 +106,7 @@ pub(super) struct RefusedRequest {
     pub(super) silences: u32,
 }
 
+/// How an admitted request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestOutcome {
     /// The endpoint responded, refused the connection, or closed it.

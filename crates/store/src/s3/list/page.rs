@@ -46,6 +46,7 @@ pub(super) enum PageStart {
     Token(String),
 }
 
+/// One page of a listing.
 #[derive(Debug, Default)]
 pub(super) struct S3Page {
     /// The entries in listing order, unless `disorder` is set.
