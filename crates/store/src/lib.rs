@@ -97,8 +97,8 @@ pub use limits::{
 };
 pub use local::{
     Beneath, CopyState, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
-    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, empty, local_path, location_below, open_regular,
-    refused_calls, set_modified, unfinished_name,
+    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, local_path, location_below, open_regular,
+    refused_calls, set_modified, truncate, unfinished_name,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{

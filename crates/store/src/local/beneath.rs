@@ -98,8 +98,8 @@ impl Beneath {
         }
     }
 
-    /// Opens the directory `path` now. Fails if `path` is a link.
-    pub fn itself(path: &Path) -> Result<Self> {
+    /// Opens the directory `path` now, unlike [`new`](Self::new), and fails if `path` is a link.
+    pub fn open(path: &Path) -> Result<Self> {
         // A `/` at the end of a path would make the kernel follow a link.
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1).min(bytes.len());

@@ -267,12 +267,12 @@ impl LocalFile {
         }
     }
 
-    /// Discards the content of an interrupted writer.
+    /// Truncates the partial file, in which an interrupted writer may have left content.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io).
-    pub fn empty(&self) -> Result<()> {
-        empty(self.file()).map_err(|error| io_error(&self.path, error))
+    pub fn truncate(&self) -> Result<()> {
+        truncate(self.file()).map_err(|error| io_error(&self.path, error))
     }
 
     /// Removes the partial file.
@@ -291,7 +291,7 @@ impl LocalFile {
 ///
 /// # Errors
 /// The errors of the system call.
-pub fn empty(file: &File) -> io::Result<()> {
+pub fn truncate(file: &File) -> io::Result<()> {
     if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
 }
 
