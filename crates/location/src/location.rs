@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
+    fn a_location_is_its_name_below_its_parent_and_survives_conversion_to_text() {
         for text in [
             "s3://b/a//b",
             "gs://b/k",
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_above_any_location_end() {
+    fn the_chain_of_parents_of_any_location_ends() {
         let names = ["", "/", "//", "a", "a/", "a//", "/a", "a/b", "a/b/", "a//b//", "./a/..", "~/a/", "~"];
         for root in ["", "/", "s3://b/", "gs://b/", "az://b/", "http://h/", "https://h", "sftp://h/"] {
             for name in names {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_raise_without_effect_is_reverted_and_nothing_is_searched_for_below_the_least() {
+    fn a_first_raise_without_effect_is_reverted_and_the_limit_never_falls_below_the_least() {
         let mut limit = ConcurrencyLimit::new(4, CAP);
         limit.set_least(4);
         assert_eq!(settle(&mut limit, 2, |_| 1.0), 4);

@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_passes_than_the_rate_and_a_tenth_of_a_second(
+        fn at_most_the_rate_and_a_tenth_of_a_second_of_it_are_granted(
             wants in proptest::collection::vec((1_u64..300_000, 0_u64..50), 1..200),
             rate in 100_000_u64..10_000_000,
             threads in 1_usize..20,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_moved_is_granted_again() {
+    fn bytes_that_were_not_moved_are_granted_again() {
         let (limit, now) = (RateLimit::new(1_000_000), Instant::now());
         let first = limit.grant(50_000, now);
         limit.refund(first.bytes);

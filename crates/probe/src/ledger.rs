@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interruption_ends_the_time() {
+    fn an_interruption_leaves_no_time() {
         let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let (budget, cancel) = (Budget { time: Duration::from_secs(60), spending: None }, Cancel::new());
         let ledger = Ledger::new(&budget, &store, &cancel);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_no_figure() {
+    fn an_unmeasured_property_is_no_figure() {
         let mut report = report();
         report.rates.as_mut().unwrap().full = false;
         report.rates.as_mut().unwrap().burst = None;

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ranges_do_not_tell_the_rate_of_a_connection() {
+    fn short_ranges_give_no_rate_of_a_connection() {
         let stream = |rate, seconds| RangeRead { rate, seconds };
         assert_eq!(connection_rate(&[stream(5e9, 0.001)], 80e6), 80e6);
         assert_eq!(connection_rate(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fall_the_watched_rate_is_that_in_all() {
+    fn without_a_fall_the_watched_rate_is_the_total_rate() {
         let mut rates = ProbedRates { steps: vec![step(1, 40e6), step(2, 80e6)], ..ProbedRates::default() };
         let bins: Vec<f64> = [40e6; 100].into_iter().chain([80e6; 100]).collect();
         set_levels(&mut rates, &bins, 120);

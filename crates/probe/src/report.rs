@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_ten_lines_and_each_is_one() {
+    fn the_report_has_ten_lines_without_line_breaks() {
         let lines = report().lines();
         assert!(
             lines.iter().all(|(name, text)| !text.is_empty() && !text.contains('\n') && name.len() <= 11)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_not_seen_says_why() {
+    fn an_unmeasured_part_is_reported_with_its_reason() {
         let refused = "the place refused, and asked to slow down";
         let parts = ["rates", "ceiling", "small_files", "names"];
         let ended = parts.map(|part| (part.to_owned(), refused.to_owned())).into();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_and_a_refusal_are_said() {
+    fn a_burst_and_a_refusal_are_reported() {
         let mut report = report();
         let rates = report.rates.as_mut().unwrap();
         (rates.burst, rates.total) = (Some(EndedBurst { rate: 1.35e9, bucket: 300e6 }), 77.5e6);

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_fails_has_no_entry() {
+    fn a_sorted_listing_that_fails_has_no_entry() {
         let listed = entries(3).into_iter().map(Ok).chain([Err(Error::Cancelled)]);
         let mut sorted = SortedListing::new(Box::new(listed));
         assert!(matches!(sorted.next(), Some(Err(Error::Cancelled))));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_brings_beyond_the_range_is_paid_as_it_is_read() {
+    fn bytes_beyond_the_range_are_paid_as_they_are_read() {
         let prices = Prices { received: 0.01, ..Prices::default() };
         let purse = Purse::new(Some(Spending { limit: 10.0, prices, region: None }));
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 100))).unwrap();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_connection_string_is_said_without_its_key() {
+    fn an_error_about_a_connection_string_does_not_show_its_key() {
         for text in [
             "AccountKey=hidden",
             "AccountName=a;hidden",

@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_survives(name in "[a-z0-9_x-]{1,20}|\\PC{1,8}") {
+        fn every_metadata_name_survives_encoding(name in "[a-z0-9_x-]{1,20}|\\PC{1,8}") {
             let sent = encoded_name(&name);
             prop_assert!(sent.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
             prop_assert!(!sent.starts_with(|first: char| first.is_ascii_digit()));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_created_is_no_wrong_spelling() {
+    fn advice_about_a_directory_that_cannot_be_created_is_not_about_spelling() {
         let line = |kind: io::ErrorKind| {
             let error = Error::CreateDirectory { location: "/proc/x".into(), source: kind.into() };
             format!("{error}; {}", error.advice().unwrap())
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_credentials_are_renewed_and_missing_ones_set() {
+    fn advice_is_to_renew_expired_credentials_and_to_set_missing_ones() {
         let advice = |detail: &str| {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
             Error::Credentials { location, detail, trace: None }.advice().unwrap()

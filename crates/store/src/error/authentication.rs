@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_advised_about_by_what_was_asked() {
+    fn advice_after_a_refusal_depends_on_the_authentication_and_the_code() {
         let advice = |request, detail: &str| {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
             Error::Denied { location, detail, request, trace: None }.advice().unwrap()

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failure_of_the_gateway_itself_takes_it_out() {
+    fn only_a_failure_of_the_gateway_itself_excludes_it() {
         let options = StoreOptions {
             gateways: Gateways {
                 urls: DeferredSetting::new("--via", || Ok(vec!["http://127.0.0.1:9".to_owned()])),

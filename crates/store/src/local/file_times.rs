@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_as_it_was_before() {
+    fn measuring_stored_times_leaves_no_file() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = OwnedFd::from(File::open(scratch.path()).unwrap());
         let found = measure_stored_times(&directory).unwrap();

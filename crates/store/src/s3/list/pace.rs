@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_service_gets_no_more_than_those_to_begin_with() {
+    fn a_near_service_gets_no_more_requests_than_at_the_start() {
         let mut pace = ListingPace::new(MAX_REQUESTS);
         pace.record_full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_asked_for_is_never_passed() {
+    fn the_configured_number_of_requests_is_never_exceeded() {
         let mut pace = ListingPace::new(1);
         pace.record_full_page(PAGE);
         assert_eq!(pace.allowed(), 1);

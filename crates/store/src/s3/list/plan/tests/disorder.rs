@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_order_no_key_is_lost_or_listed_twice(
+    fn in_any_order_no_key_is_lost_or_listed_twice(
         seeds in proptest::collection::btree_set("[abB]{1,2}([./-][aAb0-9]{1,2}){0,3}", 1..150),
         many in 1_usize..12,
         most in 1_usize..40,
