@@ -85,7 +85,8 @@ pub struct JobPhase {
 pub struct RatePool {
     /// The limit that this pool represents.
     pub limit: Limit,
-    /// Number of units that all concurrent jobs need together.
+    /// Number of units that one job needs, or that all concurrent jobs need together if they share
+    /// the limit.
     pub amount: f64,
     /// Sustained units per second.
     pub rate: f64,
@@ -168,7 +169,7 @@ impl Lanes {
 pub struct JobInput {
     /// Seconds before the first request.
     pub start: f64,
-    /// Seconds for listing, looking up and creating names, one after another.
+    /// Seconds for listing, looking up and creating names before the job reads.
     pub names: f64,
     /// Requests of the job.
     pub lanes: Lanes,

@@ -1,12 +1,12 @@
-//! Finds the known names that are closest to an unknown name, for error messages about keys,
-//! regions, fields, models and machines.
+//! Finds the known names that are closest to an unknown name, for error messages about keys of
+//! prices, regions, fields, machines and options.
 
 /// Maximum number of names that a message offers.
 const MAX_OFFERED_NAMES: usize = 3;
 
 /// Returns the names that are closest to `name`, the closest first. There are at most
-/// [`MAX_OFFERED_NAMES`] of them, and each differs in at most half of its letters. All known names
-/// are in lower case, so the case of `name` does not count.
+/// [`MAX_OFFERED_NAMES`] of them, and each differs in at most half of its letters. Converts `name`
+/// to lower case, because nearly all known names are in lower case.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let name = name.to_lowercase();
     let mut scored: Vec<(usize, &str)> = names

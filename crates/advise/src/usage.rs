@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn conversion_is_an_algebra(
+        fn conversions_are_reversible_and_transitive(
             quantity in 1e-6..1e9f64,
             units in proptest::sample::subsequence(Unit::ALL.to_vec(), 3),
         ) {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use firstbyte_advise::advice::{AdviceRow, Inputs, option};
 use firstbyte_advise::limits::{Limit, PhasePurpose};
 use firstbyte_advise::model::ModelCatalogue;
-use firstbyte_advise::ranges::{FACTORS, LEAST, POOLED, SOURCES, factor as factor_of};
+use firstbyte_advise::ranges::{LIMIT_FACTORS, MIN_FACTOR, MIN_SOURCES, POOLED_FACTOR, factor as factor_of};
 use firstbyte_advise::units::shown_seconds;
 use firstbyte_advise::{prices, workload};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ const MIN_RESIDUAL: f64 = 0.015;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct MeasurementFile {
     row: Vec<Measured>,
 }
 
@@ -81,7 +81,7 @@ impl Graded {
         (self.seconds / factor, self.seconds * factor)
     }
 
-    fn held(&self) -> bool {
+    fn is_within_range(&self) -> bool {
         let (low, high) = self.range();
         (low..=high).contains(&self.measured.seconds)
     }
@@ -93,7 +93,7 @@ fn is_test(name: &str) -> bool {
 }
 
 fn graded() -> Vec<Graded> {
-    let file: File = toml::from_str(include_str!("../measured.toml")).unwrap();
+    let file: MeasurementFile = toml::from_str(include_str!("../measured.toml")).unwrap();
     let (mut catalogue, prices) = (ModelCatalogue::current(), prices::PriceCatalogue::current());
     let grade = |measured: Measured| {
         let workload = workload::of_text(&measured.workload)
@@ -152,7 +152,7 @@ fn summary(rows: &[Graded], test: bool) -> Summary {
     Summary {
         rows: part.len(),
         median: median(part.iter().map(|row| row.error().abs()).collect()),
-        held: part.iter().filter(|row| row.held()).count(),
+        held: part.iter().filter(|row| row.is_within_range()).count(),
         width: median(part.iter().map(|row| row.range().1 / row.range().0).collect()),
         limits: (stated.iter().filter(|row| row.measured.limit == Some(row.limit)).count(), stated.len()),
     }
@@ -228,7 +228,7 @@ fn test_rows_are_predicted_within_the_goals() {
 }
 
 /// Returns the factor that covers the worst errors of the fraction [`COVERED_SOURCES`] of the
-/// sources; `None` if there are fewer than [`SOURCES`] sources.
+/// sources; `None` if there are fewer than [`MIN_SOURCES`] sources.
 fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst = BTreeMap::<&str, f64>::new();
     for row in rows {
@@ -239,9 +239,9 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
     worst.sort_by(f64::total_cmp);
     let at = (worst.len() as f64 * COVERED_SOURCES).ceil() as usize;
     // Rounded up to two decimals.
-    (worst.len() >= SOURCES)
+    (worst.len() >= MIN_SOURCES)
         .then(|| (worst[at - 1].exp() * 100.0).ceil() / 100.0)
-        .map(|factor| factor.max(LEAST))
+        .map(|factor| factor.max(MIN_FACTOR))
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn the_factors_are_the_residuals_of_the_fitted_rows() {
         kinds.into_iter().filter_map(|(limit, rows)| Some((limit, factor(&rows)?))).collect();
     assert_eq!(
         (factor(&fitted), own.as_slice()),
-        (Some(POOLED), FACTORS.as_slice()),
+        (Some(POOLED_FACTOR), LIMIT_FACTORS.as_slice()),
         "ranges.rs needs these"
     );
 }

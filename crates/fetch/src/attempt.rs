@@ -1,12 +1,13 @@
-//! Makes one attempt at a request: reports to the tracker, and remembers the offset that was
-//! reached.
+//! Makes one attempt at an operation: reports its requests to the tracker, and remembers the
+//! highest offset that was reached.
 
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{Cancel, Get};
 
-/// One attempt at a request. The code that sends the request borrows it.
+/// One attempt at an operation of the store, which may send several requests, one after another.
+/// The code that sends the requests borrows the attempt.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     tracker: &'a RequestTracker<Cancel>,
@@ -31,8 +32,8 @@ impl<'a> Attempt<'a> {
         Self { tracker, slot, cuts, opened, cancel, in_flight, is_throttled: false, highest: 0 }
     }
 
-    /// Begins to track a request whose thread waits for `wait`. An attempt may make several
-    /// requests, one after another.
+    /// Begins to track a request, and ends the tracking of the request before. The thread of the
+    /// request waits for `wait`.
     pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {
             before.end(true, Instant::now());
@@ -49,17 +50,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the options for reading the whole object, in any version, under `throttle`.
-    pub fn get(&mut self, throttle: &Throttle) -> Get {
-        self.keep_to(throttle);
+    pub fn get_options(&mut self, throttle: &Throttle) -> Get {
+        self.record_rate_limit(throttle);
         Get { cancel: self.cancel.clone(), throttle: throttle.clone(), ..Get::default() }
     }
 
-    /// Records the rate limit. Under a limit, the client itself causes silences, so only the
-    /// deadlines of the store end the request.
-    pub fn keep_to(&mut self, throttle: &Throttle) {
+    /// Records the rate limit. Under a limit, the client itself causes silences, so the tracker
+    /// does not cut the request. Only the deadlines of the store end it.
+    pub fn record_rate_limit(&mut self, throttle: &Throttle) {
         self.is_throttled = !throttle.is_unlimited();
         if self.is_throttled {
-            self.paused();
+            self.record_pause();
         }
     }
 
@@ -69,7 +70,7 @@ impl<'a> Attempt<'a> {
         let now = Instant::now();
         let took = self.in_flight.as_ref().map(|request| request.head_arrived(body, now));
         if self.is_throttled {
-            self.paused();
+            self.record_pause();
         }
         took.unwrap_or_default()
     }
@@ -79,18 +80,18 @@ impl<'a> Attempt<'a> {
         self.highest = self.highest.max(end);
         match &self.in_flight {
             Some(request) if !self.is_throttled => request.bytes_arrived(Instant::now()),
-            _ => self.paused(),
+            _ => self.record_pause(),
         }
     }
 
     /// Records that the caller itself pauses. The silence then does not count against the server.
-    pub fn paused(&self) {
+    pub fn record_pause(&self) {
         if let Some(request) = &self.in_flight {
-            request.paused();
+            request.record_pause();
         }
     }
 
-    /// Ends the attempt. Returns whether the attempt was cut because of its silence, and the
+    /// Ends the attempt. Returns whether the last request was cut because of its silence, and the
     /// highest offset that the attempt reached.
     pub(crate) fn end(self, succeeded: bool) -> (bool, u64) {
         let cut = self.in_flight.is_some_and(|request| request.end(succeeded, Instant::now()));

@@ -44,7 +44,7 @@ pub trait Interest {
     }
 
     /// Returns the latest time until which a reader waits, if there is one. If the time is later
-    /// than before, a new reader has come, and its failures are counted from 0.
+    /// than before, a new reader has come, and failures are counted from 0 again.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -135,15 +135,16 @@ impl<'a> TrackerSlot<'a> {
                 Err(error) => error,
             };
             if let Some(cause) = error.store_mut() {
-                cause.attempted(attempts, began.elapsed());
+                cause.record_attempts(attempts, began.elapsed());
             }
             let progressed = reached > tries.highest;
             tries.highest = tries.highest.max(reached);
             if progressed && !interest.is_repeatable() {
                 return Err(RequestEnd::Failed(error));
             }
-            // A response that is cut as its head arrives reports the cut only to its first reader.
-            // Other readers get `Cancelled`.
+            // A response may be cancelled just after its head has arrived. The attempt that opened
+            // it then succeeds, and the cut shows only as `Cancelled` when a later attempt reads
+            // the body. That counts as a cut too.
             if cut || matches!(error.store(), Some(StoreError::Cancelled)) {
                 tries.cuts += 1;
                 interest.count(RequestEvent::Cut);
@@ -198,8 +199,8 @@ impl Tries {
         }
     }
 
-    /// Waits for `pause` while the request is wanted. A new reader ends the pause, because its own
-    /// tries have not failed.
+    /// Waits for `pause` while the request is wanted. After [`POLL_INTERVAL`], a new reader ends
+    /// the pause, because its own tries have not failed.
     fn wait(&mut self, pause: Duration, interest: &impl Interest) {
         let (start, deadline) = (Instant::now(), interest.deadline());
         loop {

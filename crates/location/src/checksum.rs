@@ -1,9 +1,9 @@
 //! Parses, computes, combines and compares checksums of whole objects and parts.
 //!
 //! A CRC is linear: the CRCs of two adjacent pieces give the CRC of both together, so parts can be
-//! checked in any order. The other algorithms are sequential. They are supported because stores and
-//! users provide such checksums. Checksums are not secrets, so comparing them need not take
-//! constant time.
+//! computed in any order. The other algorithms are sequential: they need the bytes from the first
+//! to the last. They are supported because stores and users provide such checksums. Checksums are
+//! not secrets, so comparing them need not take constant time.
 
 mod combine;
 
@@ -21,17 +21,18 @@ use combine::{CRC_32, CRC_32C, CRC_64_NVME, Polynomial};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// CRC-64/NVME, S3's default. Can be combined in any order.
+    /// CRC-64/NVME, S3's default. Pieces can be computed in any order, and their CRCs combined.
     Crc64Nvme,
-    /// CRC-32C. Can be combined in any order.
+    /// CRC-32C. Pieces can be computed in any order, and their CRCs combined.
     Crc32c,
-    /// CRC-32 (ISO-HDLC). Can be combined in any order.
+    /// CRC-32 (ISO-HDLC). Pieces can be computed in any order, and their CRCs combined.
     Crc32,
-    /// SHA-256. Sequential only.
+    /// SHA-256. Can only be computed from the first byte to the last.
     Sha256,
-    /// SHA-1. Sequential only.
+    /// SHA-1. Can only be computed from the first byte to the last.
     Sha1,
-    /// MD5. Sequential only, and used only if the user asks for it. An `ETag` is not an MD5.
+    /// MD5. Can only be computed from the first byte to the last. Used only if the user or a client
+    /// of `serve` gives one. An `ETag` is not an MD5.
     Md5,
 }
 

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-/// Returns a tag as a header writes it: in quotes, without surrounding blanks. `None` if the tag is
-/// empty.
+/// Returns a tag as a header writes it: in quotes, without surrounding blanks. `None` if the tag
+/// has no value ([`stated`]).
 #[must_use]
 pub fn quoted(text: &str) -> Option<String> {
     let text = text.trim();
@@ -21,8 +21,8 @@ pub fn quoted(text: &str) -> Option<String> {
 }
 
 /// Returns a tag or version id as it is written, or `None` for one without a value (`""`, `W/""`,
-/// blanks, `-`, and the words by which programs write that). Some servers send such a tag with
-/// every object (<https://github.com/OpenListTeam/OpenList/issues/2773>,
+/// blanks, `-`, or a word such as `null` or `undefined`). Some servers send such a tag with every
+/// object (<https://github.com/OpenListTeam/OpenList/issues/2773>,
 /// <https://github.com/seaweedfs/seaweedfs/issues/3987>, as of 28 November 2026), so it identifies
 /// no version.
 #[must_use]
@@ -38,7 +38,8 @@ pub fn is_weak(text: &str) -> bool {
     split_tag(text).0
 }
 
-/// Returns true if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2.
+/// Returns true if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2. The
+/// letter case of an MD5 digest does not count.
 #[must_use]
 pub fn is_same(one: &str, other: &str) -> bool {
     one == other || value(one) == value(other)

@@ -76,7 +76,8 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// Returns true if the query has a signature. A signature grants the access of a user.
+    /// Returns true if the query has a signature. A signature grants the access of the user who
+    /// made it.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         is_signed_query(&self.target)
@@ -206,8 +207,8 @@ impl Location {
         self.join(name.as_bytes())
     }
 
-    /// Returns a string for a file, from which [`parse`](Self::parse) reads this location again.
-    /// `None` if the string would contain a password or a signature.
+    /// Returns a string that can be stored in a file: [`parse`](Self::parse) reads this location
+    /// from it. `None` if the string would contain a password or a signature.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         let text = match self {
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
+    fn a_location_is_its_name_below_its_parent_and_survives_conversion_to_text() {
         for text in [
             "s3://b/a//b",
             "gs://b/k",
@@ -463,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_above_any_location_end() {
+    fn the_chain_of_parents_of_any_location_ends() {
         let names = ["", "/", "//", "a", "a/", "a//", "/a", "a/b", "a/b/", "a//b//", "./a/..", "~/a/", "~"];
         for root in ["", "/", "s3://b/", "gs://b/", "az://b/", "http://h/", "https://h", "sftp://h/"] {
             for name in names {

@@ -47,7 +47,7 @@ const SIGNATURE_COMPANIONS: [&str; 23] = [
 const SIGNED_PARAMETERS: [&str; 6] =
     ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
 /// Words that mark a parameter as secret, even if the URL has no signature. The word is the whole
-/// name, or follows `-`, `_` or `.`: `key`, `api_key`, `Subscription-Key`.
+/// name, or its last part after a `-`, `_` or `.`: `key`, `api_key`, `Subscription-Key`.
 const SECRET_WORDS: [&str; 22] = [
     "assertion",
     "auth",
@@ -79,7 +79,8 @@ const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "access
 /// Schemes whose URLs are recognised even with only one slash.
 const WEB_SCHEMES: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
 
-/// Removes the secrets from every URL in `text`. White space ends a URL.
+/// Removes the secrets from every URL in `text`. White space, control characters, quotes and `<` or
+/// `>` end a URL.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
     without_secrets(text, end_in_text)
@@ -119,9 +120,9 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
-/// Returns the length of the URL at the start of `text`. White space and quotes end the URL, except
-/// within what looks like a password, which ends at the next `@`. A colon or comma at the end is
-/// the sentence's.
+/// Returns the length of the URL at the start of `text`. The characters of [`ends_url`] end the
+/// URL, except within what looks like a password: a password ends at the next `@` of the line.
+/// Colons and commas at the end belong to the sentence.
 fn end_in_text(text: &str) -> usize {
     let end = text.find(ends_url).unwrap_or(text.len());
     let authority = text[..end].split(['/', '?', '#']).next().unwrap_or_default();
@@ -216,7 +217,8 @@ fn redact_target(target: &str) -> Cow<'_, str> {
     if shown == target { Cow::Borrowed(target) } else { Cow::Owned(shown) }
 }
 
-/// Redacts the parameters of a query or a fragment. Web applications pass tokens in fragments.
+/// Redacts the secret parameters of a query or a fragment, and leaves out those that accompany a
+/// signature. Web applications pass tokens in fragments.
 fn redact_fields(fields: &str) -> String {
     let names: Vec<String> = fields.split('&').map(name_of).collect();
     let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
@@ -224,15 +226,15 @@ fn redact_fields(fields: &str) -> String {
     for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
             name if SIGNATURES.contains(&name) => shown.push(hide_value(part)),
-            name if signed && (is_signed(name) || SIGNATURE_COMPANIONS.contains(&name)) => {}
-            name if is_secret(name) || is_signed(name) => shown.push(hide_value(part)),
+            name if signed && (belongs_to_signature(name) || SIGNATURE_COMPANIONS.contains(&name)) => {}
+            name if is_secret(name) || belongs_to_signature(name) => shown.push(hide_value(part)),
             _ => shown.push(redact_path_parameters(part)),
         }
     }
     shown.join("&")
 }
 
-/// Redacts the parameters after each `;` in a path or a query.
+/// Redacts the secret parameters after each `;` in a path or a query.
 fn redact_path_parameters(text: &str) -> String {
     let is_hidden = |part: &str| part.contains('=') && is_secret(&name_of(part));
     let mut parts = text.split(';');
@@ -261,7 +263,7 @@ pub(crate) fn is_signed_query(target: &str) -> bool {
 }
 
 /// Returns true if a parameter belongs to an AWS or Google signature.
-fn is_signed(name: &str) -> bool {
+fn belongs_to_signature(name: &str) -> bool {
     let part = name.strip_prefix("x-amz-").or_else(|| name.strip_prefix("x-goog-"));
     part.is_some_and(|part| SIGNED_PARAMETERS.contains(&part))
 }

@@ -84,8 +84,8 @@ impl SftpPath {
 
 const HOST_ERROR: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
 
-/// Returns an error for a password, and for a name that `ssh` would take for an option or a
-/// command.
+/// Returns an error for a password, for a name that `ssh` would take for an option or a command,
+/// and for a port that is not a number up to 65535.
 fn check_authority(authority: &str) -> Result<(), &'static str> {
     let (user, host, port) = split(authority);
     if user.is_some_and(|user| user.contains(':')) {

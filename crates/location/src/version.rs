@@ -187,7 +187,8 @@ impl Version {
     }
 
     /// Returns true if a response with the version `other` may have the same content: every field
-    /// that both versions have is equal.
+    /// that both versions have is equal. Dates are not compared if this version has a strong
+    /// `ETag`, and neither are the device numbers of files.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {

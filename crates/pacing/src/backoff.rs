@@ -1,7 +1,7 @@
-//! Computes the pause before a failed request is sent again. The pause doubles with each failure.
-//! It has a random part, so clients that were refused together do not retry together. If the server
-//! requests a longer pause, that pause is used, up to a bound. Transfers, hydration and control
-//! requests share these pauses.
+//! Computes the pause before a failed request is sent again. The pause doubles with each failure,
+//! up to 5 s. A part of it is random, so clients that were refused together do not retry together.
+//! If the server requests a longer pause, that pause is used, up to a bound. Transfers, hydration
+//! and control requests share these pauses.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// The first pause. S3's SlowDown ends within a few pauses of this length.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Maximum pause. It is also the longest idle time after a server has recovered.
+/// Maximum pause, unless the server requests a longer one. A server that has recovered is therefore
+/// idle for at most this long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Default time to wait for a server. For a write, the time includes the sending, during which
 /// other requests share the network. Until enough writes have been timed for a shorter limit, this
-/// time is also the only limit of a write.
+/// time is also the only limit of a write. A server cannot request a longer pause than this.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// Number of retries of work that may wait. With these pauses, the retries outlast about 20 s of
-/// failures.
+/// Default number of retries. With these pauses, the retries outlast 11 to 21 s of failures.
 pub const RETRIES: u32 = 9;
 
 /// Returns the pause after `failures` consecutive failures (at least 1). If the server requested

@@ -8,14 +8,15 @@
 
 use std::ops::RangeInclusive;
 
-/// Smallest share of a raise by which throughput must grow for the next raise to have the same
-/// size.
+/// Share of a raise by which throughput must grow for the limit to be multiplied again. After a
+/// doubling, for example, throughput must be at least 1.75 times as high.
 const FOLLOW_SHARE: f64 = 0.75;
 /// Share of a raise from which the link counts as not full. The throughput per request is then that
 /// of a single request alone.
 const UNCONTENDED_SHARE: f64 = 0.9;
-/// Share of the first raise below which the raise is reverted, because no request was measured
-/// alone.
+/// Share of a raise below which the limit returns to its value before the raise, if that value was
+/// not above the least useful one. The link was then full from the start, so no request was
+/// measured alone, and the needed number cannot be computed.
 const NO_EFFECT_SHARE: f64 = 0.1;
 /// Growth of throughput from one window to the next by which a raise counts as not fully effective
 /// yet.
@@ -30,7 +31,7 @@ const MARGIN_FACTOR: f64 = 1.16;
 /// Divisor of a good limit that gives the size of a probe. A probe exceeds the margin, so a probe
 /// downwards shows the throughput of a single request.
 const PROBE_DIVISOR: usize = 6;
-/// Number of windows before a good limit is probed again: at first, and in the long run. The first
+/// Number of windows before a good limit is probed again: 2 at first, 8 in the long run. The first
 /// measurement may have been wrong, but later conditions seldom change.
 const HOLD_WINDOWS: RangeInclusive<u32> = 2..=8;
 /// Number of windows before the next probe once the highest accepted limit is known. The number is
@@ -110,7 +111,8 @@ impl ConcurrencyLimit {
         self.phase == Phase::Starting
     }
 
-    /// Returns true while small changes are measured. Their effects take longer to show.
+    /// Returns true once the limit is no longer multiplied. Small changes take longer to show their
+    /// effect.
     pub(crate) fn is_fine(&self) -> bool {
         !matches!(self.phase, Phase::Starting | Phase::Climbing { .. })
     }
@@ -128,7 +130,8 @@ impl ConcurrencyLimit {
     }
 
     /// Sets the next limit from the throughput of a whole window at the current limit, in any unit.
-    /// A limit that helps is multiplied by `factor`. While `is_early`, a raise that does not help
+    /// If the last raise helped, multiplies the limit by `factor`; the first raise uses
+    /// [`FIRST_FACTOR`], and small raises are doubled. While `is_early`, a raise that does not help
     /// yet is kept.
     pub(crate) fn observe(&mut self, rate: f64, factor: usize, is_early: bool) {
         match self.phase {
@@ -203,7 +206,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Raises the limit by itself divided by `divisor`.
+    /// Raises the limit by its value divided by `divisor`.
     fn raise_by(&mut self, rate: f64, divisor: usize) {
         let from = self.now;
         self.now = self.bounded(from + from.div_ceil(divisor));
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn it_multiplies_while_throughput_follows_and_lands_where_the_link_is_full() {
+    fn the_limit_multiplies_while_throughput_follows_and_ends_where_the_link_is_full() {
         let mut limit = ConcurrencyLimit::new(16, 10_000);
         assert_eq!(settle(&mut limit, 7, link(40.0 * 300.0)), 348, "16 to 512, which is measured twice");
         assert_eq!(settle(&mut limit, 2, link(40.0 * 300.0)), 348);
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_raise_without_effect_is_reverted_and_nothing_is_searched_for_below_the_least() {
+    fn a_first_raise_without_effect_is_reverted_and_the_limit_never_falls_below_the_least() {
         let mut limit = ConcurrencyLimit::new(4, CAP);
         limit.set_least(4);
         assert_eq!(settle(&mut limit, 2, |_| 1.0), 4);
@@ -346,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_leaves_its_bounds(cap in 1_usize..100, rates in proptest::collection::vec(0.0_f64..1e9, 0..200)) {
+        fn the_limit_never_leaves_its_bounds(cap in 1_usize..100, rates in proptest::collection::vec(0.0_f64..1e9, 0..200)) {
             let mut limit = ConcurrencyLimit::new(8, cap);
             for (index, rate) in rates.into_iter().enumerate() {
                 if index % 17 == 3 { limit.back_off(8) }

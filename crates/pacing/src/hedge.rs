@@ -5,7 +5,7 @@
 //! one server or one connection. Sending such a request again is faster than waiting. The silent
 //! request is cancelled first, so only the bytes in its socket's buffer are fetched twice, and no
 //! second thread is needed. The limit doubles with every cut of the same request, so against a
-//! server that is slow throughout, hedging takes less than twice as long as waiting.
+//! server that is slow throughout, hedging takes less than three times as long as waiting.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const MIN_SAMPLES: usize = 4;
 const MEDIAN_FACTOR: u32 = 4;
 /// Limit while too few responses have come. It is longer than any round trip on Earth with a TLS
 /// handshake. The next bytes of a long body always have this limit, because TCP resends a lost
-/// packet within 200 ms and a round trip.
+/// packet within 200 ms and a round trip. The limit of a write is never shorter.
 pub const SILENCE: Duration = Duration::from_millis(500);
 /// Shortest limit. If a response is expected sooner than this, a new connection does not pay off.
 /// The pause after a first failure is equally long.
@@ -105,8 +105,8 @@ impl HedgePolicy {
         self.heads.median().max(self.short_writes.median())
     }
 
-    /// Takes a cut from the budget. Returns false if the budget is spent. So few requests are sent
-    /// twice, however slow the server is.
+    /// Takes the cost of a cut from the budget. Returns false if the budget does not suffice. So
+    /// few requests are sent twice, however slow the server is.
     pub fn cut(&mut self, wait: Wait) -> bool {
         let cost = if wait.is_write() { WRITE_COST } else { 1 };
         let allowed = self.cuts + cost <= FREE_CUTS + self.requests / REQUESTS_PER_CUT;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_cut_seldom_because_all_of_them_is_sent_again() {
+    fn writes_are_cut_seldom_because_a_write_is_sent_again_from_its_start() {
         let mut policy = HedgePolicy::default();
         assert_eq!((0..100).filter(|_| policy.cut(Wait::Write)).count() as u64, FREE_CUTS / WRITE_COST);
     }

@@ -15,10 +15,10 @@ use crate::request_size::SHORTEST_REQUEST;
 /// idle period. A piece takes the same time, so waiting for pieces does not slow a transfer down,
 /// and the rate is smooth.
 const MAX_LAG: Duration = Duration::from_millis(50);
-/// Divisor of the number of bytes that the limit allows in one second. All requests together ask
-/// for the quotient. They do not ask for more, because servers send everything that is requested,
-/// and the bytes would fill the buffers on the way. The socket buffer of a request holds its bytes
-/// divided by the same divisor, because bytes in a socket have already passed the network.
+/// Divisor for requests and for socket buffers. All requests together ask for the bytes of one
+/// second divided by this number. Servers send everything that is requested, so more bytes would
+/// fill the buffers on the way. A socket buffer holds the bytes of one request divided by the same
+/// number, because bytes in a socket have already passed the network.
 const SECOND_DIVISOR: u64 = 2;
 /// Smallest request and smallest socket buffer, in bytes. With less, a connection stalls.
 const MIN_BUFFER_BYTES: u64 = 16 << 10;
@@ -71,8 +71,8 @@ impl RateLimit {
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Returns the number of connections that suffice for the rate. More connections do not help
-    /// once each gets less than one short request per second.
+    /// Returns the number of connections that suffice for the rate: each gets the bytes of one
+    /// [`SHORTEST_REQUEST`] per second.
     #[must_use]
     pub fn connections(&self) -> usize {
         usize::try_from(self.rate / SHORTEST_REQUEST).unwrap_or(usize::MAX).max(1)
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_passes_than_the_rate_and_a_tenth_of_a_second(
+        fn at_most_the_rate_and_a_tenth_of_a_second_of_it_are_granted(
             wants in proptest::collection::vec((1_u64..300_000, 0_u64..50), 1..200),
             rate in 100_000_u64..10_000_000,
             threads in 1_usize..20,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_moved_is_granted_again() {
+    fn bytes_that_were_not_moved_are_granted_again() {
         let (limit, now) = (RateLimit::new(1_000_000), Instant::now());
         let first = limit.grant(50_000, now);
         limit.refund(first.bytes);

@@ -1,9 +1,9 @@
 //! Decides for how many bytes one request asks.
 //!
-//! A request costs a near server about as much as sending 4 MiB (measured with MinIO), and a far
-//! server a round trip. So long requests cost less. But a reader who needs a byte in the middle of
-//! a request waits for all bytes before it, and the last request of an object should not run alone
-//! for long.
+//! A request costs a near server about as much processor time as sending 4 MiB (measured with
+//! MinIO). A request to a far server costs a round trip. Long requests are therefore cheaper. But a
+//! reader that needs a byte in the middle of a request waits for all bytes before it, and the last
+//! request of an object should not run alone for long.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -68,9 +68,9 @@ impl ReadSizes {
 /// Returns the length, in bytes, of the longest request to a server whose connections have `rate`
 /// bytes per second each.
 ///
-/// A request to a far server takes about a second: round trips then cost little, and the last
-/// request of an object does not run alone for long. While the rate is unknown, requests are short.
-/// A near server spends processor time on each request, so requests to it are long.
+/// A request to a far server takes one to three seconds: round trips then cost little, and the last
+/// request of an object does not run alone for long. While the rate is unknown, requests are
+/// shorter. A near server spends processor time on each request, so requests to it are long.
 #[must_use]
 pub fn longest_request(server: Proximity, round_trip: Duration, rate: Option<u64>) -> u64 {
     match (server, rate) {
@@ -91,7 +91,8 @@ pub fn longest_request(server: Proximity, round_trip: Duration, rate: Option<u64
 
 /// Returns the length, in bytes, of the next request when `rest` bytes remain for `concurrency`
 /// concurrent requests. The length is a share of the rest, so requests become shorter and all end
-/// together. It does not exceed `longest`.
+/// together. The length is at least [`SHORTEST_REQUEST`], even if less remains, and at most
+/// `longest`.
 #[must_use]
 pub fn request_share(rest: u64, concurrency: usize, longest: u64) -> u64 {
     (rest / concurrency.max(1) as u64).max(SHORTEST_REQUEST).min(longest)

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_limits_the_lowest_decides() {
+    fn the_lowest_of_several_limits_decides() {
         let limits = [1_000_000, 50_000].map(|rate| Arc::new(RateLimit::new(rate)));
         let (throttle, now) = (Throttle::from_iter(limits), Instant::now());
         assert_eq!(throttle.grant(u64::MAX, now).bytes, 2_500);

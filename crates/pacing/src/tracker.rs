@@ -120,7 +120,8 @@ impl<A: Abort> RequestTracker<A> {
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
-            // Computing the limit takes a median. At most ticks, few requests are near their limit.
+            // Computing the limit takes a median. In most calls, few requests are silent for long
+            // enough to need it.
             if since == IDLE || silence <= SHORTEST_LIMIT {
                 continue;
             }
@@ -252,7 +253,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
     }
 
     /// Records that the worker itself pauses. Its silence then does not count against the server.
-    pub fn paused(&self) {
+    pub fn record_pause(&self) {
         self.slot.since.store(IDLE, Ordering::Relaxed);
     }
 
@@ -301,7 +302,7 @@ mod tests {
         let (silent, waits) = (Flag::default(), Flag::default());
         let request = tracker.begin(0, Wait::Head, silent.clone(), 0, start);
         let paused = tracker.begin(1, Wait::Head, waits.clone(), 0, start);
-        paused.paused();
+        paused.record_pause();
         tracker.cut_silent(start + 499 * MS);
         assert!(!silent.0.get());
         tracker.cut_silent(start + 501 * MS);

@@ -88,8 +88,9 @@ fn check(round_trip: Duration) {
             failures
                 .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
         }
-        // A probe lasts one window, a hold twenty windows. A window lasts 60 ms or three round
-        // trips, whichever is longer.
+        // The limit may turn in every other window, and four times more. A window is taken as 60 ms
+        // or three round trips, whichever is longer. The windows of a steady controller are at
+        // least as long.
         let window = Duration::from_millis(60).max(round_trip * 3);
         let steady = &found.limits[found.limits.len() / 2..];
         let windows = steady.len() as f64 * Controller::TICK.as_secs_f64() / window.as_secs_f64();
@@ -102,32 +103,32 @@ fn check(round_trip: Duration) {
 }
 
 #[test]
-fn beside_the_server() {
+fn the_best_concurrency_is_found_beside_the_server() {
     check(Duration::from_micros(100));
 }
 
 #[test]
-fn in_the_same_rack() {
+fn the_best_concurrency_is_found_in_the_same_rack() {
     check(Duration::from_millis(1));
 }
 
 #[test]
-fn in_the_same_zone() {
+fn the_best_concurrency_is_found_in_the_same_zone() {
     check(Duration::from_millis(5));
 }
 
 #[test]
-fn in_the_same_region() {
+fn the_best_concurrency_is_found_in_the_same_region() {
     check(Duration::from_millis(20));
 }
 
 #[test]
-fn on_the_same_continent() {
+fn the_best_concurrency_is_found_on_the_same_continent() {
     check(Duration::from_millis(80));
 }
 
 #[test]
-fn around_the_world() {
+fn the_best_concurrency_is_found_around_the_world() {
     check(Duration::from_millis(200));
 }
 

@@ -208,7 +208,7 @@ fn the_scaled_rows_take_little_longer_than_the_link() {
 
 /// Real connections start slowly, so throughput grows for a while without more requests.
 #[test]
-fn connections_that_start_slowly_mislead_it_for_a_few_seconds_at_most() {
+fn connections_that_start_slowly_mislead_the_controller_for_a_few_seconds_at_most() {
     let mut failures = false;
     for round_trip in [ms(1), ms(20), ms(60)] {
         let setting = Setting { round_trip, slow_start: true, ..S3 };
@@ -248,8 +248,8 @@ fn after_a_refusal_most_of_what_is_allowed_is_used_again_within_three_seconds() 
     }
 }
 
-/// The settings of the table in docs/scale.md: the round trip of a region, TLS, and a disk that
-/// limits nothing.
+/// The settings of the table in docs/reference/scale.md: the round trip of a region, TLS, and a
+/// disk that limits nothing.
 #[test]
 fn a_machine_reaches_what_its_link_or_its_processors_allow() {
     for (gbit, each, cores) in [

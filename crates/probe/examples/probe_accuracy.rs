@@ -68,7 +68,7 @@ fn main() {
         ("spread", spread),
     ] {
         if wanted(name) {
-            bench.twice(name, config);
+            bench.probe_twice(name, config);
         }
     }
 }
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     /// Probes a link, and then a link that replays the model of the first.
-    fn twice(&self, name: &str, config: LinkConfig) {
+    fn probe_twice(&self, name: &str, config: LinkConfig) {
         println!("== {name}: {config}");
         let (own, asked) =
             (self.own_first_byte(), config.wait.as_ref().map_or(config.rtt, WaitDistribution::median));

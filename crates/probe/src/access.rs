@@ -19,7 +19,8 @@ const TIMED_WRITES: usize = 5;
 /// Length of the object that is written if the location has no object to read, in bytes.
 const SAMPLE_BYTES: usize = 64 << 20;
 
-/// Objects that are tried until one can be read: archived ones are common, and often beside others.
+/// Maximum number of objects that are tried until one can be read. Archived objects are common, and
+/// often lie next to each other.
 const MAX_TRIED_OBJECTS: usize = 8;
 
 /// Time for finding objects to try, if no measurement follows.
@@ -41,14 +42,17 @@ pub enum ProbeRights {
 pub enum Right {
     /// The user has the right.
     Granted,
-    /// Refused, with the cause. JSON has its line.
-    Refused(#[serde(serialize_with = "line")] Refusal),
+    /// Refused, with the cause. JSON has only the message of the cause.
+    Refused(#[serde(serialize_with = "serialize_message")] Refusal),
     /// Not tried.
     #[default]
     NotTried,
 }
 
-fn line<S: Serializer>(refusal: &Refusal, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+fn serialize_message<S: Serializer>(
+    refusal: &Refusal,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&refusal.why)
 }
 
@@ -85,7 +89,7 @@ pub struct AccessReport {
     pub read_failed: Option<FailureKind>,
     /// Seconds to the first byte of the object that was read; the connection was new.
     pub read_seconds: Option<f64>,
-    /// The server sends a range of an object, not the whole object in its place.
+    /// True if the server sends a range of an object, false if it sends the whole object instead.
     pub ranges: Option<bool>,
     /// Right to write and delete objects.
     pub write: Right,
@@ -97,9 +101,9 @@ pub struct AccessReport {
     pub region: Option<String>,
     /// Number of seconds by which the service's clock is ahead of this machine's clock.
     pub clock_ahead: Option<i64>,
-    /// No object with content was found.
+    /// True if no object with content was found.
     pub empty: bool,
-    /// The path is a device, a socket or a pipe.
+    /// True if the path is a device, a socket or a pipe.
     #[serde(skip)]
     pub irregular: bool,
 }
@@ -109,7 +113,8 @@ pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessR
     examine(store, location, rights, (MAX_TRIED_OBJECTS, FIND_TIME)).0
 }
 
-/// Checks a location and finds at most `most` objects within `time`. Refusals are findings.
+/// Checks a location and finds at most `most` objects within `time`. A refusal is a finding, not an
+/// error.
 pub(crate) fn examine(
     store: &Store,
     location: &Location,
@@ -192,7 +197,7 @@ impl AccessReport {
         for sample in samples.readable().into_iter().take(MAX_TRIED_OBJECTS) {
             let read = timed(store, sample);
             let goes_on = read.as_ref().is_err_and(concerns_object);
-            match sample.note(read) {
+            match sample.record_failure(read) {
                 Ok(read) => {
                     (self.read, self.read_failed) = (Right::Granted, None);
                     (self.read_seconds, self.ranges) = (Some(read.seconds), Some(read.in_range));

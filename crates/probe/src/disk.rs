@@ -14,7 +14,7 @@ use serde::Serialize;
 /// Maximum number of bytes to write.
 const MAX_WRITTEN: u64 = 512 << 20;
 
-/// Divisor of the free space: no more than this share of it is written.
+/// Divisor of the free space: at most the quotient is written.
 const FREE_DIVISOR: u64 = 8;
 
 /// The rates of a disk, in bytes per second, and its free space.

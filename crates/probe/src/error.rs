@@ -66,13 +66,13 @@ pub enum Error {
 /// The cause of a refusal: its line, its kind and its remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// One line.
+    /// The message, as one line.
     pub why: String,
     /// The kind.
     pub kind: FailureKind,
     /// The remedy, if one is known.
     pub advice: Option<String>,
-    /// This user lacks a right, so another operation may be allowed.
+    /// True if this user lacks a right, so another operation may be allowed.
     pub lacks_right: bool,
 }
 
@@ -95,7 +95,7 @@ impl Refusal {
         Self { why: rest.unwrap_or(&self.why).to_owned(), ..self.clone() }
     }
 
-    /// Returns the remedy: of the cause, and `otherwise` if only a right is missing.
+    /// Returns the remedy of the cause. If only a right is missing, adds `otherwise`.
     #[must_use]
     pub fn remedy(&self, otherwise: &str) -> Option<String> {
         match (&self.advice, self.lacks_right) {

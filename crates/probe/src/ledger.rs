@@ -1,8 +1,8 @@
 //! The time and the cost of a probe.
 //!
 //! The store pays each request before it is sent and refuses one that the budget does not hold
-//! ([`Store::with_spending`]), so no part of a probe bypasses the budget. Here are the time, which
-//! the parts ask before each request, and the sum of what was used.
+//! ([`Store::with_spending`]), so no part of a probe bypasses the budget. This module keeps the
+//! time, which every part of a probe checks before a request, and sums up what was used.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interruption_ends_the_time() {
+    fn an_interruption_leaves_no_time() {
         let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let (budget, cancel) = (Budget { time: Duration::from_secs(60), spending: None }, Cancel::new());
         let ledger = Ledger::new(&budget, &store, &cancel);

@@ -8,7 +8,7 @@
 //!
 //! Invariants: requests never exceed the budget, what a part has measured survives its end, and a
 //! location is written to only with [`ProbeRights::ReadWrite`]. Called by the verbs `probe` and
-//! `doctor`.
+//! `doctor`, and by a workload of `bench`.
 
 mod access;
 mod disk;
@@ -48,12 +48,12 @@ use part::PartEnd;
 use place::{MAX_SAMPLES, Samples};
 use timeline::Timeline;
 
-/// Share of the time in which objects to read are searched.
+/// Share of the time in which objects to read are searched for.
 const FIND_PART: f64 = 0.05;
-/// Share of the time in which the disk is measured.
+/// Share of the time in which the disk is written, and share in which it is read.
 const DISK_PART: f64 = 0.03;
 
-/// Time after the budget in which the last requests may end.
+/// Time after the budget in which the bytes of the last requests are still recorded.
 const LAST_REQUESTS_GRACE: Duration = Duration::from_secs(5);
 
 /// The parameters of a probe.
@@ -71,9 +71,9 @@ pub struct ProbeOptions {
 
 /// Measures `location`. Requests are not repeated, because a refusal is a result.
 ///
-/// # Errors
-/// No object can be read, or the budget does not suffice for the first request. A later failure
-/// ends only its part of the probe, and the report says so.
+/// # Errors No object can be read, the object to read cannot be written, or the budget does not
+/// suffice for the first request. A later failure ends only its part of the probe, and the report
+/// says so.
 pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
     let mut store = store.without_retries().scoped(&options.cancel);
     if let Some(spending) = &options.budget.spending {
@@ -110,7 +110,7 @@ pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Resu
 }
 
 impl ProbeReport {
-    /// Measures the parts that send requests. Each one keeps what it has measured when it ends.
+    /// Measures the parts that send requests. A part that ends early keeps what it has measured.
     fn measure(
         &mut self,
         store: &Store,

@@ -37,9 +37,10 @@ const RANGE_SECONDS: f64 = 0.5;
 /// A range that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RangeRead {
-    /// Bytes per second, from the first byte of the range to the last.
+    /// Bytes per second after the first read of the range. If that read brings the whole range:
+    /// bytes per second from the request on.
     pub(crate) rate: f64,
-    /// Seconds from the first byte of the range to the last.
+    /// The seconds of this rate.
     pub(crate) seconds: f64,
 }
 
@@ -126,15 +127,15 @@ impl<'a> Streams<'a> {
                 thread::sleep(POLL_INTERVAL);
                 continue;
             }
-            if let Err(end) = self.next(&mut buffer) {
+            if let Err(end) = self.read_next(&mut buffer) {
                 self.found.lock().end.get_or_insert(end);
                 self.end();
             }
         }
     }
 
-    /// Reads the next range, or leaves out its object.
-    fn next(&self, buffer: &mut [u8]) -> std::result::Result<(), PartEnd> {
+    /// Reads the next range. An object that cannot be read is left out from then on.
+    fn read_next(&self, buffer: &mut [u8]) -> std::result::Result<(), PartEnd> {
         if self.ledger.remaining().is_zero() {
             return Err(PartEnd::Time);
         }
@@ -200,7 +201,7 @@ pub(crate) struct LoadPattern {
 /// cannot be read.
 pub(crate) type Operation<'a> = dyn Fn(usize) -> std::result::Result<Option<()>, PartEnd> + Sync + 'a;
 
-/// Repeats `operation` until its time is over or one of them ends the part.
+/// Repeats `operation` until the time of `pattern` is over or a repetition ends the part.
 pub(crate) fn repeat(ledger: &Ledger<'_>, pattern: LoadPattern, operation: &Operation<'_>) -> Repeated {
     let (began, next, ended) = (Instant::now(), AtomicUsize::new(0), AtomicBool::new(false));
     let end: Mutex<Option<PartEnd>> = Mutex::default();

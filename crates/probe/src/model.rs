@@ -19,7 +19,7 @@ use crate::report::{ProbeReport, rate};
 /// Name of the source of all values.
 const FIGURE_SOURCE: &str = "probe";
 
-/// Number of concurrent requests that this client sends.
+/// Number of concurrent requests that the model of an object store assumes for our client.
 const CONCURRENT_REQUESTS: f64 = 64.0;
 
 /// Factor from the highest measured rate of content to the network rate of this machine. The advice
@@ -155,7 +155,7 @@ impl ProbeReport {
         ReadProperties { parallel, read_ahead, ..ReadProperties::default() }
     }
 
-    /// Returns the effects that were not observed, as one sentence part for people.
+    /// Returns the effects that were not observed, as phrases for display.
     fn leaves_out(&self) -> String {
         let mut parts = Vec::new();
         match &self.rates {
@@ -181,8 +181,8 @@ impl ProbeReport {
         parts.join("; ")
     }
 
-    /// Makes the entry of this machine. Its network carries at least the highest observed rate;
-    /// without one the model does not describe this machine.
+    /// Makes the entry of this machine. Its network carries at least the highest observed rate. If
+    /// no rate was observed, the model does not describe this machine.
     fn here(&self, identity: &ModelIdentity) -> Option<MachineModel> {
         let network = self.rates.as_ref().map(ProbedRates::highest).filter(|rate| *rate > 0.0)?;
         let (memory, network) = (Bytes(identity.memory), Rate(network * NETWORK_HEADROOM));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_no_figure() {
+    fn an_unmeasured_property_is_no_figure() {
         let mut report = report();
         report.rates.as_mut().unwrap().full = false;
         report.rates.as_mut().unwrap().burst = None;

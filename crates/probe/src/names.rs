@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::part::PartEnd;
 
-/// Number of pages to request.
+/// Maximum number of pages to request, or of passes over a directory.
 const PAGES: usize = 5;
 
 /// Share of the time that listing may take.
@@ -123,14 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_names_do_not_tell_a_rate() {
+    fn few_names_give_no_rate() {
         let names = |names: f64| ListingSpeed { names, seconds: 0.05, paged: true }.per_second();
         assert_eq!(names(3.0), None);
         assert_eq!(names(1_000.0), Some(20_000.0));
     }
 
     #[test]
-    fn a_tree_is_counted_whole() {
+    fn all_names_of_a_tree_are_counted() {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("below")).unwrap();
         for number in 0..150 {

@@ -17,7 +17,7 @@ use rustix::fs::{Advice, fadvise, fdatasync};
 use crate::error::{Error, Result};
 use crate::part::{PartEnd, concerns_object};
 
-/// Most objects to find: some pages of a bucket, or a large directory.
+/// Maximum number of objects to find: some pages of a bucket, or a large directory.
 pub(crate) const MAX_SAMPLES: usize = 4_096;
 
 /// Maximum length of a small object, in bytes.
@@ -35,9 +35,10 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 pub(crate) struct Sample {
     pub(crate) location: Location,
     pub(crate) size: u64,
-    /// The reason why it cannot be read, once that is known.
+    /// The reason why the object cannot be read, once a read has failed.
     lost: OnceLock<String>,
-    /// Set once the file's bytes are on the disk, from where alone they can be dropped.
+    /// Set once the file's bytes are on the disk. Only then can they be dropped from the page
+    /// cache.
     flushed: OnceLock<()>,
 }
 
@@ -145,7 +146,7 @@ impl Sample {
 
     /// Judges an attempt to read this object. Returns `None` if the object is to be left out.
     pub(crate) fn judge<T>(&self, attempt: Result<T>) -> std::result::Result<Option<T>, PartEnd> {
-        match self.note(attempt) {
+        match self.record_failure(attempt) {
             Ok(done) => Ok(Some(done)),
             Err(_) if self.is_lost() => Ok(None),
             Err(error) => Err(error.into()),
@@ -153,7 +154,7 @@ impl Sample {
     }
 
     /// Remembers a failure that concerns this object.
-    pub(crate) fn note<T>(&self, attempt: Result<T>) -> Result<T> {
+    pub(crate) fn record_failure<T>(&self, attempt: Result<T>) -> Result<T> {
         if let Err(error) = &attempt
             && concerns_object(error)
         {
@@ -201,12 +202,12 @@ impl Sample {
     }
 }
 
-/// Age of pages that the kernel has written by itself: twice the 30 s of `dirty_expire_centisecs`
-/// (Documentation/admin-guide/sysctl/vm.rst of Linux).
+/// Age from which the kernel has written changed pages by itself: twice the 30 s of
+/// `dirty_expire_centisecs` (Documentation/admin-guide/sysctl/vm.rst of Linux).
 const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Returns true if a file may have pages that are not yet on the disk. Flushing takes time, also
-/// that of a file without any.
+/// Returns true if a file may have pages that are not yet on the disk. Flushing takes time even if
+/// a file has no such pages.
 fn may_be_dirty(file: &File) -> bool {
     let modified = file.metadata().and_then(|metadata| metadata.modified());
     modified.ok().and_then(|time| time.elapsed().ok()).is_none_or(|age| age < WRITTEN_AFTER)

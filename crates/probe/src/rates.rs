@@ -67,9 +67,10 @@ pub struct ProbedRates {
     pub connection: f64,
     /// The total rates, by number of connections.
     pub steps: Vec<RampStep>,
-    /// Rate of all connections after the burst. If no burst ended, this is the highest rate.
+    /// Rate of all connections together, after the burst. If no burst ended: the mean rate while
+    /// the highest number of connections was observed.
     pub total: f64,
-    /// True if more connections did not raise the rate.
+    /// True if more connections did not raise the rate, or if a burst ended.
     pub full: bool,
     /// The burst, if one ended.
     pub burst: Option<EndedBurst>,
@@ -112,7 +113,7 @@ pub(crate) fn measure(
         let from = timeline.now() + 1;
         streams.raise(1, scope);
         streams.wait(ledger.part(CONNECTION_PART).max(SHORTEST_STEP));
-        rates.connection = connection(&streams.streams(), timeline.mean(from, timeline.now()));
+        rates.connection = connection_rate(&streams.streams(), timeline.mean(from, timeline.now()));
         let mut at_once = 1;
         let mut highest: f64 = 0.0;
         let mut without_gain = 0;
@@ -144,7 +145,7 @@ pub(crate) fn measure(
         rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
         let last = timeline.now();
         streams.end();
-        levels(&mut rates, &timeline.rates(0, last), from);
+        set_levels(&mut rates, &timeline.rates(0, last), from);
     });
     let end = streams.take_end().or_else(|| ledger.remaining().is_zero().then_some(PartEnd::Time));
     rates.ended = end.as_ref().map(ToString::to_string);
@@ -154,7 +155,7 @@ pub(crate) fn measure(
 
 /// Sets the total rate, and the burst before it. `watched` is the first bin in which the highest
 /// number of connections was observed.
-fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
+fn set_levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     let start = timeline::peak(bins);
     let tail = bins.get(watched.max(start)..).filter(|tail| !tail.is_empty());
     let steps = rates.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
@@ -169,7 +170,7 @@ fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
 /// Returns the rate of one connection: the upper quartile of the rates of long ranges. Some ranges
 /// may be slower, because a burst has ended. If the objects are too small for long ranges, returns
 /// `mean`, the rate over the whole time.
-fn connection(streams: &[RangeRead], mean: f64) -> f64 {
+fn connection_rate(streams: &[RangeRead], mean: f64) -> f64 {
     let mut rates: Vec<f64> =
         streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();
     rates.sort_by(f64::total_cmp);
@@ -197,27 +198,27 @@ mod tests {
     }
 
     #[test]
-    fn short_ranges_do_not_tell_the_rate_of_a_connection() {
+    fn short_ranges_give_no_rate_of_a_connection() {
         let stream = |rate, seconds| RangeRead { rate, seconds };
-        assert_eq!(connection(&[stream(5e9, 0.001)], 80e6), 80e6);
-        assert_eq!(connection(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
+        assert_eq!(connection_rate(&[stream(5e9, 0.001)], 80e6), 80e6);
+        assert_eq!(connection_rate(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
     }
 
     #[test]
     fn a_burst_sets_the_rate_that_follows_and_its_bucket() {
         let mut rates = ProbedRates { steps: vec![step(1, 600e6)], ..ProbedRates::default() };
         let bins: Vec<f64> = [600e6; 100].into_iter().chain([100e6; 400]).collect();
-        levels(&mut rates, &bins, 150);
+        set_levels(&mut rates, &bins, 150);
         assert!((rates.total - 100e6).abs() < 1.0 && rates.full);
         let burst = rates.burst.unwrap();
         assert!((burst.rate - 600e6).abs() < 1.0 && (burst.bucket - 1e9).abs() < 1e3, "{burst:?}");
     }
 
     #[test]
-    fn without_a_fall_the_watched_rate_is_that_in_all() {
+    fn without_a_fall_the_watched_rate_is_the_total_rate() {
         let mut rates = ProbedRates { steps: vec![step(1, 40e6), step(2, 80e6)], ..ProbedRates::default() };
         let bins: Vec<f64> = [40e6; 100].into_iter().chain([80e6; 100]).collect();
-        levels(&mut rates, &bins, 120);
+        set_levels(&mut rates, &bins, 120);
         assert_eq!((rates.total, rates.burst, rates.full), (80e6, None, false));
     }
 }

@@ -37,7 +37,7 @@ pub struct ProbeReport {
     pub ended: BTreeMap<String, String>,
     /// Objects that cannot be read.
     pub unreadable: Option<Unreadable>,
-    /// The user ended the probe.
+    /// True if the user ended the probe.
     pub interrupted: bool,
     /// Resources that the probe has used.
     pub spent: Spent,
@@ -121,7 +121,7 @@ impl ProbeReport {
         ]
     }
 
-    /// Returns that a part was not seen, with the reason.
+    /// Formats that a part was not seen, with the reason.
     fn not_seen(&self, part: &str) -> String {
         self.ended.get(part).map_or_else(|| "not seen".to_owned(), |why| format!("not seen: {why}"))
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_ten_lines_and_each_is_one() {
+    fn the_report_has_ten_lines_without_line_breaks() {
         let lines = report().lines();
         assert!(
             lines.iter().all(|(name, text)| !text.is_empty() && !text.contains('\n') && name.len() <= 11)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_not_seen_says_why() {
+    fn an_unmeasured_part_is_reported_with_its_reason() {
         let refused = "the place refused, and asked to slow down";
         let parts = ["rates", "ceiling", "small_files", "names"];
         let ended = parts.map(|part| (part.to_owned(), refused.to_owned())).into();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_and_a_refusal_are_said() {
+    fn a_burst_and_a_refusal_are_reported() {
         let mut report = report();
         let rates = report.rates.as_mut().unwrap();
         (rates.burst, rates.total) = (Some(EndedBurst { rate: 1.35e9, bucket: 300e6 }), 77.5e6);

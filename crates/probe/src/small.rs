@@ -77,11 +77,11 @@ pub(crate) fn latencies(
 ) -> (ProbedLatencies, Option<PartEnd>) {
     let until = Instant::now() + ledger.part(SEQUENTIAL_PART);
     if samples.readable().iter().any(|sample| sample.location.as_local().is_some()) {
-        return of_files(samples, ledger, until);
+        return file_latencies(samples, ledger, until);
     }
     let stop = AtomicBool::new(false);
     let work = || {
-        let (times, end) = waits(store, samples, ledger, (until, &stop));
+        let (times, end) = time_requests(store, samples, ledger, (until, &stop));
         stop.fetch_or(end.is_some(), Ordering::Relaxed);
         (times, end)
     };
@@ -95,7 +95,11 @@ pub(crate) fn latencies(
 }
 
 /// Times the first blocks of local files, and opening them.
-fn of_files(samples: &Samples, ledger: &Ledger<'_>, until: Instant) -> (ProbedLatencies, Option<PartEnd>) {
+fn file_latencies(
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+    until: Instant,
+) -> (ProbedLatencies, Option<PartEnd>) {
     let (mut times, mut opens, mut end) = (Vec::new(), Vec::new(), None);
     for sample in samples.readable().into_iter().take(MAX_TIMED) {
         // At least one file is timed, even at a very slow location.
@@ -121,8 +125,9 @@ fn of_files(samples: &Samples, ledger: &Ledger<'_>, until: Instant) -> (ProbedLa
     (ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) }, end)
 }
 
-/// Times requests one after another on one connection. Returns the seconds of each.
-fn waits(
+/// Times requests one after another on one connection. Returns the seconds of each, except the
+/// first, which also connects.
+fn time_requests(
     store: &Store,
     samples: &Samples,
     ledger: &Ledger<'_>,
@@ -154,7 +159,7 @@ fn waits(
 /// A request that was timed to its first byte.
 pub(crate) struct TimedRead {
     pub(crate) seconds: f64,
-    /// The server sent the range, not the whole object in its place.
+    /// True if the server sent the range, false if it sent the whole object instead.
     pub(crate) in_range: bool,
 }
 

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_fills_while_less_is_sent_and_no_further_than_full() {
+    fn a_bucket_fills_while_less_is_sent_and_never_overflows() {
         let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
         // A second at 200 MB/s takes 100 MB above 100 MB/s. A pause of 0.5 s gives half of these
         // bytes back.

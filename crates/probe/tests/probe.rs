@@ -86,7 +86,7 @@ fn behind_a_link(address: &str) -> (firstbyte_link::RunningLink, Store) {
 }
 
 #[test]
-fn what_a_probe_reports_as_sent_is_what_the_server_got() {
+fn a_probe_reports_as_many_requests_as_the_server_got() {
     let root = scratch();
     let server = minio(root.path());
     let (link, store) = behind_a_link(&server.address().to_string());
@@ -378,7 +378,7 @@ fn a_server_that_throttles_is_not_pushed_and_the_report_says_so() {
 }
 
 #[test]
-fn access_says_what_this_user_may_do() {
+fn access_reports_the_rights_of_this_user() {
     let root = scratch();
     fs::write(root.path().join("one"), b"x").unwrap();
     let store = Store::new(StoreOptions::default()).unwrap();

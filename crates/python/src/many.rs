@@ -464,7 +464,7 @@ impl Reading {
                 range: rest.or(*range),
                 version: rest.and(arriving.version()),
                 checksum: rest.or(*range).is_none(),
-                ..attempt.get(&Throttle::default())
+                ..attempt.get_options(&Throttle::default())
             };
             let mut body = match self.store.get(location, &get) {
                 Err(StoreError::Changed { .. } | StoreError::RangeIgnored { .. }) if rest.is_some() => {

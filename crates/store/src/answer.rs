@@ -62,8 +62,8 @@ pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
     }
 }
 
-/// Returns the version id in a response. S3 sends `null` for objects written before versioning was
-/// enabled, which identifies no version.
+/// Returns the version id in a response. The id may be `null`, which S3 sends for objects written
+/// before versioning was enabled, and which identifies no version.
 pub(crate) fn version_id(head: &ResponseHead) -> Option<String> {
     head.get("x-amz-version-id").and_then(etag::stated).map(ToOwned::to_owned)
 }
@@ -231,7 +231,8 @@ pub(crate) fn refuses_head(error: &Error) -> bool {
     }
 }
 
-/// Returns the length that a response to HEAD states, which may be that of a part.
+/// Returns the size of the object that a response to HEAD states. A 206 has only the length of a
+/// part, so its size comes from `Content-Range`.
 pub(crate) fn stated_length(place: &str, head: &ResponseHead) -> Result<Option<u64>> {
     match head.status {
         206 => Ok(ContentRange::of_part(head).ok().and_then(|(_, size)| size)),
@@ -240,7 +241,7 @@ pub(crate) fn stated_length(place: &str, head: &ResponseHead) -> Result<Option<u
 }
 
 /// Returns the size of the whole object, from the response to a request for its first byte. `None`
-/// if the request must be repeated without a range.
+/// if the request must be repeated without a range, `Some(None)` if the size is unknown.
 pub(crate) fn size_of_whole(head: &ResponseHead, incoming: &Incoming) -> Option<Option<u64>> {
     match (head.status, ContentRange::of_part(head)) {
         (416, _) => None,

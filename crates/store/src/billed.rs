@@ -7,8 +7,8 @@ use crate::spending::Spending;
 use crate::store::Store;
 
 impl Store {
-    /// Returns a clone whose requests cost at most what `spending` says, beside what other clones
-    /// spend. It shares connections, credentials and counters.
+    /// Returns a clone whose requests may cost at most as much as `spending` allows. The requests
+    /// of other clones do not count. The clones share connections, credentials and counters.
     #[must_use]
     pub fn with_spending(&self, spending: Spending) -> Self {
         self.with_client(self.client.with_spending(spending))

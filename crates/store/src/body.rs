@@ -32,7 +32,7 @@ pub struct Body {
     place: String,
     /// Bytes that have not been returned yet; `None` if the length is unknown.
     left: Option<u64>,
-    source: Source,
+    source: BodySource,
     /// The end of the range that the response lacks, if the response holds only its beginning.
     rest: Option<Rest>,
     throttle: Throttle,
@@ -51,7 +51,7 @@ struct Rest {
 /// Callback that receives all bytes, to compute a checksum.
 type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 
-enum Source {
+enum BodySource {
     /// The response on a socket.
     Wire(Box<Incoming>),
     /// A gateway's response on a socket, with a checksum for each block.
@@ -69,24 +69,24 @@ impl Body {
     /// Returns the body of an HTTP response that holds the bytes `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
-        Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
+        Self::new(place, stat, range, left, BodySource::Wire(Box::new(incoming)))
     }
 
     /// Returns the body of a gateway's response that holds the bytes `range`, with a checksum for
     /// each block.
     pub(crate) fn from_frames(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let frames = Frames::new(place.clone(), range, incoming);
-        Self::new(place, stat, range, Some(range.len()), Source::Framed(Box::new(frames)))
+        Self::new(place, stat, range, Some(range.len()), BodySource::Framed(Box::new(frames)))
     }
 
     /// Returns true if the body has a checksum for each block.
     pub(crate) fn is_framed(&self) -> bool {
-        matches!(self.source, Source::Framed(_))
+        matches!(self.source, BodySource::Framed(_))
     }
 
     /// Reports failures of this body to `member`, the gateway that sends it.
     pub(crate) fn watched_by(mut self, member: &Arc<Member>) -> Self {
-        if let Source::Framed(frames) = &mut self.source {
+        if let BodySource::Framed(frames) = &mut self.source {
             frames.member = Some(Arc::clone(member));
         }
         self
@@ -94,7 +94,7 @@ impl Body {
 
     /// Returns the bytes `range` of an open file. The file must contain the whole range.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
-        let source = Source::Local(LocalSource::new(file, range, cancel));
+        let source = BodySource::Local(LocalSource::new(file, range, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
@@ -106,7 +106,7 @@ impl Body {
         file: File,
         cancel: Cancel,
     ) -> Self {
-        let source = Source::Local(LocalSource::new(file, asked, cancel));
+        let source = BodySource::Local(LocalSource::new(file, asked, cancel));
         Self::new(place, stat, ByteRange::new(asked.start, u64::MAX), None, source)
     }
 
@@ -115,15 +115,15 @@ impl Body {
     #[cfg(feature = "sftp")]
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: SftpReading) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
-        Self::new(place, stat, range, left, Source::Sftp(Box::new(reading)))
+        Self::new(place, stat, range, left, BodySource::Sftp(Box::new(reading)))
     }
 
     /// Returns an empty body at the offset `at`.
     pub(crate) fn empty(place: String, stat: Stat, at: u64) -> Self {
-        Self::new(place, stat, ByteRange::at(at, 0), Some(0), Source::Empty)
+        Self::new(place, stat, ByteRange::at(at, 0), Some(0), BodySource::Empty)
     }
 
-    fn new(place: String, stat: Stat, range: ByteRange, left: Option<u64>, source: Source) -> Self {
+    fn new(place: String, stat: Stat, range: ByteRange, left: Option<u64>, source: BodySource) -> Self {
         let (throttle, cancel) = (Throttle::default(), Cancel::default());
         Self { stat, range, place, left, source, rest: None, throttle, cancel }
     }
@@ -180,7 +180,7 @@ impl Body {
     /// length, and the body ends with its connection.
     #[must_use]
     pub fn is_open_ended(&self) -> bool {
-        self.left.is_none() && matches!(&self.source, Source::Wire(incoming) if incoming.is_open_ended())
+        self.left.is_none() && matches!(&self.source, BodySource::Wire(incoming) if incoming.is_open_ended())
     }
 
     /// Reads into `buffer`. Returns 0 only at the correct end.
@@ -197,12 +197,12 @@ impl Body {
         let allowed = self.wait_for(most as u64)?;
         let most = most.min(to_usize(allowed));
         let read = match &mut self.source {
-            Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
-            Source::Framed(frames) => frames.read(&mut buffer[..most])?,
-            Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
+            BodySource::Wire(incoming) => incoming.read(&mut buffer[..most])?,
+            BodySource::Framed(frames) => frames.read(&mut buffer[..most])?,
+            BodySource::Local(source) => source.read(&self.place, &mut buffer[..most])?,
             #[cfg(feature = "sftp")]
-            Source::Sftp(reading) => reading.read(&mut buffer[..most])?,
-            Source::Empty => 0,
+            BodySource::Sftp(reading) => reading.read(&mut buffer[..most])?,
+            BodySource::Empty => 0,
         };
         self.throttle.refund(allowed.saturating_sub(read as u64));
         self.account(read)
@@ -223,7 +223,7 @@ impl Body {
     /// from a connection without TLS.
     #[must_use]
     pub fn can_bypass(&self) -> bool {
-        matches!(&self.source, Source::Wire(incoming) if incoming.can_splice())
+        matches!(&self.source, BodySource::Wire(incoming) if incoming.can_splice())
     }
 
     /// Moves the next bytes, up to `limit`, into `sink` at `offset`. Returns the number of bytes
@@ -280,11 +280,11 @@ impl Body {
             Err(error) => return Some(Err(error)),
         };
         let moved = match &mut self.source {
-            Source::Wire(incoming) => incoming.splice(sink, offset, allowed),
-            Source::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
+            BodySource::Wire(incoming) => incoming.splice(sink, offset, allowed),
+            BodySource::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
             #[cfg(feature = "sftp")]
-            Source::Sftp(reading) => Some(reading.write_to(sink, offset, allowed)),
-            Source::Framed(_) | Source::Empty => None,
+            BodySource::Sftp(reading) => Some(reading.write_to(sink, offset, allowed)),
+            BodySource::Framed(_) | BodySource::Empty => None,
         };
         let count = moved.as_ref().map_or(0, |moved| moved.as_ref().map_or(0, |count| *count as u64));
         self.throttle.refund(allowed.saturating_sub(count));
@@ -298,19 +298,19 @@ impl Body {
         let Some(left) = &mut self.left else {
             if count == 0 {
                 match &mut self.source {
-                    Source::Local(source) => source.check_end(&self.place, version)?,
+                    BodySource::Local(source) => source.check_end(&self.place, version)?,
                     #[cfg(feature = "sftp")]
-                    Source::Sftp(reading) => reading.check_end(version)?,
-                    Source::Wire(_) | Source::Framed(_) | Source::Empty => {}
+                    BodySource::Sftp(reading) => reading.check_end(version)?,
+                    BodySource::Wire(_) | BodySource::Framed(_) | BodySource::Empty => {}
                 }
             }
             return Ok(count);
         };
         if count == 0 {
             return Err(match &mut self.source {
-                Source::Local(source) => source.ended_early(&self.place, version),
+                BodySource::Local(source) => source.ended_early(&self.place, version),
                 #[cfg(feature = "sftp")]
-                Source::Sftp(reading) => reading.ended_early(version),
+                BodySource::Sftp(reading) => reading.ended_early(version),
                 _ => Error::Truncated { location: self.place.clone(), missing: *left, trace: None },
             });
         }
@@ -321,7 +321,7 @@ impl Body {
         match &mut self.source {
             // A chunked body has an end mark after its last byte. The mark must be read before the
             // connection is used again.
-            Source::Wire(incoming) => match incoming.read(&mut [0])? {
+            BodySource::Wire(incoming) => match incoming.read(&mut [0])? {
                 0 => Ok(count),
                 _ => Err(Error::Protocol {
                     location: self.place.clone(),
@@ -329,10 +329,10 @@ impl Body {
                     trace: None,
                 }),
             },
-            Source::Framed(_) | Source::Empty => Ok(count),
-            Source::Local(source) => source.check_end(&self.place, version).map(|()| count),
+            BodySource::Framed(_) | BodySource::Empty => Ok(count),
+            BodySource::Local(source) => source.check_end(&self.place, version).map(|()| count),
             #[cfg(feature = "sftp")]
-            Source::Sftp(reading) => reading.check_end(version).map(|()| count),
+            BodySource::Sftp(reading) => reading.check_end(version).map(|()| count),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Formats and parses dates: of HTTP, and of the services' lists.
+//! Formats and parses dates: those of HTTP headers, and those in the listings of services.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use time::macros::format_description;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 /// The HTTP date format that RFC 9110, 5.6.7 prefers.
-const HTTP: &[BorrowedFormatItem<'_>] =
+const HTTP_DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
 /// Last second of the year 9999, in seconds since 1970. HTTP dates have a year of four digits, but
@@ -26,7 +26,7 @@ pub fn format_http_date(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs().min(LAST_HTTP_SECOND)).unwrap_or(0);
     let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    time.format(HTTP).unwrap_or_default()
+    time.format(HTTP_DATE).unwrap_or_default()
 }
 
 /// Parses an HTTP date in any of the three formats that a recipient must accept (RFC 9110, 5.6.7):
@@ -35,7 +35,7 @@ pub fn format_http_date(time: SystemTime) -> String {
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     let text = text.trim();
-    if let Ok(date) = PrimitiveDateTime::parse(text, HTTP) {
+    if let Ok(date) = PrimitiveDateTime::parse(text, HTTP_DATE) {
         return Some(date.assume_utc().into());
     }
     let words: Vec<&str> = text.split([' ', ',', '-']).filter(|word| !word.is_empty()).collect();
@@ -56,8 +56,8 @@ fn is_utc(zone: &str) -> bool {
     ["GMT", "UTC", "UT", "Z", "+0000", "0000"].iter().any(|name| zone.eq_ignore_ascii_case(name))
 }
 
-/// Returns a year of four digits. Of two digits it is the latest that is at most 50 years in the
-/// future (RFC 9110, 5.6.7).
+/// Parses a year of four or two digits. Two digits mean the latest such year that is at most 50
+/// years in the future (RFC 9110, 5.6.7).
 fn full_year(text: &str) -> Option<i32> {
     let year: i32 = text.parse().ok()?;
     match text.len() {
@@ -79,7 +79,7 @@ pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     parse(text).or_else(|| parse(&completed(text)?)).or_else(|| parse_http_date(text))
 }
 
-/// Adds what is missing of an RFC 3339 time.
+/// Adds the missing parts of an RFC 3339 time: the `T`, the colon of the offset, or the zone.
 fn completed(text: &str) -> Option<String> {
     let (date, time) = (text.get(..10)?, text.get(11..)?);
     let end = time.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(time.len());
@@ -101,7 +101,7 @@ pub fn expires_header(text: &str) -> std::result::Result<String, String> {
     let date = OffsetDateTime::parse(text, &Rfc3339)
         .or_else(|_| OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))
         .map_err(|_| "write a time such as 2027-01-01T00:00:00Z".to_owned())?;
-    date.to_offset(time::UtcOffset::UTC).format(HTTP).map_err(|error| error.to_string())
+    date.to_offset(time::UtcOffset::UTC).format(HTTP_DATE).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 
 /// Reads a setting, or returns the reason why it cannot be read.
-type Read<T> = dyn Fn() -> std::result::Result<T, String> + Send + Sync;
+type ReadSetting<T> = dyn Fn() -> std::result::Result<T, String> + Send + Sync;
 
 /// A setting that is read when it is first needed, and remembered from then on. Clones share the
 /// value.
 pub struct DeferredSetting<T> {
     setting: &'static str,
-    read: Arc<Read<T>>,
+    read: Arc<ReadSetting<T>>,
     value: Arc<OnceLock<T>>,
 }
 

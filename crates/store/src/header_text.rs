@@ -1,4 +1,5 @@
-//! Encodes text for HTTP headers: non-ASCII text becomes an encoded word of RFC 2047, as in S3.
+//! Encodes text for HTTP headers. A text becomes an encoded word of RFC 2047, as in S3, if it has
+//! characters other than printable ASCII, begins with `=?`, or begins or ends with a blank.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -58,7 +59,7 @@ pub(crate) const CONTROL: &str = "has a line break or another control character"
 ///
 /// # Errors
 /// The fault, as the predicate of a sentence about the header.
-pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
+pub fn check_header_value(text: &str) -> std::result::Result<(), &'static str> {
     if text.contains(char::is_control) {
         Err(CONTROL)
     } else if !text.is_ascii() {

@@ -29,7 +29,7 @@ use crate::{answer, conditions, header_text};
 
 /// Maximum number of redirects followed per request, the usual default of HTTP libraries.
 const MAX_REDIRECTS: usize = 10;
-/// Maximum length, in bytes, of an error page that is read in order to reuse its connection.
+/// Maximum length, in bytes, of a body that is read only in order to reuse its connection.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
 
 /// A client for `http` and `https` URLs.
@@ -76,7 +76,7 @@ impl Http {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (userinfo, _) = url.authority.rsplit_once('@').unwrap_or(("", ""));
         let user = match userinfo.split_once(':') {
-            Some((user, password)) => return Some(basic(&decoded(user), &decoded(password))),
+            Some((user, password)) => return Some(basic_header(&decoded(user), &decoded(password))),
             None => String::from_utf8(decoded(userinfo)).ok().filter(|user| !user.is_empty()),
         };
         let path = self.client.options.netrc.as_ref().filter(|_| !url.is_signed());
@@ -85,8 +85,8 @@ impl Http {
             netrc.find(&Origin::parse(url.tls, &url.authority)?.host, user.as_deref())
         });
         match (found, user) {
-            (Some((user, password)), _) => Some(basic(user.as_bytes(), password.as_bytes())),
-            (None, Some(user)) => Some(basic(user.as_bytes(), b"")),
+            (Some((user, password)), _) => Some(basic_header(user.as_bytes(), password.as_bytes())),
+            (None, Some(user)) => Some(basic_header(user.as_bytes(), b"")),
             (None, None) => None,
         }
     }
@@ -301,7 +301,7 @@ impl Http {
             let Some(target) = head.get("location").filter(|_| moved) else {
                 return Ok(Reply { head, incoming, at });
             };
-            self.cookies.take(&at, &head);
+            self.cookies.store_cookies(&at, &head);
             let next = redirect::resolve(&at, target)
                 .ok_or_else(|| protocol(&place, format!("a redirect to {}", redacted(target))))?;
             if at.tls && !next.tls && self.client.options.redirects == Redirects::KeepTls {
@@ -369,7 +369,7 @@ fn protocol(place: &str, detail: String) -> Error {
 }
 
 /// Returns the Basic `Authorization` header for a user and a password.
-fn basic(user: &[u8], password: &[u8]) -> (String, String) {
+fn basic_header(user: &[u8], password: &[u8]) -> (String, String) {
     ("authorization".to_owned(), format!("Basic {}", STANDARD.encode([user, b":", password].concat())))
 }
 

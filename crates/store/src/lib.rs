@@ -41,6 +41,7 @@ mod conditions;
 mod content_range;
 mod dates;
 mod deferred;
+mod endless;
 mod error;
 mod gateways;
 #[cfg(feature = "google")]
@@ -72,7 +73,6 @@ mod sorted;
 mod spending;
 mod store;
 mod syscall_refusal;
-mod turns;
 mod upload;
 mod via;
 mod walk;
@@ -91,14 +91,14 @@ pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub use gateways::SEGMENT;
-pub use header_text::header_value;
+pub use header_text::check_header_value;
 pub use limits::{
     BUFFER, KEEP_IDLE, MEMORY, PAGE, POLL_INTERVAL, SHORT_WAIT, STACK, THREAD_MEMORY, most_requests,
 };
 pub use local::{
     Beneath, CopyState, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
-    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, empty, local_path, location_below, open_regular,
-    refused_calls, set_modified, unfinished_name,
+    ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, local_path, location_below, open_regular,
+    refused_calls, set_modified, truncate, unfinished_name,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{

@@ -38,7 +38,7 @@ pub use file_times::{StoredTimes, USUAL_SECONDS, set_modified};
 pub(crate) use name::partial_name;
 pub use name::{local_path, location_below, unfinished_name};
 pub use optional::refused_calls;
-pub use partial::{Durability, LocalFile, PartialPermissions, empty};
+pub use partial::{Durability, LocalFile, PartialPermissions, truncate};
 pub use private::{FileAccess, PrivateDirectory, Sharing};
 pub use stat::open_regular;
 pub(crate) use stat::stat;

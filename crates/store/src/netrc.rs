@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The login for one machine. The entry `default` has the login for all other machines.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Entry {
+struct NetrcEntry {
     /// The host name; `None` for the entry `default`.
     machine: Option<String>,
     login: Option<String>,
@@ -15,7 +15,7 @@ struct Entry {
 
 /// The entries of the file, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Netrc(Vec<Entry>);
+pub(crate) struct Netrc(Vec<NetrcEntry>);
 
 impl Netrc {
     /// Reads the file. As in curl, an unreadable file counts as one without entries.
@@ -24,14 +24,14 @@ impl Netrc {
     }
 
     fn parse(text: &str) -> Self {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<NetrcEntry> = Vec::new();
         let mut words = words(text);
         while let Some(word) = words.pop_front() {
             match word.to_ascii_lowercase().as_str() {
                 "machine" => {
-                    entries.push(Entry { machine: words.pop_front(), ..Entry::default() });
+                    entries.push(NetrcEntry { machine: words.pop_front(), ..NetrcEntry::default() });
                 }
-                "default" => entries.push(Entry::default()),
+                "default" => entries.push(NetrcEntry::default()),
                 "login" => set(&mut entries, words.pop_front(), |entry| &mut entry.login),
                 "password" => set(&mut entries, words.pop_front(), |entry| &mut entry.password),
                 "account" => drop(words.pop_front()),
@@ -55,7 +55,7 @@ impl Netrc {
     }
 }
 
-fn set(entries: &mut [Entry], value: Option<String>, field: fn(&mut Entry) -> &mut Option<String>) {
+fn set(entries: &mut [NetrcEntry], value: Option<String>, field: fn(&mut NetrcEntry) -> &mut Option<String>) {
     if let Some(entry) = entries.last_mut() {
         *field(entry) = value;
     }

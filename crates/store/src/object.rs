@@ -13,10 +13,10 @@ pub struct Metadata {
     /// The headers `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`
     /// and `Expires`, by name in lower case.
     pub headers: BTreeMap<String, String>,
-    /// User metadata (`x-amz-meta-NAME`) by name in lower case, without the prefix. `mtime` is not
-    /// among it: it is stored in `modified`.
+    /// User metadata (`x-amz-meta-NAME`) by name in lower case, without the prefix. `mtime` is
+    /// stored in `modified` instead.
     pub user: BTreeMap<String, String>,
-    /// The modification time of the original file. In S3 it is stored as rclone does: in
+    /// The modification time of the original file. In S3, it is stored as by rclone: in
     /// `x-amz-meta-mtime`, as seconds since 1970 with a fraction
     /// (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,

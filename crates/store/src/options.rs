@@ -12,7 +12,7 @@ use firstbyte_pacing::{DEADLINE, RETRIES};
 
 use crate::deferred::DeferredSetting;
 use crate::error::{Error, Result};
-use crate::header_text::{CONTROL, header_value};
+use crate::header_text::{CONTROL, check_header_value};
 use crate::origin::Origin;
 use crate::signing::Signing;
 use crate::spending::Spending;
@@ -54,7 +54,7 @@ impl HttpHeaders {
             let checked = match name.as_str() {
                 "" => Err("has no name; write NAME: VALUE, or @FILE"),
                 name if !name.bytes().all(token) => Err("has a name that is no word"),
-                _ => header_value(value),
+                _ => check_header_value(value),
             };
             checked.map_err(|why| Error::Options { what: "--header".to_owned(), why: why.to_owned() })?;
         }
@@ -324,7 +324,7 @@ impl StoreOptions {
                 "--profile" if text.contains(char::is_control) => Err(CONTROL),
                 "--profile" => Ok(()),
                 _ if text.contains(' ') => Err("has a space"),
-                _ => header_value(text),
+                _ => check_header_value(text),
             };
             checked.map_err(|why| Error::Options {
                 what: name.to_owned(),

@@ -1,10 +1,10 @@
 //! Checks the order of listings. Some stores list names by directory or by hash instead of in byte
 //! order, and merging such a listing would lose names.
 //!
-//! [`Ordered`] compares every entry of an ordered listing with the previous one, across pages and
-//! ranges. [`Unsorted`] remembers the buckets whose listings failed this check; their later
-//! listings are sorted here ([`SortedListing`](crate::sorted::SortedListing)). `Store::list` wraps
-//! each listing in `Ordered` or `SortedListing`.
+//! [`OrderedListing`] compares every entry of an ordered listing with the previous one, across
+//! pages and ranges. [`UnsortedBuckets`] remembers the buckets whose listings failed this check;
+//! their later listings are sorted here ([`SortedListing`](crate::sorted::SortedListing)).
+//! `Store::list` wraps each listing in `OrderedListing` or `SortedListing`.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -22,9 +22,9 @@ const DIRECTORY_BUCKET_SUFFIX: &str = "--x-s3";
 
 /// The buckets that are known to list their names out of order.
 #[derive(Debug, Default)]
-pub(crate) struct Unsorted(Mutex<HashSet<(Service, String)>>);
+pub(crate) struct UnsortedBuckets(Mutex<HashSet<(Service, String)>>);
 
-impl Unsorted {
+impl UnsortedBuckets {
     /// Returns true if a bucket is known to list its names out of order.
     pub(crate) fn has(&self, object: &ObjectLocation) -> bool {
         let buckets = self.0.lock();
@@ -66,18 +66,18 @@ impl Disorder {
 }
 
 /// A listing that drops repeated entries, and ends with an error if its order is wrong.
-pub(crate) struct Ordered {
+pub(crate) struct OrderedListing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
     location: String,
     /// The listed bucket, and the set to which the bucket is added if its order is wrong.
-    bucket: Option<(ObjectLocation, Arc<Unsorted>)>,
+    bucket: Option<(ObjectLocation, Arc<UnsortedBuckets>)>,
     /// The name of the previous entry. If the entry was a directory, its name is followed by `/`.
     last: Vec<u8>,
     last_kind: Option<EntryKind>,
     ended: bool,
 }
 
-impl Ordered {
+impl OrderedListing {
     pub(crate) fn new(entries: Box<dyn Iterator<Item = Result<Entry>> + Send>, location: &Location) -> Self {
         let location = location.to_string();
         Self { entries, location, bucket: None, last: Vec::new(), last_kind: None, ended: false }
@@ -86,7 +86,7 @@ impl Ordered {
     pub(crate) fn of_bucket(
         entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
         object: &ObjectLocation,
-        unsorted: &Arc<Unsorted>,
+        unsorted: &Arc<UnsortedBuckets>,
     ) -> Self {
         let bucket = Some((object.clone(), Arc::clone(unsorted)));
         Self { bucket, ..Self::new(entries, &Location::Object(object.clone())) }
@@ -110,7 +110,7 @@ impl Ordered {
     }
 }
 
-impl Iterator for Ordered {
+impl Iterator for OrderedListing {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -144,7 +144,7 @@ impl Iterator for Ordered {
     }
 }
 
-impl Ordered {
+impl OrderedListing {
     fn keep(&mut self, entry: &Entry) {
         self.last.clear();
         self.last.extend_from_slice(&entry.name);
@@ -166,7 +166,7 @@ mod tests {
         };
         let entries: Vec<Result<Entry>> = names.iter().map(entry).collect();
         let location = Location::parse("s3://b/p".as_ref()).unwrap();
-        Ordered::new(Box::new(entries.into_iter()), &location)
+        OrderedListing::new(Box::new(entries.into_iter()), &location)
             .map(|entry| match entry {
                 Ok(entry) => Ok(String::from_utf8(entry.name).unwrap()),
                 Err(error) => Err(error.to_string()),
@@ -193,7 +193,7 @@ mod tests {
             Location::Object(object) => object,
             other => panic!("{other}"),
         };
-        let unsorted = Unsorted::default();
+        let unsorted = UnsortedBuckets::default();
         assert!(unsorted.has(&object("s3://logs--use1-az4--x-s3/a")));
         assert!(!unsorted.has(&object("s3://logs/a")) && !unsorted.has(&object("gs://logs--x-s3/a")));
         unsorted.add(&object("s3://logs/a"));

@@ -40,10 +40,10 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Waits before the next attempt. Returns the error if no retry is left, or if the error is not
-    /// transient.
+    /// Waits before the next attempt. Returns the error if no retry is left, the error is not
+    /// transient, or the endpoint is silent and the options say to fail fast.
     pub(crate) fn wait_or_give_up(&mut self, mut error: Error) -> Result<()> {
-        error.attempted(self.attempts, self.began.elapsed());
+        error.record_attempts(self.attempts, self.began.elapsed());
         let options = &self.client.options;
         let silent = matches!(error, Error::TimedOut { .. } | Error::Unresponsive { .. });
         if !error.is_transient() || (silent && options.outages == Outages::FailFast) {

@@ -101,7 +101,7 @@ impl Sftp {
     /// Describes a file or directory, following links.
     pub(crate) fn stat(&self, place: &SftpPath) -> Result<Stat> {
         let stat = self.control(place, |exchange| {
-            match exchange.call(SftpRequest::of(kind::STAT, on_the_wire(&place.path)))? {
+            match exchange.call(SftpRequest::of(kind::STAT, wire_path(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(describe(&attributes)),
                 other => Err(exchange.reply_error("describe it", &other)),
             }
@@ -119,7 +119,7 @@ impl Sftp {
     /// target exists too.
     pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<EntryKind> {
         self.control(place, |exchange| {
-            match exchange.call(SftpRequest::of(kind::LSTAT, on_the_wire(&place.path)))? {
+            match exchange.call(SftpRequest::of(kind::LSTAT, wire_path(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(attributes.kind()),
                 other => Err(exchange.reply_error("describe it", &other)),
             }
@@ -130,7 +130,7 @@ impl Sftp {
     pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let mut exchange = self.exchange(place, Load::Content, &cancel)?;
-        let request = SftpRequest::of(kind::OPEN, on_the_wire(&place.path));
+        let request = SftpRequest::of(kind::OPEN, wire_path(&place.path));
         let handle = match exchange.call(request.u32(open::READ).attributes(SftpAttributes::default()))? {
             SftpReply::Handle(handle) => handle,
             other => return Err(exchange.reply_error("open it", &other)),
@@ -138,7 +138,7 @@ impl Sftp {
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         let received = Arc::clone(&self.received);
         let mut reading = SftpReading::begin(exchange, handle, asked, received)?;
-        let look = reading.look()?;
+        let look = reading.request_description()?;
         let attributes = match reading.exchange().reply(look)? {
             SftpReply::Attributes(attributes) => attributes,
             other => return Err(reading.exchange().reply_error("describe it", &other)),
@@ -204,7 +204,7 @@ impl Sftp {
     pub(crate) fn delete(&self, place: &SftpPath) -> Result<()> {
         self.control(place, |exchange| {
             let status = exchange.status(SftpRequest::of(kind::REMOVE, &place.path))?;
-            removed(exchange, "delete it", status)
+            check_removed(exchange, "delete it", status)
         })
     }
 
@@ -223,7 +223,7 @@ impl Sftp {
                 listing::remove_unfinished(exchange, place)?;
                 status = exchange.status(SftpRequest::of(kind::RMDIR, path))?;
             }
-            removed(exchange, "remove the directory (is it empty?)", status)
+            check_removed(exchange, "remove the directory (is it empty?)", status)
         })
     }
 
@@ -257,23 +257,24 @@ fn delete_group(exchange: &mut Exchange, places: &[&SftpPath]) -> Result<Vec<(Lo
     for (place, number) in places.iter().zip(numbers) {
         let status = exchange.reply_status(number)?;
         exchange.place = place.to_string();
-        if let Err(error) = removed(exchange, "delete it", status) {
+        if let Err(error) = check_removed(exchange, "delete it", status) {
             failed.push((Location::Sftp((*place).clone()), error));
         }
     }
     Ok(failed)
 }
 
-fn removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> Result<()> {
+/// Checks the status after a removal. A missing file counts as removed.
+fn check_removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> Result<()> {
     match code {
         code::OK | code::NO_SUCH_FILE => Ok(()),
         code => Err(exchange.status_error(what, code, &message)),
     }
 }
 
-/// Returns a path in the form in which it is sent. An empty path becomes `.`, because servers would
-/// take it for a file without a name.
-fn on_the_wire(path: &[u8]) -> &[u8] {
+/// Returns a path in the form in which it is sent. An empty path becomes `.`, because a server
+/// would treat it as a file without a name.
+fn wire_path(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
 

@@ -19,6 +19,7 @@ use crate::object::listing_key;
 const SORT_MEMORY: usize = 4 << 20;
 /// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
 const MAX_MERGED_RUNS: usize = 64;
+/// Size of the buffer for reading one run, in bytes.
 const RUN_BUFFER: usize = 16 << 10;
 /// Memory of an entry, in bytes, without its strings.
 const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_fails_has_no_entry() {
+    fn a_sorted_listing_that_fails_has_no_entry() {
         let listed = entries(3).into_iter().map(Ok).chain([Err(Error::Cancelled)]);
         let mut sorted = SortedListing::new(Box::new(listed));
         assert!(matches!(sorted.next(), Some(Err(Error::Cancelled))));

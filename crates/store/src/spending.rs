@@ -1,9 +1,9 @@
 //! Enforces the budget of a run: every request is paid for before it is sent.
 //!
 //! Invariant: the amount paid never exceeds the limit. A range is paid completely with its request;
-//! the part that the response does not bring is refunded, and bytes beyond the range, such as those
-//! of a whole object in its place, are paid as they are read. Any other body is paid before its
-//! first byte is read if its length is known, otherwise as it is read. The HTTP client calls this,
+//! the part that is not in the response is refunded, and bytes beyond the range, such as those of a
+//! whole object in its place, are paid as they are read. Any other body is paid before its first
+//! byte is read if its length is known, otherwise as it is read. The HTTP client calls this module,
 //! so no reader, writer or listing bypasses it.
 
 use firstbyte_location::ByteRange;
@@ -107,8 +107,8 @@ impl Purse {
         Ok(rest)
     }
 
-    /// Pays for the body of a response that has `length` bytes. If a range was paid for with the
-    /// request, refunds the part that is not in the response instead.
+    /// Settles a response of `length` bytes. If its range was paid for with the request, refunds
+    /// the part that is not in the response; otherwise pays for the whole body.
     pub(crate) fn pay_length(&self, payment: Payment, length: Option<u64>, place: &str) -> Result<Payment> {
         let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
         match payment {
@@ -123,7 +123,8 @@ impl Purse {
         }
     }
 
-    /// Refuses to go on with a bucket whose region is not that of the prices.
+    /// Returns an error if the bucket is in another region (`found`) than the one that the prices
+    /// are for.
     pub(crate) fn check_region(&self, found: &str, place: &str) -> Result<()> {
         let priced = self.spending.as_ref().and_then(|spending| spending.region.as_deref());
         match priced.filter(|priced| *priced != found) {
@@ -136,7 +137,8 @@ impl Purse {
         }
     }
 
-    /// Refuses to go on with an object of a storage class whose prices are not known.
+    /// Returns an error, if there is a budget, for an object whose storage class has no known
+    /// prices.
     pub(crate) fn refuse_class(&self, class: &str, place: &str) -> Result<()> {
         let refusal = || Error::PricedOtherwise { location: place.to_owned(), class: class.to_owned() };
         if self.spending.is_some() { Err(refusal()) } else { Ok(()) }
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_brings_beyond_the_range_is_paid_as_it_is_read() {
+    fn bytes_beyond_the_range_are_paid_as_they_are_read() {
         let prices = Prices { received: 0.01, ..Prices::default() };
         let purse = Purse::new(Some(Spending { limit: 10.0, prices, region: None }));
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 100))).unwrap();

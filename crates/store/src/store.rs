@@ -19,7 +19,7 @@ use crate::google::Google;
 use crate::http::Http;
 use crate::object::{ObjectVersion, Stat};
 use crate::options::StoreOptions;
-use crate::order::Ordered;
+use crate::order::OrderedListing;
 use crate::query::{ListOptions, ListedPage, Unfinished};
 use crate::requests::StoreCounts;
 use crate::s3::{self, Endpoint, NamedServices, Presign, Presigned, S3, ServiceAnswer, ServiceRequest};
@@ -231,7 +231,7 @@ impl Store {
         }
     }
 
-    /// Describes the object, file or directory at `location`. Sends one request, or two if
+    /// Describes the object, file or directory at `location`. Usually sends one request, or two if
     /// `location` is only a prefix.
     ///
     /// # Errors
@@ -244,7 +244,8 @@ impl Store {
         }
     }
 
-    /// Describes the object at `location`, never a prefix. Sends one request.
+    /// Describes the object at `location`, never a prefix. Usually sends one request; if a server
+    /// refuses `HEAD`, a second one follows.
     ///
     /// # Errors
     /// [`Error::NotFound`], also for a prefix; errors of the connection or the store.
@@ -255,7 +256,7 @@ impl Store {
         }
     }
 
-    /// Describes one version of the object at `location`. Sends one request.
+    /// Describes one version of the object at `location`. Usually sends one request.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3 and Google, and the errors of
@@ -275,7 +276,7 @@ impl Store {
 
     /// Lists the versions of the objects below `location`, or of the object at `location`. The
     /// versions are sorted by key, and for each key from the newest to the oldest. Of the
-    /// `options`, only `recursive` is used.
+    /// `options`, only `recursive` and `beginning` are used.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3, and failures before the first entry. Later
@@ -312,9 +313,9 @@ impl Store {
             (EntryOrder::Any, _) => entries,
             (EntryOrder::Bytes, _) if self.is_unsorted(location) => Box::new(SortedListing::new(entries)),
             (EntryOrder::Bytes, Location::Object(object)) => {
-                Box::new(Ordered::of_bucket(entries, object, &self.client.unsorted))
+                Box::new(OrderedListing::of_bucket(entries, object, &self.client.unsorted))
             }
-            (EntryOrder::Bytes, _) => Box::new(Ordered::new(entries, location)),
+            (EntryOrder::Bytes, _) => Box::new(OrderedListing::new(entries, location)),
         };
         Ok(Listing { entries })
     }
@@ -327,8 +328,8 @@ impl Store {
         matches!(location, Location::Object(object) if self.client.unsorted.has(object))
     }
 
-    /// Returns how many seconds the store's clock is ahead of this machine's, by its last listing;
-    /// negative if it is behind. `None` if no response has said so.
+    /// Returns how many seconds the store's clock is ahead of this machine's, by the last response
+    /// that showed it; negative if it is behind. `None` if no response has shown it.
     #[must_use]
     pub fn clock_ahead(&self, location: &Location) -> Option<i64> {
         match location {
@@ -537,5 +538,5 @@ impl Store {
     }
 }
 
-/// The operation that only S3 supports, for errors.
+/// The operation for which both objects must be in one service, for errors.
 const COPY_WITHIN_SERVICE: &str = "a copy within the service";

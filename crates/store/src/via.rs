@@ -8,7 +8,7 @@ use rustix_futex_sync::RwLock;
 
 use crate::deferred::DeferredSetting;
 use crate::error::{Error, Result};
-use crate::header_text::header_value;
+use crate::header_text::check_header_value;
 use crate::origin::Origin;
 use crate::signing::SigningKeys;
 
@@ -24,7 +24,7 @@ impl Via {
     /// # Errors
     /// The reason why a header cannot have this text.
     pub fn set(&self, text: String) -> std::result::Result<(), &'static str> {
-        header_value(&text)?;
+        check_header_value(&text)?;
         *self.0.write() = Some(text);
         Ok(())
     }

@@ -17,8 +17,8 @@ use crate::query::{Directories, ListOptions};
 /// Maximum length of a path to enter, in bytes: the limit of Linux. A deeper tree is assumed to be
 /// endless because of a link to a parent directory.
 const MAX_PATH_BYTES: usize = 4_096;
-/// Maximum number of bytes of names that wait in the directories above the current one. The largest
-/// of these directories is not counted.
+/// Maximum memory, in bytes, of the entries of all open directories, without the largest of these
+/// directories.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A tree of directories in a store.
@@ -57,7 +57,7 @@ struct Level {
     entries: std::vec::IntoIter<Entry>,
     /// The subdirectories that are neither read nor being read ahead, relative to the root.
     unread: VecDeque<Vec<u8>>,
-    /// Number of bytes in the names.
+    /// Memory of the entries, in bytes.
     memory: usize,
 }
 

@@ -170,7 +170,7 @@ impl Journal {
         header: &JournalHeader,
     ) -> io::Result<Self> {
         let mut file = open(directory, &path, OFlags::CREATE)?;
-        firstbyte_store::empty(&file)?;
+        firstbyte_store::truncate(&file)?;
         let mut line = serde_json::to_vec(header)?;
         line.push(b'\n');
         file.write_all(&line)?;

@@ -108,7 +108,7 @@ fn run(
         Location::Local(path) => {
             // The directory is opened before it is listed, so names are deleted in this directory
             // even if its path leads elsewhere later.
-            let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
+            let beneath = if removal.is_whole() { Beneath::open(path)? } else { Beneath::new(path, None) };
             let mut names = LocalNames { beneath, path, removal, filter, outcome: &outcome };
             remove_names(scope, removal, filter, &mut names, &outcome)?;
         }

@@ -112,13 +112,13 @@ impl TransferAttempt<'_, '_> {
 
     /// Returns the parameters of a read in this attempt: of the whole object, in any version.
     pub(crate) fn get(&mut self) -> Get {
-        self.tracked.get(&self.context.throttles.reading)
+        self.tracked.get_options(&self.context.throttles.reading)
     }
 
     /// Returns the parameters for sending bytes in this attempt.
     pub(crate) fn sending(&mut self) -> Sending {
         let throttle = self.context.throttles.writing.clone();
-        self.tracked.keep_to(&throttle);
+        self.tracked.record_rate_limit(&throttle);
         Sending { cancel: self.cancel().clone(), throttle }
     }
 

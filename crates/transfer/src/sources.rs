@@ -43,7 +43,7 @@ impl<'a> MovedSources<'a> {
             mounts::prove_apart(from, to)?;
         }
         let root = match source.as_local() {
-            Some(path) => Some((path, Beneath::itself(path)?)),
+            Some(path) => Some((path, Beneath::open(path)?)),
             None => None,
         };
         Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: Apart::new(store) })

@@ -270,7 +270,7 @@ fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) 
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, PartialPermissions::of(metadata))?;
-    partial.empty()?;
+    partial.truncate()?;
     let at_path = |source| StoreError::Io { location: shown(path).to_string(), source }.into();
     let copied = copy(context, reader, &mut partial.file(), at_path);
     let checked = copied.and_then(|bytes| reader.verify().map(|()| bytes));

@@ -173,7 +173,7 @@ impl<'a> TreeCopy<'a> {
         let failure = |error: StoreError| self.tree.failure(&entry.name, error);
         match self.spellings.find_other(&root.beneath, as_path(name), parts).map_err(failure)? {
             None => Ok(()),
-            Some(other) => Err(failure(root.beneath.is_spelled_otherwise(as_path(name), &other))),
+            Some(other) => Err(failure(root.beneath.spelling_error(as_path(name), &other))),
         }
     }
 

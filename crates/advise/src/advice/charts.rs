@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::flips::{Measure, Variable, here, measure, ranges, with_value};
+use super::flips::{Measure, Variable, current_value, measure, ranges, with_value};
 use super::row::AdviceRow;
 use super::{Advice, Inputs, choice};
 use crate::workload::Workload;
@@ -69,7 +69,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
             if curves.is_empty() {
                 continue;
             }
-            let here = here(workload, variable);
+            let here = current_value(workload, variable);
             let first = shown.first().map(|(row, _)| row);
             let here_measure = first.and_then(|row| match of {
                 Measure::Time => Some(row.seconds),

@@ -26,7 +26,8 @@ pub(super) enum DataState {
     /// In the bucket or snapshot behind the service. The service fetches data from there on first
     /// access.
     FirstTouch,
-    /// Like `FirstTouch`, but each job creates the service for itself.
+    /// Like `FirstTouch`, but the service is created when a job starts. Jobs that run at the same
+    /// time share its price.
     Made,
 }
 

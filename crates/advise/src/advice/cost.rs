@@ -5,7 +5,7 @@
 
 use super::Inputs;
 use super::choice::{Choice, DataState};
-use super::moved::{CHUNK, Moved};
+use super::moved::{DOWNLOAD_REQUEST_BYTES, Moved};
 use crate::model::{BilledQuantity, Each, Flow, HERE, ModelCatalogue, ServiceModel};
 use crate::prices::spot;
 use crate::units::{GIB, TIB};
@@ -37,7 +37,7 @@ pub(super) fn usage(
     let mut items = if choice.needs_machine_all_month() {
         machines_all_month(workload)
     } else {
-        compute(workload, catalogue, seconds)
+        compute_usage(workload, catalogue, seconds)
     };
     for bill in &choice.model.bills {
         match amount(workload, choice, moved, seconds, bill.of) {
@@ -69,7 +69,7 @@ pub(super) fn loading_cost(workload: &Workload, choice: &Choice<'_>, inputs: &In
     (cost.is_complete() && !cost.lines.is_empty()).then_some(cost.per_job)
 }
 
-fn compute(workload: &Workload, catalogue: &ModelCatalogue, seconds: f64) -> Vec<UsageItem> {
+fn compute_usage(workload: &Workload, catalogue: &ModelCatalogue, seconds: f64) -> Vec<UsageItem> {
     match &workload.compute.place {
         ComputePlace::Lambda(memory) => vec![
             UsageItem::per_job("lambda/x86", memory / GIB * seconds, Unit::GiBSeconds),
@@ -102,9 +102,9 @@ fn machines_all_month(workload: &Workload) -> Vec<UsageItem> {
     vec![UsageItem::per_month(&format!("ec2/{name}"), hours, Unit::Hours)]
 }
 
-/// Returns the provisioned bytes per second that are billed: those above the rate that `stored`
-/// bytes of data include.
-fn provisioned(model: &ServiceModel, stored: f64) -> f64 {
+/// Returns the provisioned bytes per second that are billed: those above the rate that the price of
+/// `stored` bytes of data includes.
+fn billed_provisioned_rate(model: &ServiceModel, stored: f64) -> f64 {
     let Some(flow) = &model.rates.total else { return 0.0 };
     let included = if flow.each == Each::Tib { flow.rate.0 * stored / TIB } else { 0.0 };
     (flow.least_rate.unwrap_or(flow.rate).0 - included).max(0.0)
@@ -137,7 +137,7 @@ fn amount(
         BilledQuantity::ReadSmall if !moved.direct => Amount::Job(moved.bytes / GIB, Unit::GiB),
         BilledQuantity::DirectRequests if moved.direct => Amount::Job(moved.requests, Unit::Requests),
         BilledQuantity::HydrationRequests if choice.life != DataState::Ready => {
-            Amount::Job((moved.whole / CHUNK).max(moved.files), Unit::Requests)
+            Amount::Job((moved.whole / DOWNLOAD_REQUEST_BYTES).max(moved.files), Unit::Requests)
         }
         BilledQuantity::StoredSmall
         | BilledQuantity::ReadSmall
@@ -156,7 +156,7 @@ fn amount(
         }
         BilledQuantity::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
         BilledQuantity::ProvisionedRate => {
-            Amount::Month(provisioned(model, workload.data.bytes) / 1_048_576.0, Unit::MiBpsMonth)
+            Amount::Month(billed_provisioned_rate(model, workload.data.bytes) / 1_048_576.0, Unit::MiBpsMonth)
         }
         BilledQuantity::VolumeRate => {
             Amount::Month((rate - GP3_INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)

@@ -27,7 +27,7 @@ pub(super) fn refusal(
     let model = choice.model;
     let lambda = matches!(workload.compute.place, ComputePlace::Lambda(_));
     let why = match model.kind {
-        _ if !same_cloud(workload, model, catalogue) => "another provider's network",
+        _ if !is_same_cloud(workload, model, catalogue) => "another provider's network",
         _ if lambda && choice.method == ReadMethod::Mount => "functions have no FUSE",
         kind if lambda && kind.is_of_one_machine() => "functions have no volumes",
         _ if lambda && !model.functions => "functions cannot mount it",
@@ -44,7 +44,7 @@ pub(super) fn refusal(
     Some(why.to_owned())
 }
 
-fn same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalogue) -> bool {
+fn is_same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalogue) -> bool {
     let cloud = match &workload.compute.place {
         ComputePlace::Lambda(_) => Cloud::Aws,
         ComputePlace::Machine(name) => {
@@ -73,14 +73,15 @@ fn capacity_refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelC
         (ServiceKind::LocalDisk, _, Some(size)) if bytes > size => {
             Some("larger than the instance store".to_owned())
         }
-        (_, ReadMethod::Download, _) => copy_room(workload, catalogue, store),
+        (_, ReadMethod::Download, _) => copy_refusal(workload, catalogue, store),
         _ => None,
     }
 }
 
-/// Returns the reason why a copy of the touched files fits neither on disk nor in memory; `None` if
-/// the copy fits.
-fn copy_room(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>) -> Option<String> {
+/// Returns the reason why a copy of the files that are read does not fit; `None` if it fits. A
+/// function has room on its `/tmp`; a machine on its instance store, or in half of the memory that
+/// the program leaves.
+fn copy_refusal(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>) -> Option<String> {
     let host = host(workload, catalogue);
     let data = &workload.data;
     let whole = if data.files <= 1.0 { data.bytes } else { data.read };
@@ -144,7 +145,8 @@ pub(super) fn overload(
     }
 }
 
-/// Refuses serverless functions that would run too long, and lists the conditions of an option.
+/// Refuses serverless functions that would run too long, and adds the conditions of an option to
+/// its row.
 pub(super) fn check_account_limits(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
     let ComputePlace::Lambda(memory) = workload.compute.place else {
         let ComputePlace::Machine(name) = &workload.compute.place else { return };

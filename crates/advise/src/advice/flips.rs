@@ -3,14 +3,15 @@
 //! read within the deadline.
 //!
 //! Such a crossing counts only if, on both sides of it, the costs differ by more than the error of
-//! a prediction. Called by [`advise`](super::advise) and by the charts.
+//! a prediction. Called by [`advise`](super::advise), and by the charts for values and ranges of
+//! the inputs.
 
 use serde::Serialize;
 
 use super::Inputs;
 use super::choice::Choice;
 use super::feasible::{overload, refusal};
-use super::row::{AdviceRow, month, outcome};
+use super::row::{AdviceRow, month_cost, outcome};
 use crate::units::shown_bytes;
 use crate::workload::Workload;
 
@@ -118,7 +119,7 @@ const COST_ERROR: f64 = 0.1;
 const SIDE_FACTOR: f64 = 3.0;
 
 /// Returns the value of `variable` in a workload.
-pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
+pub(super) fn current_value(workload: &Workload, variable: Variable) -> f64 {
     match variable {
         Variable::Read => workload.data.read,
         Variable::Size => workload.data.bytes,
@@ -178,7 +179,7 @@ pub(super) fn measure(
     let outcome = outcome(workload, &choice, inputs);
     match of {
         Measure::Time => Some(outcome.seconds).filter(|seconds| seconds.is_finite()),
-        Measure::Cost => month(workload, &choice, inputs, &outcome),
+        Measure::Cost => month_cost(workload, &choice, inputs, &outcome),
     }
 }
 
@@ -191,7 +192,7 @@ fn feasible_month_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs
     }
     let outcome = outcome(workload, &choice, inputs);
     let overloaded = overload(workload, &choice, &outcome).is_some();
-    month(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
+    month_cost(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
 }
 
 /// Finds all points at which the cheaper option changes between `best` and one of `others`.

@@ -13,8 +13,11 @@ const GBIT_PER_SECOND: f64 = 1.25e8;
 pub(super) struct JobHost {
     pub(super) vcpus: f64,
     pub(super) memory: f64,
+    /// Token bucket of the network: sustained rate, burst rate, bytes in the bucket.
     pub(super) network: (f64, f64, f64),
+    /// Maximum bytes per second of one connection.
     pub(super) flow: f64,
+    /// Bytes per second that one thread copies from the page cache.
     pub(super) copy: f64,
     /// Bytes per second that can be read from the local disk; `None` if there is no such disk.
     pub(super) store: Option<f64>,
@@ -35,7 +38,7 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
     match &workload.compute.place {
         ComputePlace::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
             let vcpus = memory / function.memory_per_processor.0;
-            let network = flow_of(&function.network, 1.0, state);
+            let network = token_bucket(&function.network, 1.0, state);
             let (copy, read_ahead) = (copy * vcpus.min(1.0), Some(function.read_ahead.0));
             JobHost { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
         }),
@@ -63,7 +66,7 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
 
 /// Returns the token bucket of a flow, multiplied by `times`: sustained rate, burst rate, and bytes
 /// in the bucket.
-pub(super) fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
+pub(super) fn token_bucket(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
     let least = |rate: Option<Rate>| rate.map_or(0.0, |least| least.0);
     let rate = (flow.rate.0 * times).max(least(flow.least_rate));
     let burst = flow.burst.map_or(rate, |burst| burst.0 * times).max(least(flow.least_burst)).max(rate);

@@ -2,7 +2,7 @@
 //! a [`JobInput`], from which the job is predicted. Called by `row`.
 
 use super::choice::{Choice, DataState, ReadMethod};
-use super::host::{JobHost, flow_of, host};
+use super::host::{JobHost, host, token_bucket};
 use super::moved::{Moved, moved};
 use crate::limits::{JobInput, Lanes, Limit, RatePool};
 use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
@@ -48,11 +48,11 @@ pub(super) fn job(
     }
     let readers = compute.threads.min(host.vcpus.max(1.0));
     let page = JobInput {
-        start: compute.startup + builder.ready(),
-        names: builder.names(),
+        start: compute.startup + builder.ready_seconds(),
+        names: builder.names_seconds(),
         lanes: builder.lanes(cpu),
         pools,
-        restored: builder.restored(),
+        restored: builder.restore_seconds(),
         cached: moved.cached / (host.copy * readers),
         local: host.store.map_or(0.0, |rate| moved.local / rate.min(host.copy * readers)),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
@@ -83,11 +83,11 @@ struct JobBuilder<'a> {
 impl JobBuilder<'_> {
     /// Returns a latency in seconds: the median if there is one request, the mean if there are
     /// several.
-    fn seconds(&self, latency: Option<&Latency>) -> f64 {
+    fn latency_seconds(&self, latency: Option<&Latency>) -> f64 {
         latency.map_or(0.0, |latency| if self.moved.requests > 1.0 { latency.mean() } else { latency.p50.0 })
     }
 
-    fn ready(&self) -> f64 {
+    fn ready_seconds(&self) -> f64 {
         let model = self.choice.model;
         let creation = model.capacity.creation.as_ref().filter(|_| self.choice.life == DataState::Made);
         model.latency.ready.as_ref().map_or(0.0, |ready| ready.p50.0)
@@ -96,7 +96,7 @@ impl JobBuilder<'_> {
 
     /// Returns the seconds for listing names by one caller, and for looking up and creating names
     /// by all threads.
-    fn names(&self) -> f64 {
+    fn names_seconds(&self) -> f64 {
         let (names, latency) = (&self.workload.names, &self.choice.model.latency);
         let mean = |latency: &Option<Latency>| latency.as_ref().map_or(0.0, Latency::mean);
         let each = names.stat * mean(&latency.stat) + names.create * mean(&latency.create);
@@ -113,7 +113,7 @@ impl JobBuilder<'_> {
     fn first_byte(&self) -> f64 {
         let latency = &self.choice.model.latency;
         let direct = latency.direct.as_ref().filter(|_| self.moved.direct);
-        self.seconds(direct.or(latency.first_byte.as_ref()))
+        self.latency_seconds(direct.or(latency.first_byte.as_ref()))
     }
 
     fn lanes(&self, cpu: f64) -> Lanes {
@@ -156,12 +156,12 @@ impl JobBuilder<'_> {
         }
     }
 
-    fn flow(&self, limit: Limit, flow: Option<&Flow>, amount: f64) -> Option<RatePool> {
+    fn flow_pool(&self, limit: Limit, flow: Option<&Flow>, amount: f64) -> Option<RatePool> {
         let flow = flow?;
         let capacity =
             if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
         let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
-        let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
+        let (rate, burst, bucket) = token_bucket(flow, times, BucketState::Fresh);
         Some(RatePool { limit, amount, rate, burst, bucket })
     }
 
@@ -184,9 +184,9 @@ impl JobBuilder<'_> {
         let metered = model.reading.metered.as_ref().map_or(1.0, |metered| metered.value);
         let total = if own { Limit::Disk } else { Limit::StorageNetwork };
         let rates = &model.rates;
-        pools.extend(self.flow(Limit::ClientLimit, rates.client.as_ref(), moved.bytes));
-        pools.extend(self.flow(total, rates.total.as_ref(), moved.bytes * all * metered));
-        pools.extend(self.hydration(jobs));
+        pools.extend(self.flow_pool(Limit::ClientLimit, rates.client.as_ref(), moved.bytes));
+        pools.extend(self.flow_pool(total, rates.total.as_ref(), moved.bytes * all * metered));
+        pools.extend(self.backend_limits(jobs));
         let operations = &model.operations;
         let steady = |rate: f64, amount: f64| RatePool::steady(Limit::Requests, amount, rate);
         pools.extend(operations.client.as_ref().map(|rate| steady(rate.value, moved.requests)));
@@ -218,16 +218,17 @@ impl JobBuilder<'_> {
 
     /// Returns the seconds until the first file is completely restored. The file cannot be read
     /// before that.
-    fn restored(&self) -> f64 {
+    fn restore_seconds(&self) -> f64 {
         let file = self.choice.model.rates.hydration_file.as_ref();
         let first_touch = self.choice.life != DataState::Ready && self.moved.first > 0.0;
         let file = file.filter(|_| first_touch && self.choice.model.kind == ServiceKind::FileSystem);
         file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
     }
 
-    /// Returns two kinds of limits: the disks behind servers that cache, and the rate of bringing
-    /// data to the service on first access.
-    fn hydration(&self, jobs: f64) -> Vec<RatePool> {
+    /// Returns the limits behind the service: its disks, for the bytes that its own memory cache
+    /// does not hold; and, on first access, the rates at which it fetches data from the bucket or
+    /// snapshot.
+    fn backend_limits(&self, jobs: f64) -> Vec<RatePool> {
         let (model, moved) = (self.choice.model, self.moved);
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
@@ -239,10 +240,10 @@ impl JobBuilder<'_> {
             (true, false) => moved.whole + again,
         };
         let mut pools = Vec::new();
-        pools.extend(self.flow(Limit::Disk, model.rates.disk.as_ref(), disk));
+        pools.extend(self.flow_pool(Limit::Disk, model.rates.disk.as_ref(), disk));
         if first_touch {
             let whole = if model.rates.hydration_file.is_some() { moved.whole } else { moved.first };
-            pools.extend(self.flow(Limit::Hydration, model.rates.hydration.as_ref(), whole));
+            pools.extend(self.flow_pool(Limit::Hydration, model.rates.hydration.as_ref(), whole));
             let at_once = self.workload.compute.threads.min(moved.files).max(1.0);
             let file = model.rates.hydration_file.as_ref();
             pools.extend(file.map(|flow| RatePool::steady(Limit::Hydration, whole, flow.rate.0 * at_once)));

@@ -2,7 +2,8 @@
 //!
 //! [`advise`] predicts every option, checks which options are feasible, ranks the feasible ones,
 //! and finds the points at which the answer changes. Pure: the same inputs give the same advice.
-//! Called by `firstbyte advise run`, by the demo, and by `bench` for modelled contenders.
+//! Called by `firstbyte advise run`, by the demo, by `bench` for modelled contenders, and by
+//! `firstbyte` for the predicted time in receipts.
 
 mod charts;
 mod choice;
@@ -59,11 +60,13 @@ pub struct Advice {
     pub verdict: Recommendation,
     /// All options. The recommended option is first, refused options are last.
     pub rows: Vec<AdviceRow>,
-    /// For each option, the number of bytes that a job can read within the deadline.
+    /// For each feasible option, the number of bytes that a job can read within the deadline. Empty
+    /// without a deadline.
     pub reaches: Vec<DeadlineReach>,
-    /// Points at which another option becomes cheaper.
+    /// Points at which another option becomes cheaper, the nearest to the workload first.
     pub flips: Vec<Crossing>,
-    /// Changes that save time or money. The change that saves most is first.
+    /// Changes that save time or money. If no option meets the deadline, a split of the jobs that
+    /// does is first. The others follow, the one that saves most time first.
     pub suggestions: Vec<Suggestion>,
     /// Assumed values of the workload on which time or cost depends.
     pub assumed: Vec<String>,
@@ -118,11 +121,12 @@ impl Error {
 /// Recommends storage for `workload`.
 ///
 /// # Errors
-/// The machine, the client or the region is unknown.
+/// The machine, the client or the region is unknown, the program needs too much memory, or the
+/// machine or function mounts no file system although the program needs files.
 pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
-    let (rows, found) = ranked(workload, &choices, inputs);
+    let (rows, found) = ranked_rows(workload, &choices, inputs);
     let reaches = flips::reaches(workload, &choices, &rows, inputs);
     let verdict = verdict::verdict(workload, &rows, found, &reaches);
     let named = |row: &AdviceRow| choices.iter().find(|choice| choice.name() == row.name);
@@ -133,8 +137,9 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
             had.iter().skip(1).take(RIVAL_COUNT).filter_map(|row| named(row)).collect();
         if found {
             found_flips = flips::flips(workload, best, &rivals, inputs);
-            let distance =
-                |flip: &Crossing| (flip.value / flips::here(workload, flip.variable).max(1e-9)).ln().abs();
+            let distance = |flip: &Crossing| {
+                (flip.value / flips::current_value(workload, flip.variable).max(1e-9)).ln().abs()
+            };
             found_flips.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         }
         suggestions = suggest::suggestions(workload, best, had[0], inputs);
@@ -147,14 +152,15 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
 
 /// Predicts and ranks all options; the recommended option is first. Returns the rows, and true if
 /// an option is recommended.
-fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<AdviceRow>, bool) {
-    let mut rows: Vec<AdviceRow> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
+fn ranked_rows(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<AdviceRow>, bool) {
+    let mut rows: Vec<AdviceRow> =
+        choices.iter().map(|choice| checked_row(workload, choice, inputs)).collect();
     let found = verdict::rank(workload, &mut rows);
     (rows, found)
 }
 
 /// Predicts an option and checks whether it is feasible.
-fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> AdviceRow {
+fn checked_row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> AdviceRow {
     let (mut row, outcome) = row::row(workload, choice, inputs);
     row.refused = feasible::refusal(workload, choice, inputs.catalogue);
     if row.refused.is_none() {
@@ -168,7 +174,7 @@ fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Adv
 /// Predicts one option for a workload, even if the option is not feasible.
 ///
 /// # Errors
-/// The machine, the client, the region or the option is unknown.
+/// Those of [`advise`], and an unknown option.
 pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<AdviceRow, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
@@ -177,7 +183,7 @@ pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Ad
         let hint = nearest::hint(name, names.iter().map(String::as_str));
         return Err(Error::Unknown { what: "option", name: name.to_owned(), hint });
     };
-    Ok(checked(workload, choice, inputs))
+    Ok(checked_row(workload, choice, inputs))
 }
 
 /// Predicts the duration of a job, in seconds, for each option. Does not compute cost or check

@@ -6,8 +6,8 @@ use super::host::JobHost;
 use crate::model::ServiceKind;
 use crate::workload::{AccessPattern, Workload};
 
-/// Bytes per request of a parallel download: the size of our chunks.
-pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
+/// Assumed number of bytes per request of a parallel download. Real transfers adapt the length.
+pub(super) const DOWNLOAD_REQUEST_BYTES: f64 = 8.0 * 1_048_576.0;
 
 /// Maximum number of bytes per request of a kernel client that reads ahead.
 const MAX_AHEAD_BYTES: f64 = 1_048_576.0;
@@ -29,7 +29,8 @@ pub(super) struct Moved {
     pub(super) files: f64,
     /// Total size of the touched files, bytes.
     pub(super) whole: f64,
-    /// Large files of a file system are read directly from the bucket behind it.
+    /// True if the files are so large that the file system lets clients read them directly from the
+    /// bucket behind it.
     pub(super) direct: bool,
 }
 
@@ -57,7 +58,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
     let reading = &choice.model.reading;
     let direct = reading.direct_from.as_ref().is_some_and(|from| data.bytes / data.files >= from.value.0);
     let (first, again, unit) = match choice.method {
-        ReadMethod::Download => (whole, 0.0, CHUNK),
+        ReadMethod::Download => (whole, 0.0, DOWNLOAD_REQUEST_BYTES),
         ReadMethod::Lazy | ReadMethod::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
             let fetched =
@@ -66,7 +67,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
             // which is too small to count.
             let cached = choice.method == ReadMethod::Mount && disk;
             let again = if cached { 0.0 } else { again * fetched / data.read };
-            (fetched, again, if random { block } else { CHUNK.max(data.request) })
+            (fetched, again, if random { block } else { DOWNLOAD_REQUEST_BYTES.max(data.request) })
         }
         ReadMethod::InPlace if random => (data.read, again, data.request),
         ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(MAX_AHEAD_BYTES))),

@@ -28,8 +28,8 @@ pub struct AdviceRow {
     pub ready: f64,
     /// Duration of a job from its start, in seconds.
     pub seconds: f64,
-    /// Lower end of the range of `seconds`. Of 10 graded measurements of this kind, 8 are within
-    /// their ranges.
+    /// Lower end of the range of `seconds`. The widths of ranges come from [`crate::ranges`],
+    /// unless a measurement has given the model its own.
     pub low: f64,
     /// Upper end of the range.
     pub high: f64,
@@ -165,7 +165,7 @@ pub(super) fn row(
 }
 
 /// Returns dollars per month, including the value of waiting time; `None` if a price is missing.
-pub(super) fn month(
+pub(super) fn month_cost(
     workload: &Workload,
     choice: &Choice<'_>,
     inputs: &Inputs<'_>,

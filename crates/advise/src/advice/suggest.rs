@@ -52,7 +52,7 @@ impl Suggestion {
 }
 
 /// Finds the changes to the recommended option that save time or money. The change that saves most
-/// is first.
+/// time is first.
 pub(super) fn suggestions(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -117,7 +117,7 @@ pub(super) fn suggestions(
     all
 }
 
-/// If no option meets the deadline, suggests splitting jobs into parts until one does.
+/// If no option meets the deadline, suggests to split each job into so many parts that one does.
 pub(super) fn parts(
     workload: &Workload,
     choices: &[Choice<'_>],

@@ -11,7 +11,7 @@ use crate::units::significant;
 /// Number of options that the short answer shows.
 const SHOWN_OPTIONS: usize = 5;
 
-/// Maximum number of characters in a line of several clauses in the short answer.
+/// Approximate maximum number of bytes in a line of several clauses in the short answer.
 const LINE_CHARS: usize = 120;
 
 /// Renders the answer in at most twelve lines.
@@ -76,7 +76,7 @@ pub fn full_text(advice: &Advice) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    let missing = missing(&advice.rows);
+    let missing = missing_price_keys(&advice.rows);
     if !missing.is_empty() {
         let _ = writeln!(text, "\nno price is known for: {missing}");
     }
@@ -115,7 +115,7 @@ fn left_out(advice: &Advice) -> String {
     }
     let shown: Vec<AdviceRow> =
         advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN_OPTIONS).cloned().collect();
-    let missing = missing(&shown);
+    let missing = missing_price_keys(&shown);
     if !missing.is_empty() {
         parts.push(format!("no price is known for: {missing}"));
     }
@@ -124,7 +124,7 @@ fn left_out(advice: &Advice) -> String {
 
 /// Renders the keys that have no price. If the only reason is that the requested day is too early,
 /// adds the first day that has a price.
-fn missing(rows: &[AdviceRow]) -> String {
+fn missing_price_keys(rows: &[AdviceRow]) -> String {
     let all: Vec<&MissingPrice> = rows.iter().flat_map(|row| &row.cost.missing).collect();
     let mut keys: Vec<&str> = all.iter().map(|missing| missing.price.as_str()).collect();
     keys.sort_unstable();
@@ -155,7 +155,7 @@ pub fn refused(advice: &Advice) -> Vec<String> {
 }
 
 /// Chooses the unit of time for a column. Returns the name of the unit and its length in seconds.
-fn unit(rows: &[&AdviceRow]) -> (&'static str, f64) {
+fn time_unit(rows: &[&AdviceRow]) -> (&'static str, f64) {
     match rows.iter().map(|row| row.seconds).fold(0.0, f64::max) {
         most if most < 1.0 => ("ms", 1e-3),
         most if most < 600.0 => ("s", 1.0),
@@ -168,7 +168,7 @@ fn table(rows: &[&AdviceRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let (name, one) = unit(rows);
+    let (name, one) = time_unit(rows);
     // A time below a thousandth of the unit is negligible compared to the other times in the
     // column.
     let time = |seconds: f64| if seconds / one < 1e-3 { "0".to_owned() } else { significant(seconds / one) };

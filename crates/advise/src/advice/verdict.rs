@@ -34,16 +34,16 @@ pub struct Recommendation {
 /// Sorts rows: the recommended option, then the other feasible options, then the refused ones.
 /// Returns true if an option is recommended.
 pub(super) fn rank(workload: &Workload, rows: &mut [AdviceRow]) -> bool {
-    rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(order(workload, a, b)));
+    rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(compare_rows(workload, a, b)));
     let had = rows.iter().take_while(|row| row.refused.is_none()).count();
-    let Some(best) = best(workload, &rows[..had]) else { return false };
+    let Some(best) = best_index(workload, &rows[..had]) else { return false };
     rows[..=best].rotate_right(1);
     true
 }
 
 /// Compares two rows of the table: by cost if the user states a deadline or a value of waiting
 /// time, else by duration. Rows that miss the deadline come last.
-fn order(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
+fn compare_rows(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
     let late = (a.meets == Some(false)).cmp(&(b.meets == Some(false)));
     let money = |row: &AdviceRow| row.total().unwrap_or(f64::INFINITY);
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
@@ -52,7 +52,7 @@ fn order(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
 }
 
 /// Returns the index of the recommended row among the feasible rows; `None` if no row is suitable.
-fn best(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
+fn best_index(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
     let meeting: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].meets != Some(false)).collect();
     let fastest = meeting.iter().map(|index| &rows[*index]).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();

@@ -1,6 +1,6 @@
 //! The catalogue of all models: those that are embedded in the program, and those from the user's
-//! files. Called by the advice, by `bench` for modelled contenders, and by the command line, which
-//! reads the files.
+//! files. Called by the advice, by `bench`, by the bills and accounts of `firstbyte`, and by the
+//! command line, which reads the files.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

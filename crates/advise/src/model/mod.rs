@@ -256,7 +256,7 @@ pub struct Capacity {
     pub most: Option<Figure<Bytes>>,
     /// Memory of the servers for caching, per TiB of capacity.
     pub cache_per_tib: Option<Figure<Bytes>>,
-    /// Time to create the service. If it is known, each job can create a service for itself.
+    /// Time to create the service. If it is known, the service can be created for a job.
     pub creation: Option<Figure<Seconds>>,
 }
 
@@ -270,7 +270,7 @@ pub enum BilledQuantity {
     StoredPerClient,
     /// Bytes of the data set on a volume of each machine while a job runs.
     StoredDuringJob,
-    /// Bytes of the data set, if they are read from the file system's own storage.
+    /// Bytes of the data set, each month, if they are read from the file system's own storage.
     StoredSmall,
     /// Bytes that each job reads from the service.
     Read,
@@ -283,10 +283,10 @@ pub enum BilledQuantity {
     /// Requests of each job to the bucket behind a service, for data that was not brought to the
     /// service before the job.
     HydrationRequests,
-    /// Provisioned bytes: each month, or while the service exists if each job creates its own.
+    /// Provisioned bytes: each month, or, if the service is created for a job, while it exists.
     Capacity,
-    /// Hours of a machine that serves all jobs: each month, or while the service exists if each job
-    /// creates its own.
+    /// Hours of a machine that serves all jobs: each month, or, if the service is created for a
+    /// job, while it exists.
     Hours,
     /// Provisioned bytes per second above the rate that stored data includes, each month.
     ProvisionedRate,
@@ -349,7 +349,7 @@ pub struct ServiceModel {
     /// Properties of reading.
     #[serde(default)]
     pub reading: ReadProperties,
-    /// Sizes in which it is sold.
+    /// Sizes in which the service is sold.
     #[serde(default)]
     pub capacity: Capacity,
     /// Billed items.
@@ -418,8 +418,8 @@ pub struct MachineModel {
     /// Sustained total rate of all volumes of the machine.
     #[serde(default)]
     pub volumes: Option<Rate>,
-    /// Total rate of all volumes while the burst of a day lasts: as long as the rule for all
-    /// machines says.
+    /// Total rate of all volumes during their burst, which lasts for
+    /// [`MachineRules::volumes_burst`].
     #[serde(default)]
     pub volumes_burst: Option<Rate>,
     /// Graphics processors.
@@ -432,7 +432,7 @@ pub struct MachineModel {
     #[serde(default)]
     pub cloud: Cloud,
     /// Name of the source.
-    #[serde(default = "guide")]
+    #[serde(default = "default_source")]
     pub source: String,
 }
 
@@ -457,7 +457,7 @@ impl MachineModel {
     }
 }
 
-fn guide() -> String {
+fn default_source() -> String {
     "guide".to_owned()
 }
 

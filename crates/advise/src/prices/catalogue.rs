@@ -2,7 +2,8 @@
 //!
 //! Invariant: every price and minimum has a source and a day, is not negative, and has a unit in
 //! which its key can be billed. A file that violates this is refused, and the error states the
-//! line. Called by the advice, the bills and `advise prices`.
+//! line. Called by the advice, `bench`, the bills of `firstbyte`, the gateway of `serve`, and
+//! `advise prices`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -97,7 +98,7 @@ impl PriceCatalogue {
     /// # Errors
     /// [`CatalogueError`] with the line of the first invalid entry.
     pub fn parse(name: &str, text: &str) -> Result<Self, CatalogueError> {
-        let file: File = toml::from_str(text).map_err(|error| {
+        let file: PriceFile = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
             let line = 1 + text[..before].matches('\n').count();
             let why = error.message().lines().next().unwrap_or("not valid").to_owned();
@@ -106,7 +107,7 @@ impl PriceCatalogue {
         let mut catalogue = Self { minimums: file.minimum, ..Self::default() };
         for list in file.list {
             for entry in list.prices {
-                let Entry { key, usd, unit } = entry;
+                let PriceEntry { key, usd, unit } = entry;
                 let (region, source) = (list.region.clone(), list.source.0.clone());
                 catalogue.insert(Price { key, region, usd, unit, day: list.day, source });
             }
@@ -141,7 +142,7 @@ impl PriceCatalogue {
     /// Returns the newest price of `key` in `region` that is not after `day`.
     #[must_use]
     pub fn price(&self, key: &str, region: &str, day: Day) -> Option<&Price> {
-        self.of(key, region).take_while(|price| price.day <= day).last()
+        self.prices_of(key, region).take_while(|price| price.day <= day).last()
     }
 
     /// Iterates over all prices, by key and then by day.
@@ -150,7 +151,7 @@ impl PriceCatalogue {
     }
 
     /// Iterates over the prices of `key` in `region`, oldest first.
-    pub(super) fn of(&self, key: &str, region: &str) -> impl Iterator<Item = &Price> {
+    pub(super) fn prices_of(&self, key: &str, region: &str) -> impl Iterator<Item = &Price> {
         self.prices.get(key).into_iter().flatten().filter(move |price| price.region == region)
     }
 
@@ -205,9 +206,9 @@ fn covers(pattern: &str, key: &str) -> bool {
 /// A parsed file whose values have not been checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PriceFile {
     #[serde(default)]
-    list: Vec<List>,
+    list: Vec<PriceList>,
     #[serde(default)]
     minimum: Vec<Minimum>,
 }
@@ -215,11 +216,11 @@ struct File {
 /// A list of prices from one source, for one day and one region.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct PriceList {
     region: String,
     day: Day,
     source: Source,
-    prices: Vec<Entry>,
+    prices: Vec<PriceEntry>,
 }
 
 #[derive(Deserialize)]
@@ -239,8 +240,8 @@ impl TryFrom<String> for Source {
 }
 
 #[derive(Deserialize)]
-#[serde(try_from = "RawEntry")]
-struct Entry {
+#[serde(try_from = "RawPriceEntry")]
+struct PriceEntry {
     key: String,
     usd: f64,
     unit: Unit,
@@ -248,16 +249,16 @@ struct Entry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawEntry {
+struct RawPriceEntry {
     key: String,
     usd: f64,
     unit: Unit,
 }
 
-impl TryFrom<RawEntry> for Entry {
+impl TryFrom<RawPriceEntry> for PriceEntry {
     type Error = String;
 
-    fn try_from(RawEntry { key, usd, unit }: RawEntry) -> Result<Self, String> {
+    fn try_from(RawPriceEntry { key, usd, unit }: RawPriceEntry) -> Result<Self, String> {
         let known = find_key(&key).ok_or_else(|| format!("`{key}` is not the key of a price"))?;
         if unit.to(known.unit, 1.0).is_none() {
             return Err(format!("`{key}` is billed by the {}, not by the {unit}", known.unit));

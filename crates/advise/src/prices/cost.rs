@@ -2,7 +2,7 @@
 //!
 //! Invariant: the lines of each period add up to its sum. An item without a price is listed in
 //! `missing`, and does not count as free. The value of waiting time is not part of any sum. Called
-//! by the advice.
+//! by the advice, by `bench`, and by the bills of `firstbyte`.
 
 use std::fmt;
 
@@ -136,7 +136,7 @@ impl PriceCatalogue {
         let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
         let mut cost = Cost { waiting, ..Cost::default() };
         for item in &usage.items {
-            match self.line(item, region, day) {
+            match self.cost_line(item, region, day) {
                 Ok(line) => cost.add(line, day),
                 Err(reason) => cost.missing.push(MissingPrice { price: item.price.clone(), reason }),
             }
@@ -144,11 +144,11 @@ impl PriceCatalogue {
         cost
     }
 
-    fn line(&self, item: &UsageItem, region: &str, day: Day) -> Result<CostLine, Reason> {
+    fn cost_line(&self, item: &UsageItem, region: &str, day: Day) -> Result<CostLine, Reason> {
         if !(item.quantity.is_finite() && item.quantity >= 0.0) {
             return Err(Reason::Quantity);
         }
-        let price = self.price(&item.price, region, day).ok_or_else(|| self.why_missing(item, region))?;
+        let price = self.price(&item.price, region, day).ok_or_else(|| self.missing_reason(item, region))?;
         let unit = price.unit;
         let used = item.unit.to(unit, item.quantity).ok_or(Reason::Unit { used: item.unit, billed: unit })?;
         let billed = self.minimum(&item.price, item.per).map_or(used, |minimum| minimum.apply(used, unit));
@@ -163,9 +163,9 @@ impl PriceCatalogue {
         })
     }
 
-    fn why_missing(&self, item: &UsageItem, region: &str) -> Reason {
+    fn missing_reason(&self, item: &UsageItem, region: &str) -> Reason {
         let key = item.price.as_str();
-        if let Some(first) = self.of(key, region).next() {
+        if let Some(first) = self.prices_of(key, region).next() {
             return Reason::Day { first: first.day };
         }
         let service = key.split_once('/').map_or(key, |(service, _)| service);

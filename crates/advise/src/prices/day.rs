@@ -9,7 +9,7 @@ use time::Date;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-const FORMAT: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]");
+const DAY_FORMAT: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]");
 
 /// A day, written `2026-11-23`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -38,7 +38,7 @@ impl FromStr for Day {
     type Err = DayError;
 
     fn from_str(text: &str) -> Result<Self, DayError> {
-        Date::parse(text, FORMAT).map(Self).map_err(|_| DayError(text.to_owned()))
+        Date::parse(text, DAY_FORMAT).map(Self).map_err(|_| DayError(text.to_owned()))
     }
 }
 

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_month_in_which_half_were_interrupted() {
+    fn hourly_interruptions_follow_from_the_share_interrupted_per_month() {
         let rate = interruptions_per_hour(0.5);
         assert!((rate * HOURS_PER_MONTH - 2.0f64.ln()).abs() < 1e-12);
         assert!(interruptions_per_hour(0.0).abs() < 1e-12);

@@ -1,6 +1,7 @@
-//! Parses a workload from TOML, or from command-line options that are converted to lines of TOML. A
-//! field that is absent gets a default. A contradiction is an error, which states the line. Called
-//! by the commands of `advise`.
+//! Parses a workload from TOML, or from command-line options that are converted to lines of TOML.
+//! An optional field that is absent gets a default. A contradiction is an error, which states the
+//! line. Called by the commands of `advise`, by the demo, by `bench` for modelled contenders, and
+//! by the accounts of `firstbyte`.
 
 use serde::Deserialize;
 
@@ -31,7 +32,7 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct WorkloadFile {
     name: Option<String>,
     region: Option<String>,
     data: RawData,
@@ -98,7 +99,7 @@ struct RawGoal {
 /// # Errors
 /// The first wrong field, with its line.
 pub fn of_text(text: &str) -> Result<Workload, FileError> {
-    let file: File = toml::from_str(text).map_err(|error| FileError::of_toml(text, &error))?;
+    let file: WorkloadFile = toml::from_str(text).map_err(|error| FileError::of_toml(text, &error))?;
     Reader { text }.workload(file)
 }
 
@@ -176,7 +177,7 @@ impl Reader<'_> {
         }
     }
 
-    fn workload(&self, file: File) -> Result<Workload, FileError> {
+    fn workload(&self, file: WorkloadFile) -> Result<Workload, FileError> {
         let mut assumed = Vec::new();
         let data = self.data(&file.data)?;
         let compute = self.compute(&file.compute)?;

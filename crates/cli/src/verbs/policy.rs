@@ -15,8 +15,8 @@ use firstbyte::operand::{Glob, OperandKind};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{
-    Durability, Metadata, ServerSideEncryption, Spending, StoreOptions, WalkBounds, expires_header,
-    header_value,
+    Durability, Metadata, ServerSideEncryption, Spending, StoreOptions, WalkBounds, check_header_value,
+    expires_header,
 };
 use firstbyte_transfer::{Compare, ContentTypes, Effect, SourceLimits, Stop, TransferSettings};
 
@@ -227,19 +227,19 @@ fn parse_tags(text: &str) -> std::result::Result<Pairs, String> {
 }
 
 fn parse_content_type(text: &str) -> std::result::Result<String, String> {
-    header_value(text)
+    check_header_value(text)
         .map(|()| text.to_owned())
         .map_err(|why| format!("it {why}; write a type such as text/plain"))
 }
 
 fn parse_cache_control(text: &str) -> std::result::Result<String, String> {
-    header_value(text)
+    check_header_value(text)
         .map(|()| text.to_owned())
         .map_err(|why| format!("it {why}; write directives such as max-age=3600"))
 }
 
 fn parse_header_value(text: &str) -> std::result::Result<String, String> {
-    header_value(text).map(|()| text.to_owned()).map_err(|why| format!("it {why}"))
+    check_header_value(text).map(|()| text.to_owned()).map_err(|why| format!("it {why}"))
 }
 
 fn parse_storage_class(text: &str) -> std::result::Result<String, String> {

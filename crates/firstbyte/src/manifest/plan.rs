@@ -84,7 +84,7 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
     let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
     let sources = parse_sources(store, plan)?;
     let partial = LocalFile::open(out, PartialPermissions::Usual)?;
-    partial.empty()?;
+    partial.truncate()?;
     let written = (|| {
         let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;

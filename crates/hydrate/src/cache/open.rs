@@ -237,7 +237,7 @@ fn create(
 ) -> Result<(MapHeader, DataFile)> {
     let (text, size) = (identity.to_text(), identity.size());
     let make = || -> io::Result<(MapHeader, DataFile)> {
-        firstbyte_store::empty(map)?;
+        firstbyte_store::truncate(map)?;
         let data = new_data(&shared.dir, &paths.data)?;
         data.set_len(size)?;
         let data = DataFile::of_size(data, size)?.ok_or(io::ErrorKind::InvalidData)?;

@@ -286,7 +286,7 @@ impl<'a> Receiver<'a> {
             range: (!whole).then_some(range),
             version: Some(table.version.clone()),
             checksum: whole && table.blocks.has_cache(),
-            ..attempt.get(&self.throttle().cloned().unwrap_or_default())
+            ..attempt.get_options(&self.throttle().cloned().unwrap_or_default())
         };
         self.queue.counters.started(fetch.priority);
         let mut body = self.queue.store.get(&table.location, &get)?;
@@ -432,7 +432,7 @@ impl<'a> Receiver<'a> {
     /// blocks.
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let table = &self.fetch.table;
-        attempt.paused();
+        attempt.record_pause();
         // While a file is open, it owns the table too, so the count is above 1.
         while table.is_far_ahead(block) && Arc::strong_count(table) > 1 {
             std::thread::sleep(POLL_INTERVAL);
@@ -450,7 +450,7 @@ impl<'a> Receiver<'a> {
         if pause.is_zero() {
             return;
         }
-        attempt.paused();
+        attempt.record_pause();
         let start = Instant::now();
         loop {
             let left = pause.saturating_sub(start.elapsed());

@@ -58,7 +58,7 @@ struct AccountFields {
 }
 
 impl AzureAccount {
-    /// Returns the account or, without secrets, the reason why none can be used.
+    /// Returns the account, or the reason why none can be used. The reason has no secrets.
     pub(super) fn find(options: &StoreOptions) -> Result<Self, String> {
         let given = options.azure_connection.as_ref().map(|given| given.0.clone());
         let parts = match given.or_else(|| variable("AZURE_STORAGE_CONNECTION_STRING")) {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_connection_string_is_said_without_its_key() {
+    fn an_error_about_a_connection_string_does_not_show_its_key() {
         for text in [
             "AccountKey=hidden",
             "AccountName=a;hidden",

@@ -25,9 +25,9 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use account::{AzureAccount, Credential};
 
-/// API version of the service. It accepts 5,000 MiB in one write. It is not the first version that
-/// does, but reports errors more precisely.
-const VERSION: &str = "2021-08-06";
+/// Version of the API that requests name. It accepts 5,000 MiB in one write, as some earlier
+/// versions do, and reports errors more precisely than these.
+const API_VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
 pub(crate) struct Azure {
@@ -88,7 +88,7 @@ impl RestStore for Azure {
             return Err(Error::Options { what: "an access key".to_owned(), why });
         }
         let mut headers = call.headers.clone();
-        headers.push(("x-ms-version".to_owned(), VERSION.to_owned()));
+        headers.push(("x-ms-version".to_owned(), API_VERSION.to_owned()));
         let mut target = format!("{}{}", account.path, call.target());
         match &account.credential {
             Credential::Anonymous => {}
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_survives(name in "[a-z0-9_x-]{1,20}|\\PC{1,8}") {
+        fn every_metadata_name_survives_encoding(name in "[a-z0-9_x-]{1,20}|\\PC{1,8}") {
             let sent = encoded_name(&name);
             prop_assert!(sent.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
             prop_assert!(!sent.starts_with(|first: char| first.is_ascii_digit()));

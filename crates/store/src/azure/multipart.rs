@@ -1,8 +1,7 @@
 //! Uploads blobs in parts, by `Put Block` and `Put Block List`.
 //!
-//! An upload is nothing but a common prefix of the names of its blocks: the service keeps no record
-//! of the upload itself. The service deletes uncommitted blocks when the blob is written, or after
-//! a week.
+//! The service keeps no record of an upload. An upload is only a common prefix of the names of its
+//! blocks. The service deletes uncommitted blocks when the blob is written, or after a week.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -19,7 +19,7 @@ const AUTHORITY: &str = "https://login.microsoftonline.com";
 const RESOURCE: &str = "https://storage.azure.com/";
 /// The metadata server, which issues the token of a virtual machine's identity.
 const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
-/// Longest wait for the metadata server. A machine that has one gets its answer within a second.
+/// Longest wait for the metadata server. Where there is one, it answers within a second.
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
 pub(super) enum TokenSource {
@@ -84,11 +84,12 @@ impl TokenSource {
             }
             Self::App { endpoint, header, client: id } => {
                 let header = ("x-identity-header", header.as_str());
-                managed(object, client, (endpoint, "2019-08-01"), header, id.as_deref(), cancel)
+                managed_token(object, client, (endpoint, "2019-08-01"), header, id.as_deref(), cancel)
             }
             Self::Machine { client: id } => {
                 let endpoint = (METADATA_SERVER, "2018-02-01");
-                let token = managed(object, client, endpoint, ("metadata", "true"), id.as_deref(), cancel);
+                let token =
+                    managed_token(object, client, endpoint, ("metadata", "true"), id.as_deref(), cancel);
                 token.map_err(|error| match error {
                     Error::Cancelled | Error::Server { .. } => error,
                     _ => {
@@ -113,14 +114,14 @@ fn post(
     cancel: &Cancel,
 ) -> Result<BearerToken> {
     let authority = variable("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.to_owned());
-    let (origin, _) = parsed(object, &authority)?;
+    let (origin, _) = parse_url(object, &authority)?;
     let path = format!("/{}/oauth2/v2.0/token", crate::rest::encoded(tenant));
     let call = RestCall::new(HttpMethod::Post, object, path, cancel);
     ask_for_token(client, &call, &origin, Some(body), cancel)
 }
 
 /// Requests a token from a service on this machine or on its local network link.
-fn managed(
+fn managed_token(
     object: &ObjectLocation,
     client: &Arc<WireClient>,
     (endpoint, version): (&str, &str),
@@ -128,7 +129,7 @@ fn managed(
     id: Option<&str>,
     cancel: &Cancel,
 ) -> Result<BearerToken> {
-    let (origin, path) = parsed(object, endpoint)?;
+    let (origin, path) = parse_url(object, endpoint)?;
     let mut call = RestCall::new(HttpMethod::Get, object, path, cancel);
     call.query.push(("api-version", version.to_owned()));
     call.query.push(("resource", RESOURCE.to_owned()));
@@ -137,7 +138,7 @@ fn managed(
     ask_for_token(&Arc::new(client.nearby(METADATA_WAIT)), &call, &origin, None, cancel)
 }
 
-fn parsed(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {
+fn parse_url(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {
     let origin = Origin::parse_url(url);
     let rest = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
     let path = rest.find('/').map_or("/", |at| &rest[at..]);

@@ -39,7 +39,7 @@ impl Azure {
     }
 
     /// Sends `Copy Blob`, within the account. The service copies large blobs after its response, so
-    /// the end of the copy is waited for.
+    /// this method waits for the end of the copy.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -72,7 +72,7 @@ impl Azure {
         }
         call.headers.extend(options.precondition.header());
         if options.metadata != Metadata::default() {
-            self.describe_user(&mut call, &options.metadata);
+            self.add_user_metadata(&mut call, &options.metadata);
         }
         let copied = self.call(&call).map_err(|error| match (error, &options.precondition) {
             (Error::Precondition { .. }, Precondition::None) => Error::Changed {
@@ -119,11 +119,11 @@ impl Azure {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-ms-access-tier", class);
         }
-        self.describe_user(call, metadata);
+        self.add_user_metadata(call, metadata);
         Ok(())
     }
 
-    fn describe_user(&self, call: &mut RestCall<'_>, metadata: &Metadata) {
+    fn add_user_metadata(&self, call: &mut RestCall<'_>, metadata: &Metadata) {
         for (name, value) in &metadata.user {
             call.header(&format!("x-ms-meta-{}", encoded_name(name)), header_text::encode(value));
         }

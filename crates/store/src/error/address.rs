@@ -76,7 +76,7 @@ impl AddressSource {
                 format!("{first}correct {name}, or add the hosts to reach directly to NO_PROXY")
             }
             _ if detail == WITHOUT_TLS => self.without_tls(endpoint),
-            _ if detail == EXPECTS_TLS => self.written(endpoint, "https"),
+            _ if detail == EXPECTS_TLS => self.scheme_advice(endpoint, "https"),
             _ if detail.starts_with(UNRESOLVED) && endpoint.contains(AWS) => {
                 "check the region (--region, AWS_REGION or the profile), and this machine's name servers"
                     .into()
@@ -91,7 +91,7 @@ impl AddressSource {
 
     /// Returns advice about a server that answers without TLS.
     fn without_tls(&self, endpoint: &str) -> String {
-        let written = self.written(endpoint, "http");
+        let written = self.scheme_advice(endpoint, "http");
         match is_private(endpoint) {
             true => written,
             false => format!("name the port that has TLS, or {written}, which sends the data unencrypted"),
@@ -99,7 +99,7 @@ impl AddressSource {
     }
 
     /// Returns advice to write the URL with this scheme.
-    fn written(&self, endpoint: &str, scheme: &str) -> String {
+    fn scheme_advice(&self, endpoint: &str, scheme: &str) -> String {
         let with_scheme = |url: &str| match url.split_once("://") {
             Some((_, rest)) => format!("{scheme}://{rest}"),
             None => format!("{scheme}://{url}"),

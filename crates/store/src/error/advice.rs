@@ -84,7 +84,7 @@ impl Error {
 fn not_found(location: &str) -> Cow<'static, str> {
     let Some(service) = service_of(location) else {
         return match location {
-            _ if location.starts_with(SFTP) => shows(parent(location)).into(),
+            _ if location.starts_with(SFTP) => list_advice(parent(location)).into(),
             _ if location.starts_with("http") => "check the address".into(),
             _ if location.split('/').next().is_some_and(|first| first.contains(':')) => {
                 format!("it is a path here; {PLACES_WITH_COLON}").into()
@@ -103,11 +103,11 @@ fn not_found(location: &str) -> Cow<'static, str> {
         };
         return format!("`firstbyte ls {service}://` lists those of this {owner}").into();
     }
-    shows(parent(location)).into()
+    list_advice(parent(location)).into()
 }
 
 /// Returns advice with the command that lists a directory or prefix.
-fn shows(directory: &str) -> String {
+fn list_advice(directory: &str) -> String {
     format!("`firstbyte ls {directory}` shows what is there")
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_created_is_no_wrong_spelling() {
+    fn advice_about_a_directory_that_cannot_be_created_is_not_about_spelling() {
         let line = |kind: io::ErrorKind| {
             let error = Error::CreateDirectory { location: "/proc/x".into(), source: kind.into() };
             format!("{error}; {}", error.advice().unwrap())
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_credentials_are_renewed_and_missing_ones_set() {
+    fn advice_is_to_renew_expired_credentials_and_to_set_missing_ones() {
         let advice = |detail: &str| {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
             Error::Credentials { location, detail, trace: None }.advice().unwrap()

@@ -11,7 +11,7 @@ pub enum RequestAuthentication {
     Azure,
     /// None, because the options forbid signatures.
     Unsigned,
-    /// The credentials in the URL of a web server, if it has any.
+    /// The credentials for a web server, if there are any: from the URL, `.netrc` or a header.
     Web,
     /// A login on an SFTP server.
     Login,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_advised_about_by_what_was_asked() {
+    fn advice_after_a_refusal_depends_on_the_authentication_and_the_code() {
         let advice = |request, detail: &str| {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
             Error::Denied { location, detail, request, trace: None }.advice().unwrap()

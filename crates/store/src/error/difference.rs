@@ -27,8 +27,8 @@ pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) 
     }
 }
 
-/// Returns the facts by which two versions differ. Includes the inode change time of a file, which
-/// the description of a version omits.
+/// Returns the difference between two versions, as the end of a message: their descriptions or, if
+/// these are equal, their inode change times.
 #[must_use]
 pub fn difference(expected: &Version, found: &Version) -> String {
     let (one, other) = (expected.to_string(), found.to_string());

@@ -53,7 +53,7 @@ pub enum FailureKind {
     BadInput,
     /// A directory is named where an object is needed.
     IsDirectory,
-    /// A disk is full or a quota is reached.
+    /// A disk is full, a quota is reached, or the budget of the run is spent.
     Full,
     /// A system call failed.
     Io,

@@ -122,7 +122,7 @@ impl Error {
     }
 
     /// Records the number of requests sent before this error was final, and the time they took.
-    pub fn attempted(&mut self, attempts: u32, took: Duration) {
+    pub fn record_attempts(&mut self, attempts: u32, took: Duration) {
         if let Some(Some(trace)) = self.slot() {
             trace.attempts = trace.attempts.max(attempts);
             trace.took = trace.took.max(took);
@@ -142,7 +142,7 @@ mod tests {
     fn the_first_trace_of_a_failure_is_kept() {
         let of = |status| move || Trace { status: Some(status), attempts: 1, ..Trace::default() };
         let mut error = missing().traced(of(404)).traced(of(200));
-        error.attempted(3, Duration::from_millis(1200));
+        error.record_attempts(3, Duration::from_millis(1200));
         let trace = error.trace().unwrap();
         assert_eq!((trace.status, trace.attempts), (Some(404), 3));
         assert_eq!(trace.to_string(), "status 404, 3 attempts in 1.2 s");
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_error_without_a_request_has_no_trace() {
         let mut error = missing();
-        error.attempted(3, Duration::from_secs(1));
+        error.record_attempts(3, Duration::from_secs(1));
         assert_eq!(error.trace(), None);
         assert_eq!(Error::Cancelled.traced(Trace::default).trace(), None);
     }

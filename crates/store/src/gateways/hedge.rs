@@ -26,7 +26,8 @@ const REQUESTS_PER_HEDGE: u64 = 32;
 /// few requests that the share alone would allow none.
 const FREE_HEDGES: u64 = 2;
 
-pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
+/// Sends the second request of a read, until the handle is cancelled.
+pub(super) type SecondRequest = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
 /// The requests of one ring, and the thread that watches them.
 #[derive(Default)]
@@ -57,7 +58,7 @@ struct Waiting {
     due: Instant,
     race: Arc<Race>,
     member: Arc<Member>,
-    second: Second,
+    second: SecondRequest,
 }
 
 /// The two requests of a read.
@@ -68,6 +69,7 @@ struct Race {
     ended: Condvar,
 }
 
+/// The state of the two requests of a read.
 #[derive(Default)]
 struct Outcome {
     /// True if the first request has succeeded. The second is then not needed.
@@ -85,7 +87,7 @@ impl HedgeWatch {
         cancel: &Cancel,
         member: &Arc<Member>,
         first: impl FnOnce(&Cancel) -> Result<Body>,
-        second: Second,
+        second: SecondRequest,
     ) -> (Result<Body>, Option<Body>) {
         let within = |handle: Cancel| handle.within(cancel);
         let (one, other) = (within(Cancel::new()), within(Cancel::new()));
@@ -101,7 +103,7 @@ impl HedgeWatch {
         }
     }
 
-    fn register(&self, begun: Instant, race: Arc<Race>, member: Arc<Member>, second: Second) -> u64 {
+    fn register(&self, begun: Instant, race: Arc<Race>, member: Arc<Member>, second: SecondRequest) -> u64 {
         self.started.get_or_init(|| {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("gateways".into()).stack_size(STACK);
@@ -137,7 +139,7 @@ impl WatchState {
 
     /// Takes a second request from the budget, and returns false if the budget is spent. If the
     /// gateway is excluded for a failure, a second request is free.
-    fn may_send_twice(&mut self, member: &Member) -> bool {
+    fn take_hedge(&mut self, member: &Member) -> bool {
         let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
         if !member.gets_requests() {
             return true;
@@ -165,7 +167,7 @@ impl Shared {
                 state.waiting.iter().filter(|(_, it)| it.due <= now).map(|(number, _)| *number).collect();
             for number in due {
                 let Some(mut late) = state.waiting.remove(&number) else { continue };
-                if state.may_send_twice(&late.member) {
+                if state.take_hedge(&late.member) {
                     late.start();
                 } else {
                     late.due = now + POLL_INTERVAL;
@@ -287,11 +289,11 @@ mod tests {
         let mut twice = 0;
         for _ in 0..3200 {
             state.requests += 1;
-            twice += u64::from(state.may_send_twice(&member));
+            twice += u64::from(state.take_hedge(&member));
         }
         assert_eq!(twice, FREE_HEDGES + 3200 / REQUESTS_PER_HEDGE);
         member.record_failure("gone");
-        assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
+        assert!(state.take_hedge(&member), "past a gateway that is not asked any more");
     }
 
     #[test]

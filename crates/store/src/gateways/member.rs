@@ -10,6 +10,7 @@ use super::MAX_SILENCE;
 /// Time for which a failed gateway gets no requests.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
+/// A gateway, and its failures.
 pub(crate) struct Member {
     pub(super) url: String,
     failed_at: Mutex<Option<Instant>>,
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_is_passed_by_when_it_has_not_answered_for_a_while() {
+    fn a_gateway_that_has_not_answered_for_a_while_gets_no_requests() {
         let (member, now) = (Member::new("http://a:1".into()), Instant::now());
         for _ in 0..9 {
             member.record_silence_at(now);

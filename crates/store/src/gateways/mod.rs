@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Strength};
 
-use self::hedge::{HedgeWatch, Second};
+use self::hedge::{HedgeWatch, SecondRequest};
 use self::member::Member;
 pub use self::owner::SEGMENT;
 use crate::body::Body;
@@ -93,7 +93,7 @@ impl Ring {
         get: &Get,
         origin: &Arc<dyn GatewayReader>,
     ) -> Result<Option<Body>> {
-        let Some(request) = Request::of(location, get) else { return Ok(None) };
+        let Some(request) = GatewayRequest::of(location, get) else { return Ok(None) };
         let request = Arc::new(request);
         let candidates = self.candidates(&request.segment);
         for (place, (member, reader)) in candidates.iter().enumerate() {
@@ -170,13 +170,13 @@ fn gateway_options(options: &StoreOptions, url: &str, keys: Option<SigningKeys>)
 const NO_FRAMES: &str = "it sends no checksums with its blocks: another version, or no gateway";
 
 /// The part of a read that gateways can serve.
-struct Request {
+struct GatewayRequest {
     location: Location,
     get: Get,
     segment: owner::Segment,
 }
 
-impl Request {
+impl GatewayRequest {
     /// Returns the part of a read that gateways can serve: whole blocks, up to the end of the
     /// segment, of an object with a strong version. `None` for other reads.
     fn of(location: &Location, get: &Get) -> Option<Self> {
@@ -194,12 +194,13 @@ impl Request {
         let object = ObjectLocation { service: Service::S3, ..object.clone() };
         Some(Self { location: Location::Object(object), get, segment })
     }
+
     fn ask(&self, reader: &dyn GatewayReader, cancel: &Cancel) -> Result<Body> {
         reader.get(&self.location, &Get { cancel: cancel.clone(), ..self.get.clone() })
     }
 
     /// Returns the second request, which goes to the next gateway if this one is late.
-    fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn GatewayReader>)) -> Second {
+    fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn GatewayReader>)) -> SecondRequest {
         let request = Arc::clone(self);
         Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
             body if body.is_framed() => {
@@ -207,13 +208,13 @@ impl Request {
                 Ok(body.watched_by(&member))
             }
             // The failure is not recorded here: as the next in order, this gateway gets the request
-            // again, and fails again.
+            // again, and the failure is recorded then.
             _ => Err(Error::Cancelled),
         })
     }
 
     /// Returns the second request, which goes to the origin if the last gateway is late.
-    fn at_origin(&self, location: &Location, origin: &Arc<dyn GatewayReader>) -> Second {
+    fn at_origin(&self, location: &Location, origin: &Arc<dyn GatewayReader>) -> SecondRequest {
         let (location, origin) = (location.clone(), Arc::clone(origin));
         let get = Get { integrity: Integrity::None, ..self.get.clone() };
         Box::new(move |cancel| origin.get(&location, &Get { cancel: cancel.clone(), ..get }))
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failure_of_the_gateway_itself_takes_it_out() {
+    fn only_a_failure_of_the_gateway_itself_excludes_it() {
         let options = StoreOptions {
             gateways: Gateways {
                 urls: DeferredSetting::new("--via", || Ok(vec!["http://127.0.0.1:9".to_owned()])),

@@ -6,6 +6,7 @@ use firstbyte_location::{Algorithm, Hasher, ObjectLocation, Version};
 /// Length of a segment, in bytes. A segment is the part of an object that has one owner.
 pub const SEGMENT: u64 = 64 << 20;
 
+/// A segment of one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     hash: u64,
@@ -31,7 +32,7 @@ impl Segment {
 /// Returns the indices of the gateways, ordered by preference for a segment. The first is the
 /// owner.
 pub(super) fn order<'a>(urls: impl Iterator<Item = &'a str>, segment: &Segment) -> Vec<usize> {
-    let score = |(index, url): (usize, &str)| (mixed(hash(url) ^ segment.hash), index);
+    let score = |(index, url): (usize, &str)| (mix_bits(hash(url) ^ segment.hash), index);
     let mut scored: Vec<(u64, usize)> = urls.enumerate().map(score).collect();
     scored.sort_unstable_by(|one, other| other.cmp(one));
     scored.into_iter().map(|(_, index)| index).collect()
@@ -39,13 +40,13 @@ pub(super) fn order<'a>(urls: impl Iterator<Item = &'a str>, segment: &Segment) 
 
 fn hash(text: &str) -> u64 {
     let value = Hasher::of(Algorithm::Crc64Nvme, text.as_bytes()).value;
-    mixed(value.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
+    mix_bits(value.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
 }
 
 /// Mixes the bits of a hash, as `SplitMix64` does in its last step
 /// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear: without this step, one bit would
 /// decide the order of two gateways.
-fn mixed(mut value: u64) -> u64 {
+fn mix_bits(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_leaves_moves_only_its_own_segments_and_the_order_of_urls_is_nothing() {
+    fn a_gateway_that_leaves_moves_only_its_own_segments_and_the_order_of_urls_does_not_matter() {
         let (all, segments) = (urls(8), segments(1000));
         let rest: Vec<String> = all.iter().filter(|url| !url.contains("node03")).cloned().collect();
         let reversed: Vec<String> = all.iter().rev().cloned().collect();

@@ -36,8 +36,7 @@ const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 /// Address of the metadata server. Every Google machine resolves the server's name to this address.
 const METADATA_SERVER: &str = "169.254.169.254";
-/// Longest wait for the metadata server. A machine that has one gets its answer within
-/// milliseconds.
+/// Longest wait for the metadata server. Where there is one, it answers within milliseconds.
 const METADATA_WAIT: Duration = Duration::from_secs(2);
 /// Validity of the assertion that is exchanged for a token. Google allows no longer one.
 const ASSERTION_VALIDITY: Duration = Duration::from_secs(60 * 60);
@@ -100,9 +99,10 @@ pub(super) fn project() -> Result<String> {
     })
 }
 
+/// The content of a credentials file.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum File {
+enum CredentialsFile {
     ServiceAccount {
         client_email: String,
         private_key: String,
@@ -119,13 +119,13 @@ enum File {
 
 /// Requests a token from the first available source.
 fn fetch(object: &ObjectLocation, client: &Arc<WireClient>, cancel: &Cancel) -> Result<BearerToken> {
-    let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
+    let Some(path) = credentials_file() else { return from_metadata_server(object, client, cancel) };
     let credentials_error = |why: String| Error::Credentials {
         location: object.to_string(),
         detail: format!("{}: {why}", shown(&path)),
         trace: None,
     };
-    let (url, body) = request(&path).map_err(credentials_error)?;
+    let (url, body) = token_request(&path).map_err(credentials_error)?;
     let origin = Origin::parse_url(&url)
         .ok_or_else(|| credentials_error(format!("token_uri {} is no URL", redacted(&url))))?;
     let path = url.split_once("://").and_then(|(_, rest)| Some(rest[rest.find('/')?..].to_owned()));
@@ -135,7 +135,7 @@ fn fetch(object: &ObjectLocation, client: &Arc<WireClient>, cancel: &Cancel) -> 
 
 /// Returns the path of the credentials file: the file that the variable names, even if it is not
 /// readable, otherwise the default file if it exists.
-fn file() -> Option<PathBuf> {
+fn credentials_file() -> Option<PathBuf> {
     if let Some(named) = variable("GOOGLE_APPLICATION_CREDENTIALS") {
         return Some(named.into());
     }
@@ -146,7 +146,7 @@ fn file() -> Option<PathBuf> {
 
 /// Returns the URL that issues a token for a credentials file, and the body to send there. The
 /// error does not quote the file.
-fn request(path: &Path) -> std::result::Result<(String, String), String> {
+fn token_request(path: &Path) -> std::result::Result<(String, String), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     let url = |given: Option<String>| given.unwrap_or_else(|| TOKEN_URL.to_owned());
     let file = serde_json::from_slice(&text).map_err(|error| match error.classify() {
@@ -156,7 +156,7 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
         _ => format!("not JSON at line {}", error.line()),
     })?;
     match file {
-        File::AuthorizedUser { client_id, client_secret, refresh_token, token_uri } => {
+        CredentialsFile::AuthorizedUser { client_id, client_secret, refresh_token, token_uri } => {
             let fields = [
                 ("grant_type", "refresh_token"),
                 ("client_id", &client_id),
@@ -165,14 +165,14 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
             ];
             Ok((url(token_uri), form(&fields)))
         }
-        File::ServiceAccount { client_email, private_key, private_key_id, token_uri } => {
+        CredentialsFile::ServiceAccount { client_email, private_key, private_key_id, token_uri } => {
             let url = url(token_uri);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let header = json!({ "alg": "RS256", "typ": "JWT", "kid": private_key_id });
             let (begins, ends) = (now.as_secs(), (now + ASSERTION_VALIDITY).as_secs());
             let claims =
                 json!({ "iss": client_email, "scope": SCOPE, "aud": url, "iat": begins, "exp": ends });
-            let assertion = signed(&header.to_string(), &claims.to_string(), &private_key)?;
+            let assertion = signed_assertion(&header.to_string(), &claims.to_string(), &private_key)?;
             let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
             let body = form(&[("grant_type", grant), ("assertion", &assertion)]);
             Ok((url, body))
@@ -181,7 +181,7 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
 }
 
 /// Returns a signed assertion (RFC 7515).
-fn signed(header: &str, claims: &str, private_key: &str) -> std::result::Result<String, String> {
+fn signed_assertion(header: &str, claims: &str, private_key: &str) -> std::result::Result<String, String> {
     let unusable = |what: &str| format!("its private key {what}");
     let der = PrivatePkcs8KeyDer::from_pem_slice(private_key.as_bytes())
         .map_err(|_| unusable("is not in PEM, as PKCS #8"))?;
@@ -244,7 +244,7 @@ mod tests {
             "type": "service_account", "client_email": "me@p", "private_key": pem, "private_key_id": "7",
             "token_uri": "http://127.0.0.1:9/token", "project_id": "p",
         }));
-        let (url, body) = request(file.path()).unwrap();
+        let (url, body) = token_request(file.path()).unwrap();
         assert_eq!(url, "http://127.0.0.1:9/token");
         let assertion = body.split_once("assertion=").unwrap().1;
         let parts: Vec<&str> = assertion.split('.').collect();
@@ -261,7 +261,7 @@ mod tests {
         let file = file(&json!({
             "type": "authorized_user", "client_id": "a b", "client_secret": "c&d", "refresh_token": "e",
         }));
-        let (url, body) = request(file.path()).unwrap();
+        let (url, body) = token_request(file.path()).unwrap();
         assert_eq!(url, TOKEN_URL);
         assert!(body.contains("client_id=a%20b&client_secret=c%26d&refresh_token=e"), "{body}");
     }
@@ -271,9 +271,9 @@ mod tests {
         let unknown = json!({ "type": "external_account", "secret": "hidden" });
         let broken = json!({ "type": "service_account", "client_email": "x", "private_key": "hidden" });
         for content in [unknown, broken] {
-            let error = request(file(&content).path()).unwrap_err();
+            let error = token_request(file(&content).path()).unwrap_err();
             assert!(!error.contains("hidden") && !error.contains('\n'), "{error}");
         }
-        assert!(request(Path::new("/no/such/file")).is_err());
+        assert!(token_request(Path::new("/no/such/file")).is_err());
     }
 }

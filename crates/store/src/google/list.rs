@@ -3,7 +3,7 @@
 use firstbyte_location::{Entry, EntryKind, Service};
 use serde::Deserialize;
 
-use super::{Google, JSON, credentials, json_path};
+use super::{Google, JSON_PATH, credentials, json_path};
 use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
@@ -87,7 +87,7 @@ impl Google {
 
     pub(super) fn bucket_page(&self, query: &RestQuery, token: Option<&str>) -> Result<RestPage> {
         let cancel = Cancel::new();
-        let mut call = RestCall::new(HttpMethod::Get, &query.bucket, JSON.to_owned(), &cancel);
+        let mut call = RestCall::new(HttpMethod::Get, &query.bucket, JSON_PATH.to_owned(), &cancel);
         call.kind = RequestKind::List;
         if !self.identity.place(&self.client.options)?.is_emulator {
             call.query.push(("project", credentials::project()?));

@@ -24,7 +24,8 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use credentials::GoogleCredentials;
 
-const JSON: &str = "/storage/v1/b";
+/// Path of the JSON API's buckets.
+const JSON_PATH: &str = "/storage/v1/b";
 
 /// Google Cloud Storage, or an emulator of it.
 pub(crate) struct Google {
@@ -152,9 +153,9 @@ fn read_path(object: &ObjectLocation) -> String {
 fn json_path(object: &ObjectLocation) -> String {
     let bucket = encoded(&object.bucket);
     if object.key.is_empty() {
-        format!("{JSON}/{bucket}")
+        format!("{JSON_PATH}/{bucket}")
     } else {
-        format!("{JSON}/{bucket}/o/{}", encoded(&object.key))
+        format!("{JSON_PATH}/{bucket}/o/{}", encoded(&object.key))
     }
 }
 

@@ -11,7 +11,7 @@ use firstbyte_location::{Algorithm, Checksum, ObjectLocation, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Google, JSON, credentials, json_path, version};
+use super::{Google, JSON_PATH, credentials, json_path, version};
 use crate::answer;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ struct Resource {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rewritten {
+struct RewriteResponse {
     done: bool,
     rewrite_token: Option<String>,
     resource: Option<Resource>,
@@ -160,7 +160,7 @@ impl Google {
             call.payload = Payload::Bytes(body.as_bytes());
             let (head, answer) =
                 self.call(&call).map_err(|error| self.source_changed(error, source, pinned))?;
-            let rewritten: Rewritten = serde_json::from_slice(&answer).map_err(|error| {
+            let rewritten: RewriteResponse = serde_json::from_slice(&answer).map_err(|error| {
                 protocol(&call.place(), format!("no copy in the response: {error}")).traced(|| head.trace())
             })?;
             match (rewritten.resource.filter(|_| rewritten.done), rewritten.rewrite_token) {
@@ -225,7 +225,7 @@ impl Google {
             description["location"] = Value::from(region.as_str());
         }
         let (body, cancel) = (description.to_string(), Cancel::new());
-        let mut call = RestCall::new(HttpMethod::Post, bucket, JSON.to_owned(), &cancel);
+        let mut call = RestCall::new(HttpMethod::Post, bucket, JSON_PATH.to_owned(), &cancel);
         if !self.identity.place(&self.client.options)?.is_emulator {
             call.query.push(("project", credentials::project()?));
         }
@@ -242,7 +242,7 @@ impl Google {
 }
 
 fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptions) -> RestCall<'a> {
-    let path = format!("/upload{JSON}/{}/o", encoded(&object.bucket));
+    let path = format!("/upload{JSON_PATH}/{}/o", encoded(&object.bucket));
     let mut call = RestCall::new(HttpMethod::Post, object, path, &options.sending.cancel);
     call.throttle = options.sending.throttle.clone();
     call.query.push(("uploadType", kind.to_owned()));

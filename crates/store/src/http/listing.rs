@@ -52,14 +52,14 @@ impl Pages {
 impl Pages {
     /// Sends a HEAD request for each link without a final slash, to find the links that lead to
     /// directories.
-    fn look_at(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
+    fn complete_entries(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let files: Vec<_> =
             entries.iter_mut().filter(|entry| entry.kind == EntryKind::File).map(Mutex::new).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut entry = file.lock();
-                if let Err(error) = self.http.look_at_link(directory, &mut entry) {
+                if let Err(error) = self.http.complete_entry(directory, &mut entry) {
                     failed.lock().get_or_insert(error);
                     next.store(files.len(), Ordering::Relaxed);
                 }
@@ -87,16 +87,16 @@ impl DirectoryTree for Pages {
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
         let url = self.url(directory);
         match self.http.page(&url)? {
-            Listed::Lines(entries) => Ok(entries),
+            DirectoryPage::Lines(entries) => Ok(entries),
             // In a recursive listing, an empty root page is an error, because a copy would
             // otherwise silently copy nothing.
-            Listed::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
+            DirectoryPage::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
-            Listed::Html(page) if page.is_vacant() && !page.is_directory => {
+            DirectoryPage::Html(page) if page.is_vacant() && !page.is_directory => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
-            Listed::Html(page) => self.look_at(&url, page.entries),
+            DirectoryPage::Html(page) => self.complete_entries(&url, page.entries),
         }
     }
 
@@ -122,7 +122,7 @@ pub(super) fn list(
 
 /// A line of a listing from `serve`.
 #[derive(Deserialize)]
-struct Line {
+struct ListingLine {
     name: String,
     /// The name's bytes in hex, if they are not UTF-8.
     name_hex: Option<String>,
@@ -149,7 +149,7 @@ enum Time {
 }
 
 /// The content of a directory page, in one of two formats.
-enum Listed {
+enum DirectoryPage {
     Lines(Vec<Entry>),
     Html(LinkPage),
 }
@@ -157,7 +157,7 @@ enum Listed {
 impl Http {
     /// Completes the entry of a link by a HEAD request. If the server refuses the request, the
     /// entry remains a file, and a copy of it will report the reason.
-    fn look_at_link(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
+    fn complete_entry(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
         let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
         match self.stat(&url) {
             Ok(stat) if stat.kind == EntryKind::Directory => entry.kind = EntryKind::Directory,
@@ -169,7 +169,7 @@ impl Http {
         Ok(())
     }
 
-    fn page(&self, url: &HttpUrl) -> Result<Listed> {
+    fn page(&self, url: &HttpUrl) -> Result<DirectoryPage> {
         let cancel = Cancel::new();
         let headers = vec![("accept".to_owned(), "application/x-ndjson, text/html;q=0.5".to_owned())];
         let call = Call { headers, ..Call::new(HttpMethod::Get, &cancel) };
@@ -199,22 +199,22 @@ impl Http {
                     .map(entry)
                     .map_err(|error| protocol(&place, format!("a listing line: {error}")))
             });
-            return parsed.collect::<Result<_>>().map(Listed::Lines);
+            return parsed.collect::<Result<_>>().map(DirectoryPage::Lines);
         }
         if kind.to_ascii_lowercase().starts_with("text/html") {
-            return Ok(Listed::Html(LinkPage::parse(&String::from_utf8_lossy(&body), &at)));
+            return Ok(DirectoryPage::Html(LinkPage::parse(&String::from_utf8_lossy(&body), &at)));
         }
         Err(protocol(&place, "no directory listing in the response".to_owned()))
     }
 }
 
-/// Returns whether a page has its end tag. Comments of a server may follow.
+/// Returns true if a page has its end tag. The server may add comments after it.
 fn ends_as_html(body: &[u8]) -> bool {
     let end = b"</html";
     body.windows(end.len()).any(|window| window.eq_ignore_ascii_case(end))
 }
 
-fn entry(line: Line) -> Entry {
+fn entry(line: ListingLine) -> Entry {
     let modified = match line.modified {
         Some(Time::Text(text)) => dates::rfc3339(&text),
         Some(Time::Seconds(seconds)) => answer::parse_unix(&format!("{seconds:.9}")),

@@ -47,7 +47,7 @@ impl LinkPage {
                     let Some(href) = href.and_then(|href| std::str::from_utf8(href).ok()) else { continue };
                     match tag.name.as_slice() {
                         b"base" => base = target(url, &base, href).unwrap_or(base),
-                        b"a" => page.add(target(url, &base, href).as_deref(), directory, &mut places),
+                        b"a" => page.add_link(target(url, &base, href).as_deref(), directory, &mut places),
                         _ => {}
                     }
                 }
@@ -64,7 +64,7 @@ impl LinkPage {
     }
 
     /// Adds an entry for the path of a link, if the path is directly in the directory.
-    fn add(&mut self, path: Option<&str>, directory: &str, places: &mut HashMap<Vec<u8>, usize>) {
+    fn add_link(&mut self, path: Option<&str>, directory: &str, places: &mut HashMap<Vec<u8>, usize>) {
         let Some(path) = path else { return };
         let decoded = |path: &str| percent_decode_str(path).collect::<Vec<u8>>();
         let without_slash = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
@@ -154,7 +154,7 @@ fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
         None if path_of(rest).is_empty() => return None,
         None => format!("{}{rest}", directory_of(path_of(base))),
     };
-    Some(resolved(path_of(&path)))
+    Some(resolve_dots(path_of(&path)))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -162,7 +162,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-fn resolved(path: &str) -> String {
+fn resolve_dots(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for part in path.split('/').skip(1) {

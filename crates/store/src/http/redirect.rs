@@ -53,7 +53,7 @@ pub(super) struct Cookies(Mutex<Vec<Cookie>>);
 
 impl Cookies {
     /// Stores the cookies that a redirect from `at` sets.
-    pub(super) fn take(&self, at: &HttpUrl, head: &ResponseHead) {
+    pub(super) fn store_cookies(&self, at: &HttpUrl, head: &ResponseHead) {
         let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
         let mut cookies = self.0.lock();
         for (_, line) in head.headers().filter(|(name, _)| *name == "set-cookie") {
@@ -158,7 +158,7 @@ mod tests {
     fn a_cookie_goes_back_to_its_host_and_path_alone() {
         let cookies = Cookies::default();
         let set = |at: &str, line: &str| {
-            cookies.take(
+            cookies.store_cookies(
                 &url(at),
                 &ResponseHead::from_text(&format!("HTTP/1.1 302 Found\r\nSet-Cookie: {line}\r\n\r\n")),
             );

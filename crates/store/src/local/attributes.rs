@@ -76,7 +76,7 @@ impl Beneath {
         let modified = file_times::timespec(modified);
         let set = || {
             if name.as_os_str().is_empty() {
-                return file_times::set(readable(&self.opened()?)?, modified);
+                return file_times::set_time(readable(&self.opened()?)?, modified);
             }
             // The directory itself may not be readable for this process.
             let (above, last) = self.parent(name, MissingDirectories::Refuse)?;
@@ -137,7 +137,7 @@ impl Beneath {
             .map_err(|error| self.explain_parent(name, error))?;
         let other = || other_spelling(&directory, last).map_err(|error| self.explain(name, error));
         if let Some(other) = other()? {
-            return Err(self.is_spelled_otherwise(name, &other));
+            return Err(self.spelling_error(name, &other));
         }
         let make = || {
             if is_link_to(&directory, last, target) {

@@ -11,7 +11,7 @@ use firstbyte_listing as listing;
 use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to_usize};
 
 use super::io_error;
-use super::partial::{Durability, LocalFile, PartialPermissions, empty};
+use super::partial::{Durability, LocalFile, PartialPermissions, truncate};
 use super::removal::is_still;
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
 use crate::body::Body;
@@ -173,7 +173,7 @@ impl Iterator for LocalListing {
 
 /// Writes the payload to a file that may hold the content of an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
-    empty(file)?;
+    truncate(file)?;
     fill_from_start(file, payload)
 }
 

@@ -98,8 +98,8 @@ impl Beneath {
         }
     }
 
-    /// Opens the directory `path` now. Fails if `path` is a link.
-    pub fn itself(path: &Path) -> Result<Self> {
+    /// Opens the directory `path` now, unlike [`new`](Self::new), and fails if `path` is a link.
+    pub fn open(path: &Path) -> Result<Self> {
         // A `/` at the end of a path would make the kernel follow a link.
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1).min(bytes.len());
@@ -148,14 +148,14 @@ impl Beneath {
         if let Some(times) = known.get(&device) {
             return Some(*times);
         }
-        let times = super::file_times::find(&directory).ok()?;
+        let times = super::file_times::measure_stored_times(&directory).ok()?;
         known.insert(device, times);
         Some(times)
     }
 
     /// Returns the error for a name that the file system does not distinguish from `other`.
     #[must_use]
-    pub fn is_spelled_otherwise(&self, name: &Path, other: &OsStr) -> Error {
+    pub fn spelling_error(&self, name: &Path, other: &OsStr) -> Error {
         spelled_otherwise(&self.path.join(name), other)
     }
 

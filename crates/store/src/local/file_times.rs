@@ -47,7 +47,7 @@ pub struct StoredTimes {
 /// # Errors
 /// The errors of the system calls.
 pub fn set_modified(file: &File, modified: SystemTime) -> std::io::Result<()> {
-    Ok(set(file, timespec(modified))?)
+    Ok(set_time(file, timespec(modified))?)
 }
 
 /// Converts a time. Seconds are rounded down.
@@ -66,7 +66,7 @@ pub(super) fn timespec(time: SystemTime) -> Timespec {
 }
 
 /// Sets the modification time, and leaves the access time.
-pub(super) fn set(file: impl AsFd, modified: Timespec) -> Result<(), Errno> {
+pub(super) fn set_time(file: impl AsFd, modified: Timespec) -> Result<(), Errno> {
     let times = both_times(&rustix::fs::fstat(&file)?, modified);
     rustix::fs::futimens(file, &times)
 }
@@ -84,7 +84,7 @@ pub(super) fn both_times(there: &Stat, modified: Timespec) -> Timestamps {
 /// `EOPNOTSUPP` if the file system has reported success without setting the time.
 pub(super) fn set_and_check(file: &File, modified: SystemTime) -> Result<(), Errno> {
     let wanted = timespec(modified);
-    set(file, wanted)?;
+    set_time(file, wanted)?;
     let kept = rustix::fs::fstat(file)?.st_mtime;
     // Nearly all file systems have the times of this range. Other times may have been replaced by
     // the first or the last one of the file system.
@@ -97,17 +97,17 @@ pub(super) fn set_and_check(file: &File, modified: SystemTime) -> Result<(), Err
 pub const USUAL_SECONDS: std::ops::Range<i64> = 315_619_200..2_147_397_247;
 
 /// Creates a file in the directory, sets its times and reads them back, and removes the file.
-pub(super) fn find(directory: &OwnedFd) -> Result<StoredTimes, Errno> {
+pub(super) fn measure_stored_times(directory: &OwnedFd) -> Result<StoredTimes, Errno> {
     // Listings omit this name.
     let name = partial_name(&random_name("".as_ref()).map_err(|error| errno(&error))?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600))?);
     let kept = |seconds| {
         let far = Timespec { tv_sec: seconds, tv_nsec: 0 };
-        set(&file, far).and_then(|()| stat_at(directory, &name)).map_or(seconds, |found| found.st_mtime)
+        set_time(&file, far).and_then(|()| stat_at(directory, &name)).map_or(seconds, |found| found.st_mtime)
     };
     let (earliest, latest) = (kept(-UNSTORABLE_SECONDS), kept(UNSTORABLE_SECONDS));
-    let found = set(&file, TIME_TO_SET);
+    let found = set_time(&file, TIME_TO_SET);
     drop(file);
     let found = found.and_then(|()| stat_at(directory, &name));
     rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_as_it_was_before() {
+    fn measuring_stored_times_leaves_no_file() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = OwnedFd::from(File::open(scratch.path()).unwrap());
-        let found = find(&directory).unwrap();
+        let found = measure_stored_times(&directory).unwrap();
         assert!(found.unit <= Duration::from_secs(2) && found.earliest < found.latest, "{found:?}");
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
     }

@@ -15,10 +15,10 @@ use firstbyte_location::{
 
 use crate::error::{Error, Result};
 
-/// Longest name on the file systems with the shortest limit, in bytes: eCryptfs, whose names are
-/// encrypted (`ECRYPTFS_NAME_MAX` is 143 in the headers of the kernel's `fs/ecryptfs`, read on
-/// 2026-11-28). Others have 255.
-const SHORTEST_LIMIT: usize = 143;
+/// Maximum length of a name, in bytes, that every file system accepts. The lowest limit is that of
+/// eCryptfs, whose names are encrypted (`ECRYPTFS_NAME_MAX` is 143 in the headers of the kernel's
+/// `fs/ecryptfs`, read on 2026-11-28). Most others accept 255.
+const PORTABLE_NAME_MAX: usize = 143;
 
 /// Longest path of a system call, in bytes, including the terminating NUL (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
@@ -82,13 +82,13 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     unfinished_name(name, PARTIAL_SUFFIX)
 }
 
-/// Returns the name `.NAME` with `suffix` of a file beside the unfinished file `name`. If it would
-/// be too long for some file system, `NAME` is cut at a character boundary, because some file
-/// systems accept only UTF-8, and its checksum is appended.
+/// Returns `.NAME` followed by `suffix`: the name of a temporary file that belongs to the file
+/// `name`. If it would be too long for some file system, `NAME` is cut at a character boundary,
+/// because some file systems accept only UTF-8, and its checksum is appended.
 #[must_use]
 pub fn unfinished_name(name: &OsStr, suffix: &str) -> OsString {
     let name = name.as_bytes();
-    let room = SHORTEST_LIMIT - 1 - suffix.len();
+    let room = PORTABLE_NAME_MAX - 1 - suffix.len();
     let mut partial = b".".to_vec();
     if name.len() <= room {
         partial.extend_from_slice(name);

@@ -267,12 +267,12 @@ impl LocalFile {
         }
     }
 
-    /// Discards the content of an interrupted writer.
+    /// Truncates the partial file, in which an interrupted writer may have left content.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io).
-    pub fn empty(&self) -> Result<()> {
-        empty(self.file()).map_err(|error| io_error(&self.path, error))
+    pub fn truncate(&self) -> Result<()> {
+        truncate(self.file()).map_err(|error| io_error(&self.path, error))
     }
 
     /// Removes the partial file.
@@ -285,17 +285,17 @@ impl LocalFile {
     }
 }
 
-/// Truncates a file, unless it is already empty. After a truncation, ext4 assumes that a file is
-/// being replaced in place, and writes it to disk on close, which doubles the time for a small
+/// Truncates a file, unless it is already empty: ext4 takes any truncation as the start of a
+/// replacement in place, and writes the file to disk on close, which doubles the time for a small
 /// file.
 ///
 /// # Errors
 /// The errors of the system call.
-pub fn empty(file: &File) -> io::Result<()> {
+pub fn truncate(file: &File) -> io::Result<()> {
     if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
 }
 
-struct Opened {
+struct OpenedPartial {
     file: File,
     mode: u32,
     /// True if the file was created, false if an interrupted writer left it.
@@ -305,7 +305,7 @@ struct Opened {
 /// Opens and locks the partial file, and ensures that its permission bits do not exceed `bits`.
 /// Starts over if another writer renames the file between open and lock. Returns `None` if the file
 /// system cannot lock files, or if another user's file has the name and cannot be removed.
-fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
+fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<OpenedPartial>> {
     // With these flags, `open` does not wait if a pipe or device has this name.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(bits);
@@ -354,16 +354,16 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             }
             continue;
         }
-        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
+        return Ok(Some(OpenedPartial { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
     }
 }
 
 /// Creates a file with the permission bits `bits`, under a name that no other writer has.
-fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
+fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<OpenedPartial> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
     let mode = rustix::fs::fstat(&file)?.st_mode & PRESERVED_BITS;
-    Ok(Opened { file: File::from(file), mode, new: true })
+    Ok(OpenedPartial { file: File::from(file), mode, new: true })
 }
 
 /// Returns true if other users can read or change an existing partial file: it grants them more

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_made_renamed_listed_and_removed_beneath_it() {
+    fn files_are_created_renamed_listed_and_removed_beneath_a_private_directory() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = PrivateDirectory::create(&scratch.path().join("d"), Sharing::Private).unwrap();
         directory.make_directory(Path::new("sub")).unwrap();

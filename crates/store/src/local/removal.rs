@@ -18,8 +18,8 @@ use super::io_error;
 use super::resolve::{READ, entries, stat_at};
 use crate::error::{Error, Result};
 
-/// Inodes of which this process has removed one of several names. That changes the change time,
-/// which is part of the version by which the other names are read and removed.
+/// Inodes of which this process has removed one of several names. A removal changes the change
+/// time, which is part of the version by which the other names are read and removed.
 static UNLINKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Returns true if a file still has the version `expected`, except for a change time that this
@@ -91,8 +91,8 @@ impl Beneath {
     }
 
     /// Removes `name`, which an interrupted copy has left together with the partial file `partial`.
-    /// Both may be the same. Leaves it if a running copy has locked the partial file, or if that
-    /// cannot be determined.
+    /// The two names may be equal. Leaves it if a running copy has locked the partial file, or if
+    /// that cannot be determined.
     ///
     /// # Errors
     /// The errors of [`remove_file`](Self::remove_file).
@@ -122,18 +122,20 @@ impl Beneath {
         }
     }
 
-    /// Removes a directory with its contents, if `may` is true for every name in it; otherwise
-    /// removes nothing. Returns the number of files and links removed.
+    /// Removes a directory with its contents, if it contains only directories, and files and links
+    /// for which `may_remove` is true; otherwise removes nothing. Returns the number of files and
+    /// links removed.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].
-    pub fn remove_tree(&self, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
+    /// [`Error::InvalidName`] if `may_remove` is false for a name, or if there is a device, socket
+    /// or pipe; [`Error::Io`].
+    pub fn remove_tree(&self, name: &Path, may_remove: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
         let directory =
             self.parent(name, MissingDirectories::Refuse).and_then(|(above, last)| enter(&above, last));
         let directory = directory.map_err(|error| self.explain(name, error))?;
-        self.agree(&directory, name, may)?;
+        self.check_may_be_removed(&directory, name, may_remove)?;
         let mut removed = 0;
-        self.empty(&directory, name, &mut removed)?;
+        self.remove_contents(&directory, name, &mut removed)?;
         self.remove(name, AtFlags::REMOVEDIR)?;
         Ok(removed)
     }
@@ -148,18 +150,23 @@ impl Beneath {
         }
     }
 
-    /// Checks that every name in a directory may be removed.
-    fn agree(&self, directory: &OwnedFd, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+    /// Checks that every name below a directory may be removed.
+    fn check_may_be_removed(
+        &self,
+        directory: &OwnedFd,
+        name: &Path,
+        may_remove: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
         let fail = |error: Errno| io_error(&self.shown(name), error);
         for (part, kind) in entries(directory).map_err(fail)? {
             let below = name.join(&part);
             let stays = match kind {
                 FileType::Directory => {
                     let inner = enter(directory, &part).map_err(fail)?;
-                    self.agree(&inner, &below, may)?;
+                    self.check_may_be_removed(&inner, &below, may_remove)?;
                     false
                 }
-                FileType::RegularFile | FileType::Symlink => !may(below.as_os_str().as_bytes()),
+                FileType::RegularFile | FileType::Symlink => !may_remove(below.as_os_str().as_bytes()),
                 _ => true,
             };
             if stays {
@@ -171,12 +178,12 @@ impl Beneath {
         Ok(())
     }
 
-    fn empty(&self, directory: &OwnedFd, name: &Path, removed: &mut u64) -> Result<()> {
+    fn remove_contents(&self, directory: &OwnedFd, name: &Path, removed: &mut u64) -> Result<()> {
         let fail = |error: Errno| io_error(&self.shown(name), error);
         for (part, kind) in entries(directory).map_err(fail)? {
             if kind == FileType::Directory {
                 let below = enter(directory, &part).map_err(fail)?;
-                self.empty(&below, &name.join(&part), removed)?;
+                self.remove_contents(&below, &name.join(&part), removed)?;
                 rustix::fs::unlinkat(directory, &part, AtFlags::REMOVEDIR).map_err(fail)?;
             } else {
                 rustix::fs::unlinkat(directory, &part, AtFlags::empty()).map_err(fail)?;

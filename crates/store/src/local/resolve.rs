@@ -21,7 +21,8 @@ pub(super) fn open_beneath(root: &OwnedFd, name: &Path, flags: OFlags, mode: Mod
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(root, name, flags, mode, resolve) {
         // Old kernels lack `openat2`, sandboxes refuse it, and it may fail during a concurrent
-        // rename. A name of a whole system call has at most 4,095 bytes; its parts may be more.
+        // rename. One system call accepts names of at most 4,095 bytes; opening part by part
+        // accepts longer ones.
         Err(error) if matches!(error, Errno::AGAIN | Errno::NAMETOOLONG) || is_refusal(error) => {
             open_by_parts(root, name, flags, mode)
         }

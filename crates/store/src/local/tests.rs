@@ -403,9 +403,9 @@ fn the_content_of_an_interrupted_writer_is_discarded() {
     let path = place.path().join("file");
     let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     fs::write(file.path(), b"a longer one").unwrap();
-    file.empty().unwrap();
+    file.truncate().unwrap();
     assert_eq!(file.file().metadata().unwrap().len(), 0);
-    file.empty().unwrap();
+    file.truncate().unwrap();
     file.commit(&Metadata::default(), Durability::None).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use firstbyte_location::{Entry, ObjectLocation};
 
 use super::{RestStore, protocol};
+use crate::endless::{EndlessListingCheck, PageContent};
 use crate::error::{Error, Result};
 use crate::object::{common_prefix, in_listing_order};
 use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
-use crate::turns::{Brought, Turns};
 
 /// The parameters that all pages of a listing share.
 #[derive(Clone)]
@@ -128,7 +128,8 @@ pub(super) fn list<S: RestStore>(
         service.client().unsorted.add(object);
         return list(service, object, options);
     }
-    let mut pages = Pages { service, query, page: RestPage::default(), turns: Turns::default() };
+    let mut pages =
+        Pages { service, query, page: RestPage::default(), endless: EndlessListingCheck::default() };
     pages.accept(first)?;
     Ok(Box::new(pages.flatten()))
 }
@@ -138,14 +139,14 @@ struct Pages<S> {
     service: Arc<S>,
     query: RestQuery,
     page: RestPage,
-    turns: Turns,
+    endless: EndlessListingCheck,
 }
 
 impl<S> Pages<S> {
     fn accept(&mut self, page: RestPage) -> Result<()> {
         if let Some(token) = &page.next {
-            let brought = Brought::of(&page.entries);
-            self.turns.check(token, brought).map_err(|why| protocol(&self.query.place(), why))?;
+            let content = PageContent::of(&page.entries);
+            self.endless.check(token, content).map_err(|why| protocol(&self.query.place(), why))?;
         }
         self.page = page;
         Ok(())

@@ -7,6 +7,7 @@ use crate::error::{Error, RequestAuthentication};
 use crate::s3::{retry_after, xml};
 use crate::wire::ResponseHead;
 
+/// A response that refuses a request.
 pub(crate) struct RestRefusal {
     pub(crate) head: ResponseHead,
     /// The service's error code; without one, the text of the HTTP status.

@@ -19,7 +19,7 @@ use crate::wire::{HttpMethod, WireClient, WireRequest};
 /// Google's metadata server, which returns the old token until five minutes before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
 /// Maximum length of a response from a token endpoint, in bytes.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// A token, and the time at which it expires.
 pub(crate) struct BearerToken {
@@ -56,7 +56,7 @@ impl Tokens {
 /// The response of a token endpoint (RFC 6749, 5.1). `expires_in` may be a string, as some Azure
 /// endpoints send it.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     expires_in: serde_json::Value,
 }
@@ -103,7 +103,7 @@ pub(crate) fn ask_for_token(
         Err(error) if error.is_transient() => return Err(error),
         Err(error) => return Err(credentials_error(format!("no token: {error}"))),
     };
-    let answer = incoming.collect(MAX_ANSWER_BYTES)?;
+    let answer = incoming.collect(MAX_RESPONSE_BYTES)?;
     if head.status >= 500 || head.status == 429 {
         let message = format!("{origin} gives no token at present");
         return Err(Error::Server {
@@ -117,7 +117,7 @@ pub(crate) fn ask_for_token(
     if head.status != 200 {
         return Err(credentials_error(format!("{origin} answered {} {}", head.status, head.reason)));
     }
-    let answer: Answer = serde_json::from_slice(&answer)
+    let answer: TokenResponse = serde_json::from_slice(&answer)
         .map_err(|_| credentials_error(format!("{origin} answered without a token")))?;
     let seconds = match &answer.expires_in {
         serde_json::Value::String(text) => text.parse().ok(),

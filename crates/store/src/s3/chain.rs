@@ -49,7 +49,7 @@ impl From<String> for ChainFailure {
 }
 
 /// A source of credentials other than the options.
-enum Source {
+enum CredentialSource {
     /// AWS's default chain.
     Chain(CredentialsProviderChain),
     /// One profile and the profiles it refers to.
@@ -60,7 +60,7 @@ enum Source {
 pub(super) struct CredentialChain {
     client: ProviderClient,
     /// The source, and the runtime that it runs in. The source caches the files that it has parsed.
-    source: Mutex<Option<(Runtime, Source)>>,
+    source: Mutex<Option<(Runtime, CredentialSource)>>,
     /// True if the files are to be read again.
     is_stale: AtomicBool,
 }
@@ -95,12 +95,12 @@ impl CredentialChain {
         };
         drop(self.client.take_silence());
         let provided = match source {
-            Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
-            Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
+            CredentialSource::Chain(chain) => runtime.block_on(chain.provide_credentials()),
+            CredentialSource::Profile(profile) => runtime.block_on(profile.provide_credentials()),
         };
         let found = provided.map_err(|error| {
             tracing::debug!(error = describe(&error), "no credentials");
-            let tried = if is_named { format!("profile {name}") } else { tried(&error, &name) };
+            let tried = if is_named { format!("profile {name}") } else { tried_sources(&error, &name) };
             let cause = last_cause(&error).map(|cause| format!("; the last said: {cause}"));
             let detail = format!("none in {tried}{}", cause.unwrap_or_default());
             ChainFailure { detail, silence: self.client.take_silence() }
@@ -114,13 +114,13 @@ impl CredentialChain {
         })
     }
 
-    /// Reads the files again before the next credentials.
+    /// Makes the next request for credentials read the files again.
     pub(super) fn forget(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
     }
 
     /// Returns one profile as the source, or AWS's default chain with the files of `config_files`.
-    fn source_of(&self, service: &CredentialService, profile: Option<String>) -> Source {
+    fn source_of(&self, service: &CredentialService, profile: Option<String>) -> CredentialSource {
         let config = ProviderConfig::default()
             .with_region(service.region.clone().map(Region::new))
             .with_use_fips(Some(service.variants.fips))
@@ -130,8 +130,8 @@ impl CredentialChain {
             .configure(&config)
             .profile_files(config_files::contents());
         match profile {
-            Some(name) => Source::Profile(of_files.profile_name(identifier(&name)).build()),
-            None => Source::Chain(
+            Some(name) => CredentialSource::Profile(of_files.profile_name(identifier(&name)).build()),
+            None => CredentialSource::Chain(
                 CredentialsProviderChain::first_try(
                     "Environment",
                     EnvironmentVariableCredentialsProvider::new(),
@@ -153,7 +153,7 @@ impl CredentialChain {
 
 /// Returns the sources that the chain tried before it failed. The chain stops at the first source
 /// that is configured and fails.
-fn tried(error: &CredentialsError, profile: &str) -> String {
+fn tried_sources(error: &CredentialsError, profile: &str) -> String {
     let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some());
     let files = is_set(&["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"]);
     let files = if files { "the AWS configuration files" } else { "~/.aws/credentials" };

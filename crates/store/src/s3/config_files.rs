@@ -12,18 +12,18 @@ use std::path::PathBuf;
 use aws_runtime::env_config::file::{Builder as EnvConfigFilesBuilder, EnvConfigFileKind, EnvConfigFiles};
 
 /// The kinds of the files, each with its variable and its name in `~/.aws`.
-const FILES: [(EnvConfigFileKind, &str, &str); 2] = [
+const CONFIG_FILES: [(EnvConfigFileKind, &str, &str); 2] = [
     (EnvConfigFileKind::Config, "AWS_CONFIG_FILE", "config"),
     (EnvConfigFileKind::Credentials, "AWS_SHARED_CREDENTIALS_FILE", "credentials"),
 ];
 
 /// Properties whose value is the name of another section.
-const NAMING: [&str; 3] = ["source_profile", "services", "sso_session"];
+const SECTION_REFERENCES: [&str; 3] = ["source_profile", "services", "sso_session"];
 
 /// Returns the paths of the configuration file and the credentials file. A leading `~` is the home
 /// directory, since the variables are often set where no shell expands it.
 pub(super) fn paths() -> [PathBuf; 2] {
-    FILES.map(|(_, variable, name)| path(variable, name))
+    CONFIG_FILES.map(|(_, variable, name)| path(variable, name))
 }
 
 fn path(variable: &str, name: &str) -> PathBuf {
@@ -40,12 +40,12 @@ fn path(variable: &str, name: &str) -> PathBuf {
 /// Returns the contents of both files for the parser. A file that cannot be read is empty, as in
 /// aws-cli.
 pub(super) fn contents() -> EnvConfigFiles {
-    FILES.iter().fold(EnvConfigFiles::builder(), with_file).build()
+    CONFIG_FILES.iter().fold(EnvConfigFiles::builder(), with_file).build()
 }
 
 /// Returns the configuration file and the credentials file, each with its contents alone.
-pub(super) fn each() -> [(PathBuf, EnvConfigFiles); 2] {
-    FILES.map(|file| (path(file.1, file.2), with_file(EnvConfigFiles::builder(), &file).build()))
+pub(super) fn each_file() -> [(PathBuf, EnvConfigFiles); 2] {
+    CONFIG_FILES.map(|file| (path(file.1, file.2), with_file(EnvConfigFiles::builder(), &file).build()))
 }
 
 fn with_file(
@@ -55,14 +55,14 @@ fn with_file(
     let path = path(variable, name);
     let text = std::fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = text.inspect_err(|error| tracing::debug!(path = %path.display(), %error, "not read"));
-    builder.with_contents(*kind, rewritten(&text.unwrap_or_default()))
+    builder.with_contents(*kind, rewrite(&text.unwrap_or_default()))
 }
 
 /// Returns true if the configuration file has the section `[KIND NAME]`, with or without contents.
 pub(super) fn has_section(kind: &str, name: &str) -> bool {
     let [config, _] = paths();
     let text = std::fs::read_to_string(config).unwrap_or_default();
-    rewritten(&text).lines().any(|line| {
+    rewrite(&text).lines().any(|line| {
         let inner = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         inner.is_some_and(|inner| inner.split(' ').eq([kind, name]))
     })
@@ -81,7 +81,7 @@ pub(super) fn identifier(name: &str) -> Cow<'_, str> {
 }
 
 /// Returns the text of a file in the grammar of the parser, with the same number of lines.
-fn rewritten(text: &str) -> String {
+fn rewrite(text: &str) -> String {
     let mut lines = String::with_capacity(text.len());
     // True below a property without a value, whose indented lines are properties of it.
     let mut has_nested = false;
@@ -125,7 +125,7 @@ fn section(line: &str) -> Cow<'_, str> {
 fn property(line: &str) -> Cow<'_, str> {
     let Some(at) = line.find(['=', ':']) else { return Cow::Borrowed(line) };
     let (key, value) = (line[..at].trim_end(), line[at + 1..].trim());
-    if NAMING.iter().any(|naming| key.eq_ignore_ascii_case(naming)) {
+    if SECTION_REFERENCES.iter().any(|reference| key.eq_ignore_ascii_case(reference)) {
         // The parser takes the rest of a line from ` #` on for a comment.
         let comment = [" #", " ;", "\t#", "\t;"].iter().filter_map(|mark| value.find(mark)).min();
         let name = value[..comment.unwrap_or(value.len())].trim_end();
@@ -156,7 +156,7 @@ mod tests {
             ("source_profile = my site", "source_profile = my%20site"),
             ("services = m # a comment", "services = m"),
         ] {
-            assert_eq!(rewritten(line), format!("{wanted}\n"), "{line}");
+            assert_eq!(rewrite(line), format!("{wanted}\n"), "{line}");
         }
     }
 
@@ -165,8 +165,8 @@ mod tests {
         let text =
             "; first\n[profile p]\ns3 =\n  # below\n  addressing_style = path\n  odd\n\nregion = r # kept\n";
         let wanted = "\n[profile p]\ns3 =\n\n  addressing_style = path\n\n\nregion = r # kept\n";
-        assert_eq!(rewritten(text), wanted);
+        assert_eq!(rewrite(text), wanted);
         let process = "[profile p]\ncredential_process = run\n  with more\n";
-        assert_eq!(rewritten(process), process);
+        assert_eq!(rewrite(process), process);
     }
 }

@@ -52,7 +52,7 @@ struct ChainState {
 
 #[derive(Default)]
 struct CredentialState {
-    known: Option<Known>,
+    known: Option<KnownCredentials>,
     /// True while a thread runs the chain.
     asking: bool,
     /// Number of times that the chain has failed. `failure` is the last failure.
@@ -61,12 +61,12 @@ struct CredentialState {
 }
 
 /// Credentials, and the time at which they were last requested.
-struct Known {
+struct KnownCredentials {
     credentials: AccessKey,
     asked: Instant,
 }
 
-impl Known {
+impl KnownCredentials {
     /// Returns true if the credentials can be used without a renewal.
     fn serves(&self) -> bool {
         self.live(RENEW_BEFORE) || (self.live(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
@@ -173,7 +173,7 @@ impl S3Credentials {
 
 impl CredentialState {
     fn learn(&mut self, credentials: AccessKey) -> AccessKey {
-        self.known = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
+        self.known = Some(KnownCredentials { credentials: credentials.clone(), asked: Instant::now() });
         credentials
     }
 }

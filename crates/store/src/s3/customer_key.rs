@@ -19,12 +19,13 @@ pub(super) enum ReadKeyHeaders {
     Plain,
 }
 
+/// Returns true if a request needs a header with the key.
 pub(super) fn is_needed(operation: S3Operation, reading: ReadKeyHeaders) -> bool {
     writes(operation) || (reading == ReadKeyHeaders::WithKey && (reads(operation) || copies(operation)))
 }
 
 /// Adds the headers that an operation needs to pass the key.
-pub(super) fn add(
+pub(super) fn add_headers(
     operation: S3Operation,
     key: &CustomerKey,
     reading: ReadKeyHeaders,
@@ -50,14 +51,18 @@ pub(super) fn may_be_plain(operation: S3Operation, status: u16) -> bool {
     status == 400 && (reads(operation) || copies(operation))
 }
 
+/// Returns true for operations that pass the key of the object that they read.
 fn reads(operation: S3Operation) -> bool {
     matches!(operation, S3Operation::GetObject | S3Operation::HeadObject)
 }
 
+/// Returns true for operations that pass the key of a copy's source.
 fn copies(operation: S3Operation) -> bool {
     matches!(operation, S3Operation::CopyObject | S3Operation::UploadPartCopy)
 }
 
+/// Returns true for operations that pass the key of the object that they write, or whose parts they
+/// list.
 fn writes(operation: S3Operation) -> bool {
     matches!(
         operation,

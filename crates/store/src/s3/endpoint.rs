@@ -14,9 +14,10 @@ use crate::origin::Origin;
 
 /// Characters that are encoded in keys: all but `/` and the unreserved characters of RFC 3986, as
 /// S3's signatures require.
-const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+const KEY_RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 /// Characters that are encoded in query values. Unlike in keys, `/` is one of them.
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const QUERY_RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Region to try first if none is configured. The bucket's response corrects it.
 pub(super) const FIRST_REGION: &str = "us-east-1";
@@ -51,14 +52,14 @@ impl BucketAddress {
         } else if wants_host(settings.addressing, &origin) && can_be_host(bucket, origin.tls) {
             origin.host = format!("{bucket}.{}", origin.host);
         } else {
-            base = format!("{base}/{}", utf8_percent_encode(bucket, KEY));
+            base = format!("{base}/{}", utf8_percent_encode(bucket, KEY_RESERVED));
         }
         Ok(Self { origin, base })
     }
 
     /// Returns the path and query of a key, or of the bucket itself if the key is empty.
     pub(super) fn target(&self, key: &str, query: &[(&str, String)]) -> String {
-        let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY));
+        let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY_RESERVED));
         // The path of a bucket has no final slash, because some servers distinguish `/bucket/` from
         // `/bucket`.
         if key.is_empty() && !self.base.is_empty() {
@@ -68,7 +69,7 @@ impl BucketAddress {
             target.push(if index == 0 { '?' } else { '&' });
             target.push_str(name);
             target.push('=');
-            target.extend(utf8_percent_encode(value, QUERY));
+            target.extend(utf8_percent_encode(value, QUERY_RESERVED));
         }
         target
     }
@@ -152,14 +153,14 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
 }
 
 pub(super) fn query_value(value: &str) -> String {
-    utf8_percent_encode(value, QUERY).to_string()
+    utf8_percent_encode(value, QUERY_RESERVED).to_string()
 }
 
 pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
-    let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));
+    let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY_RESERVED));
     if let Some(id) = version_id {
         source.push_str("?versionId=");
-        source.extend(utf8_percent_encode(id, QUERY));
+        source.extend(utf8_percent_encode(id, QUERY_RESERVED));
     }
     source
 }

@@ -22,9 +22,10 @@ use crate::origin::Origin;
 use crate::signing::Signing;
 use crate::wire::WireClient;
 
+/// The tables of the configuration file that this module reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct EndpointsFile {
     #[serde(default)]
     endpoint: BTreeMap<String, EndpointSettings>,
 }
@@ -43,14 +44,14 @@ pub(super) struct EndpointSettings {
     ca_bundle: Option<PathBuf>,
     pub(super) list_version: Option<ListVersion>,
     /// Whether writes send checksum headers.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) checksums: bool,
     /// Whether requests are signed.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     sign: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -66,7 +67,7 @@ impl Endpoints {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(misuse(error.to_string())),
         };
-        let file: File = toml::from_str(&text).map_err(|error| {
+        let file: EndpointsFile = toml::from_str(&text).map_err(|error| {
             // The library's message quotes the source over several lines. Only the number of the
             // line is shown.
             let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());

@@ -15,6 +15,7 @@ use super::dialect::is_region;
 use super::operation::S3Operation;
 use super::{MAX_XML_BYTES, S3Call, endpoint, express, xml};
 
+/// A response that refuses a request.
 pub(super) struct S3Refusal {
     pub(super) head: ResponseHead,
     code: String,

@@ -25,6 +25,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// Validity of a session if the response does not state when the session ends.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
+/// The keys of sessions, by bucket.
 #[derive(Default)]
 pub(super) struct ExpressSessions(Mutex<HashMap<String, AccessKey>>);
 
@@ -48,10 +49,11 @@ impl ExpressSessions {
 /// The `<CreateSessionResult>` element.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Created {
+struct CreateSessionResult {
     credentials: SessionKey,
 }
 
+/// The `<Credentials>` element.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct SessionKey {
@@ -92,7 +94,7 @@ impl S3 {
         let mut call = S3Call::new(S3Operation::CreateSession, &bucket, cancel);
         call.query.push(("session", String::new()));
         let (head, body) = self.call_text(&call)?;
-        let created: Created = xml::parse_root("CreateSessionResult", &body)
+        let created: CreateSessionResult = xml::parse_root("CreateSessionResult", &body)
             .ok_or_else(|| protocol(&call.place(), "no session in the response").traced(|| head.trace()))?;
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
         let stated = expiration.as_deref().and_then(dates::rfc3339);

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 
+/// A setting that cannot be used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misuse {
     pub(super) what: String,

@@ -214,7 +214,8 @@ impl S3 {
         settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
     }
 
-    /// Sends a call and retries it after transient failures, except those that `is_final`.
+    /// Sends a call and retries it after transient failures, except those for which `is_final` is
+    /// true.
     fn call_unless(
         &self,
         call: &S3Call<'_>,
@@ -243,6 +244,7 @@ impl S3 {
         }
     }
 
+    /// Sends a call, and repeats it while `accept` makes a transient error of the reply.
     fn retrying<T>(&self, call: &S3Call<'_>, accept: impl Fn(Reply) -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, call.cancel);
         loop {
@@ -253,8 +255,8 @@ impl S3 {
         }
     }
 
-    /// Sends a call once, and again if the bucket is in another region or the credentials have
-    /// expired.
+    /// Sends a call once, and again if the bucket is in another region, the credentials have
+    /// expired, or the object may be stored without the key of the customer.
     fn send(&self, call: &S3Call<'_>) -> Result<Reply> {
         let place = call.place();
         let mut renewed = false;
@@ -341,7 +343,7 @@ impl S3 {
         if let Some(key) = &options.customer_key
             && customer_key::is_needed(call.operation, reading)
         {
-            customer_key::add(call.operation, key.get()?, reading, &mut request.headers);
+            customer_key::add_headers(call.operation, key.get()?, reading, &mut request.headers);
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
             let (rules, credentials) = match is_directory_bucket(call.object) {

@@ -9,9 +9,9 @@ use std::time::Instant;
 use firstbyte_location::{Algorithm, ByteRange, Checksum, Location, ObjectLocation, Version, etag};
 
 use crate::cancel::Cancel;
+use crate::endless::{EndlessListingCheck, PageContent};
 use crate::error::{Error, Result};
 use crate::retry::Retry;
-use crate::turns::{Brought, Turns};
 use crate::upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
 use crate::{answer, dates};
 
@@ -67,7 +67,7 @@ impl S3 {
             let (head, _) = self.call_text(&call)?;
             let place = call.place();
             let etag = head.etag().ok_or_else(|| protocol(&place, "a part without an ETag"))?;
-            let checksum = write::confirmed(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
+            let checksum = write::confirmed_checksum(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
             Ok(Part { number, size: payload.length(), etag, checksum })
         })
     }
@@ -87,9 +87,9 @@ impl S3 {
         write::add_copy_source_headers(&mut call, source, version);
         call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
-        let copied = self.store_inside(&call, "CopyPartResult");
+        let copied = self.send_copy(&call, "CopyPartResult");
         let (_, stored) =
-            copied.map_err(|error| self.of_source(error, source, version, &Precondition::None))?;
+            copied.map_err(|error| self.source_error(error, source, version, &Precondition::None))?;
         let etag = stored
             .etag
             .filter(|tag| etag::stated(tag).is_some())
@@ -102,7 +102,7 @@ impl S3 {
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut parts = Vec::new();
-        let (mut marker, mut turns): (Option<String>, _) = (None, Turns::default());
+        let (mut marker, mut endless): (Option<String>, _) = (None, EndlessListingCheck::default());
         loop {
             let mut call = S3Call::new(S3Operation::ListParts, object, &cancel);
             call.query.push(("uploadId", id.to_owned()));
@@ -115,7 +115,7 @@ impl S3 {
                 (false, _) => None,
                 (true, None) => return Err(protocol(&call.place(), NO_MARKER)),
                 (true, Some(next)) => {
-                    let checked = turns.check(&next, Brought::of(&page.part));
+                    let checked = endless.check(&next, PageContent::of(&page.part));
                     checked.map_err(|why| protocol(&call.place(), why))?;
                     Some(next)
                 }
@@ -140,8 +140,8 @@ impl S3 {
         parts: &[Part],
         options: &PutOptions,
     ) -> Result<Written> {
-        let whole = combined(parts).filter(|_| self.uses_checksums());
-        let body = completion(parts, whole.is_some());
+        let whole = combined_checksum(parts).filter(|_| self.uses_checksums());
+        let body = completion_body(parts, whole.is_some());
         let mut call = S3Call::new(S3Operation::CompleteMultipartUpload, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
@@ -162,7 +162,8 @@ impl S3 {
         let sent_before = sent_again();
         let (head, stored) = loop {
             let sent = self.send(&call).and_then(|reply| self.text_of(&call, reply));
-            match sent.and_then(|answer| write::stored(&call, "CompleteMultipartUploadResult", answer)) {
+            match sent.and_then(|answer| write::parse_stored(&call, "CompleteMultipartUploadResult", answer))
+            {
                 Ok(done) => break done,
                 Err(Error::Server { code, .. })
                     if code == "NoSuchUpload" && (whole.is_some() || sent_again() > sent_before) =>
@@ -173,7 +174,7 @@ impl S3 {
                 }
                 Err(error) => {
                     // A response that was cut may have been that of a success.
-                    if write::is_cut_answer(&error) {
+                    if write::is_cut_response(&error) {
                         let metadata = &options.metadata;
                         let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
                         if let Ok(written) = self.completed_before(&lost) {
@@ -187,7 +188,7 @@ impl S3 {
         let full = stored.checksum_type.as_deref() != Some("COMPOSITE");
         let verified = match &whole {
             Some(whole) => {
-                write::confirmed(&call.place(), stored.checksum.as_deref().filter(|_| full), whole)?
+                write::confirmed_checksum(&call.place(), stored.checksum.as_deref().filter(|_| full), whole)?
             }
             None => None,
         };
@@ -211,7 +212,7 @@ impl S3 {
         let cancel = Cancel::new();
         let bucket = prefix.with_key("");
         let mut uploads = Vec::new();
-        let (mut marker, mut turns): (Option<(String, String)>, _) = (None, Turns::default());
+        let (mut marker, mut endless): (Option<(String, String)>, _) = (None, EndlessListingCheck::default());
         loop {
             let mut call = S3Call::new(S3Operation::ListMultipartUploads, &bucket, &cancel);
             call.query.push(("uploads", String::new()));
@@ -225,7 +226,7 @@ impl S3 {
             let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body).ok_or_else(|| {
                 protocol(&call.place(), "no uploads in the response").traced(|| head.trace())
             })?;
-            let brought = Brought::of(&page.upload);
+            let content = PageContent::of(&page.upload);
             let form = self.form_of_uploads(&mut call, &page)?;
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = form.decode(&pending.key).into_owned();
@@ -240,7 +241,7 @@ impl S3 {
                 (false, _) => return Ok(uploads),
                 (true, None) => return Err(protocol(&call.place(), NO_MARKER)),
                 (true, Some((key, id))) => {
-                    let checked = turns.check(&format!("{key}\0{id}"), brought);
+                    let checked = endless.check(&format!("{key}\0{id}"), content);
                     checked.map_err(|why| protocol(&call.place(), why))?;
                     marker = Some((key, id));
                 }
@@ -279,13 +280,13 @@ fn part_call<'a>(
 }
 
 /// Combines the checksum of the whole object from those of the parts. `None` if a part has none.
-fn combined(parts: &[Part]) -> Option<Checksum> {
+fn combined_checksum(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()
         .try_fold(first.checksum.clone()?, |whole, part| whole.combine(part.checksum.as_ref()?, part.size))
 }
 
-fn completion(parts: &[Part], with_checksums: bool) -> String {
+fn completion_body(parts: &[Part], with_checksums: bool) -> String {
     let mut body =
         String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for part in parts {

@@ -79,7 +79,7 @@ impl S3 {
         };
         let now = SystemTime::now();
         let ends_early = credentials.expiry.is_some_and(|expiry| expiry < now + presign.expires);
-        let unsigned = sign::Unsigned {
+        let unsigned = sign::UnsignedRequest {
             place: &place,
             origin: &address.origin,
             method,

@@ -1,8 +1,8 @@
 //! Finds a profile in the AWS configuration files, and checks that it has credentials.
 //!
 //! A profile given by name must exist and have a source of credentials, as in aws-cli, because the
-//! role of the machine is no substitute for the requested identity. If no profile is named, the
-//! profile `default` may be missing.
+//! role of the machine is no substitute for the requested identity. Only the profile `default` may
+//! be missing, or lack credentials.
 
 use aws_config::profile::{Profile, ProfileSet};
 use aws_runtime::env_config::EnvConfigValue;
@@ -23,7 +23,7 @@ use crate::signing::Signing;
 const SERVICE: &str = "s3";
 
 /// Settings each of which is a complete source of credentials.
-const SUFFICIENT: [&str; 5] =
+const SUFFICIENT_SETTINGS: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
 /// Maximum number of profiles that refer to each other by `source_profile`.
@@ -34,8 +34,8 @@ pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-/// Reads the files, and selects the profile for settings. Returns `None` if there are no files. The
-/// profile may be missing only if it was not named.
+/// Reads the files, and selects the profile for settings. Returns `None` if no profile was named
+/// and there are no files. Only the profile `default` may be missing.
 pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
     if named.is_none() && !config_files::paths().iter().any(|file| file.exists()) {
@@ -43,12 +43,12 @@ pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profile
     }
     let profiles = load(named.as_deref(), &config_files::contents()).map_err(|why| {
         let is_faulty = |files: &EnvConfigFiles| load(named.as_deref(), files).is_err();
-        let file = config_files::each().into_iter().find(|(_, files)| is_faulty(files));
+        let file = config_files::each_file().into_iter().find(|(_, files)| is_faulty(files));
         let place = file.map(|(path, _)| format!("{}: ", path.display())).unwrap_or_default();
         Misuse { what: "AWS configuration".to_owned(), why: format!("{place}{why}") }
     })?;
     match named.filter(|name| name != "default" && profiles.get_profile(&identifier(name)).is_none()) {
-        Some(name) => Err(unusable(&name, "is not in")),
+        Some(name) => Err(unusable_profile(&name, "is not in")),
         None => Ok(Some(Profiles(profiles))),
     }
 }
@@ -103,7 +103,8 @@ pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
     Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
 }
 
-/// Checks that the files can be read, and that the profile has credentials if it was named.
+/// Checks that the files can be read, that no role needs a code from a device, and that a profile
+/// other than `default` has credentials.
 pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());
@@ -112,8 +113,8 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     let Some(profiles) = read(options)? else { return Ok(()) };
     let Some(profile) = profiles.0.get_profile(&identifier(&name)) else { return Ok(()) };
     check_codes(&name, profile, &profiles.0)?;
-    // The profile `default` may lack credentials, because the chain goes on.
-    if name == "default" { Ok(()) } else { Ok(check(&name, profile, &profiles.0)?) }
+    // The profile `default` may lack credentials: the chain then asks its other sources.
+    if name == "default" { Ok(()) } else { Ok(check_credentials(&name, profile, &profiles.0)?) }
 }
 
 /// Refuses a role that requires a code from a device, in a profile or in those that it refers to.
@@ -138,29 +139,36 @@ fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::
     Ok(())
 }
 
-fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
+/// Checks that a profile has a complete source of credentials.
+fn check_credentials(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
     let has = |key: &str| profile.get(key).is_some_and(|value| !value.is_empty());
     if has("role_arn") {
         return match profile.get("source_profile") {
             Some(source) if all.get_profile(source).is_none() => {
-                Err(unusable(name, &format!("has the source_profile `{source}`, which is not in")))
+                Err(unusable_profile(name, &format!("has the source_profile `{source}`, which is not in")))
             }
-            None if !has("credential_source") && !has("web_identity_token_file") => {
-                Err(unusable(name, "has a role_arn and neither source_profile nor credential_source, in"))
-            }
+            None if !has("credential_source") && !has("web_identity_token_file") => Err(unusable_profile(
+                name,
+                "has a role_arn and neither source_profile nor credential_source, in",
+            )),
             _ => Ok(()),
         };
     }
     match (has("aws_access_key_id"), has("aws_secret_access_key")) {
         (true, true) => Ok(()),
-        (true, false) => Err(unusable(name, "has an aws_access_key_id and no aws_secret_access_key, in")),
-        (false, true) => Err(unusable(name, "has an aws_secret_access_key and no aws_access_key_id, in")),
-        _ if SUFFICIENT.into_iter().any(has) => Ok(()),
-        _ => Err(unusable(name, "has no credentials and no source of credentials, in")),
+        (true, false) => {
+            Err(unusable_profile(name, "has an aws_access_key_id and no aws_secret_access_key, in"))
+        }
+        (false, true) => {
+            Err(unusable_profile(name, "has an aws_secret_access_key and no aws_access_key_id, in"))
+        }
+        _ if SUFFICIENT_SETTINGS.into_iter().any(has) => Ok(()),
+        _ => Err(unusable_profile(name, "has no credentials and no source of credentials, in")),
     }
 }
 
-fn unusable(name: &str, why: &str) -> Misuse {
+/// Returns the error for a profile that is missing or has no credentials.
+fn unusable_profile(name: &str, why: &str) -> Misuse {
     let files = config_files::paths().map(|file| file.display().to_string());
     Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
@@ -174,7 +182,7 @@ pub(super) fn keys_before_process(name: &str) -> Option<AccessKey> {
     if profile.get("credential_process").is_none() || earlier.iter().any(|key| profile.get(key).is_some()) {
         return None;
     }
-    let [_, (_, credentials)] = config_files::each();
+    let [_, (_, credentials)] = config_files::each_file();
     let file = load(Some(name), &credentials).ok()?;
     let keys = file.get_profile(&identifier(name))?;
     let get = |key: &str| keys.get(key).filter(|value| !value.is_empty()).map(ToOwned::to_owned);

@@ -16,8 +16,8 @@ use super::{S3, S3Call};
 use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
 
-/// Attempts at HEAD before GET is asked.
-const MOST_HEADS: u32 = 3;
+/// Maximum number of attempts at HEAD. If the last one fails, GET is sent.
+const MAX_HEAD_ATTEMPTS: u32 = 3;
 
 impl S3 {
     /// Describes an object. Without such an object, describes a prefix with keys below it as a
@@ -45,20 +45,20 @@ impl S3 {
         self.has_keys_under(&object.with_key(key))
     }
 
-    /// Sends `HeadObject`, for a version if one is given. If the request is refused or the stated
-    /// length is implausible, sends `GetObject` for one byte.
+    /// Sends `HeadObject`, for a version if one is given. If the request is refused, has failed
+    /// three times, or states an implausible length, sends `GetObject` for one byte.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = S3Call::new(S3Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
         // Some servers fail at every HEAD (https://github.com/scireum/sirius-biz/issues/1178, as of
-        // 28 November 2026). GET is not asked first, because its ranges have no checksum.
+        // 28 November 2026). GET is not sent first, because its ranges have no checksum.
         let (tries, is_failed) = (Cell::new(0), Cell::new(false));
         let is_final = |error: &Error| {
             tries.set(tries.get() + 1);
             let is_refused = answer::refuses_head(error);
-            is_failed.set(is_refused || (error.is_transient() && tries.get() == MOST_HEADS));
+            is_failed.set(is_refused || (error.is_transient() && tries.get() == MAX_HEAD_ATTEMPTS));
             is_failed.get()
         };
         let described = match self.call_unless(&call, is_final) {
@@ -145,7 +145,7 @@ impl S3 {
         }
     }
 
-    /// Returns the error for a version whose condition failed.
+    /// Returns the error for a request with a condition that failed for the version `expected`.
     pub(super) fn precondition_error(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
         let found = self.head(object, None).map(|stat| stat.version);
         conditions::precondition_error(&object.to_string(), expected, found)

@@ -59,6 +59,7 @@ pub(super) struct Variants {
     pub(super) dual_stack: bool,
 }
 
+/// The settings of a service: those of the options, the environment and the files combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
     pub(super) endpoint_url: Option<String>,
@@ -154,8 +155,8 @@ impl ServiceSettings {
     }
 }
 
-/// Returns the certificate authorities that the profile names. Also `None` if the files cannot be
-/// read: requests that need the files report that.
+/// Returns the file with certificate authorities that the profile names. Also `None` if the files
+/// cannot be read: requests that need the files report that.
 pub(crate) fn ca_bundle(options: &StoreOptions) -> Option<PathBuf> {
     Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
 }

@@ -8,9 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use super::endpoint;
 use super::key::AccessKey;
-use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, SignatureScope, UNSIGNED_PAYLOAD};
+use super::signature::{
+    self, ALGORITHM, CanonicalRequest, PathEncoding, SignatureScope, SignedHeaders, UNSIGNED_PAYLOAD,
+};
 use crate::error::{Error, Result};
-use crate::header_text::header_value;
+use crate::header_text::check_header_value;
 use crate::origin::Origin;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireRequest};
@@ -54,13 +56,15 @@ pub(super) fn sign_request(
     (rules, region): (SigningRules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
-    if let Some((name, _)) =
-        request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.trim().is_empty()))
+    if let Some((name, _)) = request
+        .headers
+        .iter()
+        .find(|(_, value)| check_header_value(value).is_err_and(|_| !value.trim().is_empty()))
     {
         let why = "S3 accepts only visible ASCII in its value";
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
     }
-    check(key, request.place)?;
+    check_key(key, request.place)?;
     let is_s3 = !matches!(rules, SigningRules::Service(_));
     let hash = match request.payload {
         Payload::Bytes(bytes) if !is_s3 => signature::sha256(bytes),
@@ -74,7 +78,7 @@ pub(super) fn sign_request(
     if let Some(token) = &key.session_token {
         request.headers.push((rules.token_header().to_owned(), token.clone()));
     }
-    let mut headers = Headers::default();
+    let mut headers = SignedHeaders::default();
     headers.add("host", &request.origin.authority());
     for (name, value) in &request.headers {
         // Proxies may change the cache control of a GET, so that header is not signed.
@@ -83,7 +87,7 @@ pub(super) fn sign_request(
         }
     }
     let names = headers.names();
-    let canonical = Canonical {
+    let canonical = CanonicalRequest {
         method: request.method.as_str(),
         target: &request.target,
         path_encoding: if is_s3 { PathEncoding::AsSent } else { PathEncoding::Again },
@@ -97,9 +101,9 @@ pub(super) fn sign_request(
 }
 
 /// Returns an error for a key that cannot be written in a header.
-fn check(key: &AccessKey, place: &str) -> Result<()> {
+fn check_key(key: &AccessKey, place: &str) -> Result<()> {
     for (what, text) in [("access key id", Some(&key.id)), ("session token", key.session_token.as_ref())] {
-        if text.is_some_and(|text| header_value(text).is_err()) {
+        if text.is_some_and(|text| check_header_value(text).is_err()) {
             let detail = format!("the {what} is empty or has illegal characters");
             return Err(Error::Credentials { location: place.to_owned(), detail, trace: None });
         }
@@ -108,7 +112,7 @@ fn check(key: &AccessKey, place: &str) -> Result<()> {
 }
 
 /// A request without a signature.
-pub(super) struct Unsigned<'a> {
+pub(super) struct UnsignedRequest<'a> {
     pub(super) place: &'a str,
     pub(super) origin: &'a Origin,
     pub(super) method: HttpMethod,
@@ -117,16 +121,16 @@ pub(super) struct Unsigned<'a> {
 
 /// Returns the URL of a request that any client may send until the URL `expires`.
 pub(super) fn sign_url(
-    request: &Unsigned<'_>,
+    request: &UnsignedRequest<'_>,
     key: &AccessKey,
     region: &str,
     expires: Duration,
     at: SystemTime,
 ) -> Result<String> {
-    check(key, request.place)?;
+    check_key(key, request.place)?;
     let scope = SignatureScope { region, service: S3, at };
     let authority = request.origin.authority();
-    let mut headers = Headers::default();
+    let mut headers = SignedHeaders::default();
     headers.add("host", &authority);
     let mut parameters = vec![
         ("X-Amz-Algorithm", ALGORITHM.to_owned()),
@@ -143,7 +147,8 @@ pub(super) fn sign_url(
     }
     let method = request.method.as_str();
     let path_encoding = PathEncoding::AsSent;
-    let canonical = Canonical { method, target: &target, path_encoding, headers, hash: UNSIGNED_PAYLOAD };
+    let canonical =
+        CanonicalRequest { method, target: &target, path_encoding, headers, hash: UNSIGNED_PAYLOAD };
     let signature = scope.signature(key, &canonical);
     let scheme = if request.origin.tls { "https" } else { "http" };
     Ok(format!("{scheme}://{authority}{target}&X-Amz-Signature={signature}"))
@@ -314,7 +319,7 @@ mod tests {
             let plain = request(&origin, &cancel, &throttle, &target);
             let expires = Duration::from_secs(600);
             let theirs = by_library(&plain, &url, &key, (SigningRules::S3, "here-1"), Some(expires));
-            let unsigned = Unsigned { place: "p", origin: &origin, method: HttpMethod::Put, target };
+            let unsigned = UnsignedRequest { place: "p", origin: &origin, method: HttpMethod::Put, target };
             let signed = sign_url(&unsigned, &key, "here-1", expires, at()).unwrap();
             for (name, value) in theirs.params() {
                 let parameter = format!("{name}={}", endpoint::query_value(value));

@@ -18,8 +18,9 @@ pub(super) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Bytes that are encoded in the names and values of a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Bytes that are encoded in a path.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
-/// Headers that proxies and libraries change. So they are not signed.
+/// Headers that are not signed, because proxies and libraries change them.
 const CHANGED_ON_THE_WAY: [&str; 4] = ["authorization", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
 
 /// Whether the path of a request is encoded once more for the signature.
@@ -33,20 +34,20 @@ pub(super) enum PathEncoding {
 }
 
 /// The signed parts of a request.
-pub(super) struct Canonical<'a> {
+pub(super) struct CanonicalRequest<'a> {
     pub(super) method: &'a str,
     /// Path and query, percent-encoded.
     pub(super) target: &'a str,
     pub(super) path_encoding: PathEncoding,
-    pub(super) headers: Headers,
+    pub(super) headers: SignedHeaders,
     pub(super) hash: &'a str,
 }
 
 /// The signed headers, ordered by name.
 #[derive(Default)]
-pub(super) struct Headers(BTreeMap<String, Vec<String>>);
+pub(super) struct SignedHeaders(BTreeMap<String, Vec<String>>);
 
-impl Headers {
+impl SignedHeaders {
     pub(super) fn add(&mut self, name: &str, value: &str) {
         let name = name.to_ascii_lowercase();
         if !CHANGED_ON_THE_WAY.contains(&name.as_str()) {
@@ -61,7 +62,7 @@ impl Headers {
     }
 }
 
-impl Canonical<'_> {
+impl CanonicalRequest<'_> {
     fn text(&self) -> String {
         let (path, query) = self.target.split_once('?').unwrap_or((self.target, ""));
         let path = match self.path_encoding {
@@ -122,14 +123,14 @@ impl SignatureScope<'_> {
     }
 
     /// Returns the signature of a request in hexadecimal digits.
-    pub(super) fn signature(&self, key: &AccessKey, canonical: &Canonical<'_>) -> String {
+    pub(super) fn signature(&self, key: &AccessKey, canonical: &CanonicalRequest<'_>) -> String {
         let request = sha256(canonical.text().as_bytes());
         let text = format!("{ALGORITHM}\n{}\n{}\n{request}", self.moment(), self.text());
         let mut derived = format!("AWS4{}", key.secret).into_bytes();
         for part in [self.date().as_str(), self.region, self.service, "aws4_request"] {
-            derived = keyed(&derived, part.as_bytes());
+            derived = hmac_sha256(&derived, part.as_bytes());
         }
-        hex::encode(keyed(&derived, text.as_bytes()))
+        hex::encode(hmac_sha256(&derived, text.as_bytes()))
     }
 }
 
@@ -138,6 +139,6 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA256, bytes))
 }
 
-fn keyed(key: &[u8], text: &[u8]) -> Vec<u8> {
+fn hmac_sha256(key: &[u8], text: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text).as_ref().to_vec()
 }

@@ -45,7 +45,7 @@ impl S3 {
             let stored = head.get(CRC_HEADER).map(ToOwned::to_owned);
             Ok(Written {
                 version: version(&head, head.etag(), Some(payload.length())),
-                verified: confirmed(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
+                verified: confirmed_checksum(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
             })
         })
     }
@@ -71,25 +71,28 @@ impl S3 {
             call.header("x-amz-tagging-directive", "REPLACE");
         }
         call.headers.extend(options.precondition.header());
-        let copied = self.store_inside(&call, "CopyObjectResult");
+        let copied = self.send_copy(&call, "CopyObjectResult");
         let (head, stored) =
-            copied.map_err(|error| self.of_source(error, source, version, &options.precondition))?;
+            copied.map_err(|error| self.source_error(error, source, version, &options.precondition))?;
         let etag = stored.etag.clone();
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
 
-    /// Sends a call that stores an object or a part. Returns the description in the response.
-    pub(super) fn store_inside(
+    /// Sends a call that copies an object or a part within the service. Returns the description in
+    /// the response.
+    pub(super) fn send_copy(
         &self,
         call: &S3Call<'_>,
         root: &str,
     ) -> Result<(ResponseHead, WriteResultElement)> {
-        self.retrying(call, |reply| self.text_of(call, reply).and_then(|answer| stored(call, root, answer)))
+        self.retrying(call, |reply| {
+            self.text_of(call, reply).and_then(|answer| parse_stored(call, root, answer))
+        })
     }
 
     /// Converts the error of a copy. A failed precondition becomes an error about the source if the
     /// destination has no precondition, or if the source has changed.
-    pub(super) fn of_source(
+    pub(super) fn source_error(
         &self,
         error: Error,
         source: &ObjectLocation,
@@ -158,11 +161,11 @@ impl S3 {
 }
 
 /// The code of an error whose response is a 200 that ends early.
-const CUT_ANSWER: &str = "InternalError";
+const CUT_RESPONSE: &str = "InternalError";
 
-/// Returns whether a 200 ended early, so that the object may have been stored.
-pub(super) fn is_cut_answer(error: &Error) -> bool {
-    matches!(error, Error::Server { status: 200, code, .. } if code == CUT_ANSWER)
+/// Returns true if a 200 ended early, so that the object may have been stored.
+pub(super) fn is_cut_response(error: &Error) -> bool {
+    matches!(error, Error::Server { status: 200, code, .. } if code == CUT_RESPONSE)
 }
 
 /// Adds the header `Content-MD5` of the payload.
@@ -172,10 +175,10 @@ pub(super) fn add_md5(call: &mut S3Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Parses the description of the stored object or part in a response. A 200 without it passes like
-/// an internal error, because the service began the response before it was done; botocore repeats
-/// such a request too (`handlers._looks_like_special_case_error`).
-pub(super) fn stored(
+/// Parses the description of the stored object or part in a response. A 200 without this
+/// description counts as an internal error, because the service began the response before it was
+/// done; botocore repeats such a request too (`handlers._looks_like_special_case_error`).
+pub(super) fn parse_stored(
     call: &S3Call<'_>,
     root: &str,
     (head, body): (ResponseHead, Vec<u8>),
@@ -183,7 +186,7 @@ pub(super) fn stored(
     let stored = xml::parse_root(root, &body).ok_or_else(|| Error::Server {
         location: call.place(),
         status: head.status,
-        code: CUT_ANSWER.to_owned(),
+        code: CUT_RESPONSE.to_owned(),
         message: format!("no {root} in the response"),
         trace: None,
     })?;
@@ -206,7 +209,11 @@ pub(super) fn version(head: &ResponseHead, etag: Option<String>, size: Option<u6
 
 /// Compares the checksum that the service reports with the client's. Returns the checksum if the
 /// two are equal, `None` if the service reports none, and an error if they differ.
-pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
+pub(super) fn confirmed_checksum(
+    place: &str,
+    stored: Option<&str>,
+    ours: &Checksum,
+) -> Result<Option<Checksum>> {
     let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
         return Ok(None);
     };

@@ -73,6 +73,7 @@ pub(super) struct Bucket {
     pub(super) creation_date: Option<String>,
 }
 
+/// The `<InitiateMultipartUploadResult>` element.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Initiated {
@@ -152,7 +153,8 @@ pub(super) struct NotDeleted {
 }
 
 pub(crate) fn escape(text: &str) -> String {
-    // Otherwise the receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
+    // Line ends and tabs are escaped too, because the receiver would normalise them (XML 1.0, 2.11
+    // and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 

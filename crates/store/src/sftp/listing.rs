@@ -10,7 +10,7 @@ use rustix_futex_sync::Mutex;
 use super::packet::{SftpAttributes, SftpEntry, SftpReply, SftpRequest, code, kind};
 use super::pool::Load;
 use super::session::Exchange;
-use super::{Sftp, on_the_wire};
+use super::{Sftp, wire_path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::query::{Links, ListOptions, Partials};
@@ -24,7 +24,7 @@ const READS_IN_FLIGHT: usize = 16;
 const LINK_REQUESTS_IN_FLIGHT: usize = 64;
 
 /// The tree to list.
-struct Remote {
+struct RemoteTree {
     sftp: Arc<Sftp>,
     root: SftpPath,
     links: Links,
@@ -38,8 +38,8 @@ struct Remote {
 }
 
 /// The entries below a directory. Dropping the listing ends the reading ahead.
-struct Listed {
-    walk: StoreWalk<Remote>,
+struct SftpListing {
+    walk: StoreWalk<RemoteTree>,
     cancel: Cancel,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn list(
     scope: &Cancel,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
     let own = Cancel::new();
-    let remote = Remote {
+    let remote = RemoteTree {
         sftp,
         root: place.clone(),
         links: options.links,
@@ -59,10 +59,10 @@ pub(super) fn list(
         cancel: own.within(scope),
         links_seen: Mutex::default(),
     };
-    Ok(Box::new(Listed { walk: StoreWalk::begin(Arc::new(remote), options)?, cancel: own }))
+    Ok(Box::new(SftpListing { walk: StoreWalk::begin(Arc::new(remote), options)?, cancel: own }))
 }
 
-impl Iterator for Listed {
+impl Iterator for SftpListing {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -70,13 +70,13 @@ impl Iterator for Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for SftpListing {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
 }
 
-impl DirectoryTree for Remote {
+impl DirectoryTree for RemoteTree {
     const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
@@ -88,7 +88,7 @@ impl DirectoryTree for Remote {
         let place = self.at(directory);
         let names = self.sftp.retrying(&self.cancel, || {
             let mut exchange = self.sftp.exchange(&place, Load::Control, &self.cancel)?;
-            let mut names = read(&mut exchange, &place)?;
+            let mut names = read_directory(&mut exchange, &place)?;
             names.retain(|named| {
                 !matches!(named.name.as_slice(), b"." | b"..")
                     && !named.name.contains(&b'/')
@@ -111,7 +111,7 @@ impl DirectoryTree for Remote {
     }
 }
 
-impl Remote {
+impl RemoteTree {
     /// Returns the location of a name below the root.
     fn at(&self, name: &[u8]) -> SftpPath {
         match Location::Sftp(self.root.clone()).join(name) {
@@ -130,7 +130,7 @@ impl Remote {
         let ask = |exchange: &mut Exchange, kind, paths: &[&[u8]]| -> Result<Vec<SftpReply>> {
             let numbers: Vec<u32> = paths
                 .iter()
-                .map(|path| exchange.send(SftpRequest::of(kind, on_the_wire(&self.at(path).path))))
+                .map(|path| exchange.send(SftpRequest::of(kind, wire_path(&self.at(path).path))))
                 .collect::<Result<_>>()?;
             numbers.into_iter().map(|number| exchange.reply(number)).collect()
         };
@@ -181,8 +181,8 @@ impl Remote {
 }
 
 /// Reads a whole directory.
-fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
-    let handle = match exchange.call(SftpRequest::of(kind::OPENDIR, on_the_wire(&place.path)))? {
+fn read_directory(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
+    let handle = match exchange.call(SftpRequest::of(kind::OPENDIR, wire_path(&place.path)))? {
         SftpReply::Handle(handle) => handle,
         other => return Err(exchange.reply_error("list it", &other)),
     };
@@ -209,7 +209,7 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
 /// Removes the partial files of interrupted copies from a directory. Removes none if the directory
 /// holds any other name.
 pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Result<()> {
-    let mut names = read(exchange, place)?;
+    let mut names = read_directory(exchange, place)?;
     names.retain(|named| !matches!(named.name.as_slice(), b"." | b".."));
     if !names.iter().all(|named| is_partial_name(&named.name)) {
         return Ok(());

@@ -427,7 +427,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_of_a_server_panic(kind in 100_u8..=106, fields in proptest::collection::vec(any::<u8>(), 4..80)) {
+        fn no_bytes_of_a_server_make_the_parser_panic(kind in 100_u8..=106, fields in proptest::collection::vec(any::<u8>(), 4..80)) {
             let _ = reply(&packet(kind, &fields));
             let _ = read_greeting(&mut &*packet(VERSION, &fields));
         }

@@ -28,12 +28,12 @@ pub(super) enum Load {
 /// The sessions with all hosts.
 #[derive(Default)]
 pub(super) struct SftpPool {
-    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    hosts: Mutex<HashMap<String, Arc<SftpHost>>>,
 }
 
 /// The sessions with one host.
 #[derive(Default)]
-struct Host {
+struct SftpHost {
     state: Mutex<SftpPoolState>,
     /// Signalled when a session was opened, or when opening one failed.
     opened: Condvar,
@@ -46,7 +46,7 @@ struct SftpPoolState {
 }
 
 /// A session to use, or what to do in order to get one.
-enum Choice {
+enum SessionChoice {
     Use(SessionLease),
     Open,
     Wait,
@@ -67,7 +67,7 @@ impl SftpPool {
     }
 }
 
-impl Host {
+impl SftpHost {
     fn lease(
         &self,
         options: &StoreOptions,
@@ -78,10 +78,10 @@ impl Host {
         let mut state = self.state.lock();
         loop {
             match state.choose(load) {
-                Choice::Use(lease) => return Ok(lease),
-                Choice::Open => {}
-                Choice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
-                Choice::Wait => {
+                SessionChoice::Use(lease) => return Ok(lease),
+                SessionChoice::Open => {}
+                SessionChoice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
+                SessionChoice::Wait => {
                     state = self.opened.wait_timeout(state, POLL_INTERVAL).0;
                     continue;
                 }
@@ -101,7 +101,7 @@ impl Host {
 }
 
 impl SftpPoolState {
-    fn choose(&mut self, load: Load) -> Choice {
+    fn choose(&mut self, load: Load) -> SessionChoice {
         self.sessions.retain(|session| session.is_live());
         let least = self.sessions.iter().min_by_key(|session| session.users());
         let is_enough = |session: &SftpSession| {
@@ -110,13 +110,13 @@ impl SftpPoolState {
                 || self.sessions.len() + self.opening >= MAX_SESSIONS
         };
         match least.filter(|session| is_enough(session)) {
-            Some(session) => Choice::Use(SessionLease::new(Arc::clone(session))),
+            Some(session) => SessionChoice::Use(SessionLease::new(Arc::clone(session))),
             None if self.sessions.len() + self.opening < MAX_SESSIONS
                 && (load == Load::Content || self.opening == 0) =>
             {
-                Choice::Open
+                SessionChoice::Open
             }
-            None => Choice::Wait,
+            None => SessionChoice::Wait,
         }
     }
 }

@@ -20,10 +20,12 @@ pub(crate) struct SftpReading {
     unsent: ByteRange,
     /// Reads in flight, in order.
     sent: VecDeque<Sent>,
-    /// Data that has arrived. The caller has not yet read the part `here`.
+    /// The data of the last read that has arrived.
     data: Vec<u8>,
-    here: std::ops::Range<usize>,
-    /// The number of the request that follows the last read and asks for the file's description.
+    /// The part of `data` that the caller has not read yet.
+    unread: std::ops::Range<usize>,
+    /// The number of the request that follows the last read and requests the description of the
+    /// file.
     last_look: Option<u32>,
     end: LastRead,
     received: Arc<AtomicU64>,
@@ -65,7 +67,7 @@ impl SftpReading {
             unsent: range,
             sent: VecDeque::new(),
             data: Vec::new(),
-            here: 0..0,
+            unread: 0..0,
             last_look: None,
             end: LastRead::default(),
             received,
@@ -77,7 +79,7 @@ impl SftpReading {
     }
 
     /// Requests the description of the file. Returns the number of the request.
-    pub(super) fn look(&self) -> Result<u32> {
+    pub(super) fn request_description(&self) -> Result<u32> {
         self.exchange.send(SftpRequest::of(kind::FSTAT, &self.handle))
     }
 
@@ -132,7 +134,7 @@ impl SftpReading {
                 let behind = SftpRequest::of(kind::READ, &self.handle).u64(stated).u32(1);
                 self.end.beyond = Some(self.exchange.send(behind)?);
             }
-            self.last_look = Some(self.look()?);
+            self.last_look = Some(self.request_description()?);
         }
         Ok(())
     }
@@ -153,7 +155,7 @@ impl SftpReading {
                 let count = count.min(to_usize(range.len()));
                 let old = std::mem::replace(&mut self.data, bytes);
                 self.exchange.return_buffer(old);
-                self.here = 0..count;
+                self.unread = 0..count;
                 self.received.fetch_add(count as u64, Ordering::Relaxed);
                 let missing = range.skip(count as u64);
                 if count > 0 && !missing.is_empty() {
@@ -170,25 +172,25 @@ impl SftpReading {
 
     /// Reads into `buffer`. Returns 0 at the end of the file.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.here.is_empty() && !self.receive()? {
+        if self.unread.is_empty() && !self.receive()? {
             return Ok(0);
         }
-        let count = buffer.len().min(self.here.len());
-        buffer[..count].copy_from_slice(&self.data[self.here.start..][..count]);
-        self.here.start += count;
+        let count = buffer.len().min(self.unread.len());
+        buffer[..count].copy_from_slice(&self.data[self.unread.start..][..count]);
+        self.unread.start += count;
         Ok(count)
     }
 
     /// Writes up to `most` bytes to a file, without another copy in memory.
     pub(crate) fn write_to(&mut self, sink: &Sink, offset: u64, most: u64) -> Result<usize> {
-        if self.here.is_empty() && !self.receive()? {
+        if self.unread.is_empty() && !self.receive()? {
             return Ok(0);
         }
-        let count = self.here.len().min(to_usize(most));
-        let bytes = &self.data[self.here.start..][..count];
+        let count = self.unread.len().min(to_usize(most));
+        let bytes = &self.data[self.unread.start..][..count];
         sink.write_all_at(bytes, offset)
             .map_err(|source| Error::Io { location: self.exchange.place.clone(), source })?;
-        self.here.start += count;
+        self.unread.start += count;
         Ok(count)
     }
 
@@ -226,7 +228,7 @@ impl SftpReading {
     fn check_unchanged(&mut self, expected: &Version) -> Result<()> {
         let number = match self.last_look {
             Some(number) => number,
-            None => self.look()?,
+            None => self.request_description()?,
         };
         let found = match self.exchange.reply(number)? {
             SftpReply::Attributes(attributes) => version(&attributes),

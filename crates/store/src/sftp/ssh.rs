@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_of_ssh_name_the_cause() {
+    fn the_last_lines_of_ssh_name_the_cause() {
         let at_start = |printed: &str| Lost::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
         let denied = at_start("Warning: Permanently added\r\nme@h: Permission denied (publickey).\r\n");
         assert!(matches!(&denied, Error::Credentials { detail, .. } if detail.ends_with("(publickey).")));

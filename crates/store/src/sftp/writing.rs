@@ -179,7 +179,7 @@ impl SftpWriting<'_> {
             // The server has chosen the mode, and it stays.
             (None, None) => None,
         };
-        let modified = metadata.modified.map(on_the_wire_time);
+        let modified = metadata.modified.map(wire_time);
         let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
         let sync = exchange.session().greeting.extensions.fsync;
@@ -252,7 +252,7 @@ impl SftpWriting<'_> {
 
 /// Returns the protocol's time that is nearest to a time: whole seconds since 1970 in 32 bits
 /// (draft-ietf-secsh-filexfer-02, 5).
-fn on_the_wire_time(time: SystemTime) -> u32 {
+fn wire_time(time: SystemTime) -> u32 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }

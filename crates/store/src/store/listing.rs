@@ -5,8 +5,8 @@ use firstbyte_location::{Entry, EntryKind, Location};
 
 use crate::error::{Error, Result};
 
-/// An iterator over entries, in bounded memory. It continues after the error of a single local
-/// directory, and ends with any other error.
+/// An iterator over entries, in bounded memory. It continues after an error about a single name or
+/// directory (see [`Error::unlisted_name`]), and ends with any other error.
 pub struct Listing {
     pub(super) entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
@@ -18,9 +18,9 @@ impl Listing {
         Self { entries: Box::new(entries) }
     }
 
-    /// Makes an error of each link that was followed and has no target, unless its name is not
-    /// `wanted`. The listing of a host has such links as links; that of a local directory reports
-    /// the errors itself.
+    /// Turns each `wanted` symbolic link into an error. With links followed, the listing of a host
+    /// contains only the links without a target; that of a local directory reports these errors
+    /// itself.
     #[must_use]
     pub fn refusing_broken_links(self, root: &Location, wanted: Option<NameTest>) -> Self {
         let root = root.clone();

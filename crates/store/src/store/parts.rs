@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::limits::SHORT_WAIT;
 use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
-/// The operation that other services do not support, for errors.
+/// The operation that only S3 and Azure support, for errors.
 const UPLOAD_IN_PARTS: &str = "an upload in parts";
 
 impl Store {

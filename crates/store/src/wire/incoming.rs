@@ -32,8 +32,8 @@ enum Framing {
     Unusable(String),
 }
 
-/// Receivers of the connection and of the unused budget after the body.
-pub(super) struct Return {
+/// Where the connection goes after the body, and how the bytes of the body are counted and paid.
+pub(super) struct AfterBody {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,
     pub(super) deadline: Duration,
@@ -51,7 +51,7 @@ pub(crate) struct Incoming {
     /// not protect the end (RFC 9112, 8).
     is_open_ended: bool,
     ended: bool,
-    back: Return,
+    back: AfterBody,
     place: String,
     cancel: Cancel,
     /// The socket registered with `cancel`.
@@ -68,7 +68,7 @@ impl Incoming {
         connection: HttpConnection,
         head: &ResponseHead,
         (request, began): (&WireRequest<'_>, Instant),
-        back: Return,
+        back: AfterBody,
     ) -> Self {
         let bodiless = request.method == HttpMethod::Head || matches!(head.status, 204 | 304);
         let framing = match head.content_length(request.place) {

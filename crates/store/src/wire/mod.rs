@@ -37,7 +37,7 @@ use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
 use crate::error::{AddressSource, Error, Result, Trace, WITHOUT_TLS};
 use crate::options::{Proxies, StoreOptions};
-use crate::order::Unsorted;
+use crate::order::UnsortedBuckets;
 use crate::origin::Origin;
 use crate::requests::{RequestCounters, RequestKind};
 use crate::spending::{Payment, Purse, Spending};
@@ -83,7 +83,7 @@ pub(crate) struct WireClient {
     pub(crate) counters: Arc<StoreCounters>,
     purse: Arc<Purse>,
     /// The buckets that are known to list names out of order.
-    pub(crate) unsorted: Arc<Unsorted>,
+    pub(crate) unsorted: Arc<UnsortedBuckets>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) own_tags: Arc<OwnTags>,
     pool: Arc<ConnectionPool>,
@@ -132,14 +132,15 @@ impl WireClient {
     }
 
     /// Counts a request about an object of the storage class `class`, if the prices are not those
-    /// of the class. Refuses to go on if there is a budget.
+    /// of the class. Returns an error if there is a budget.
     fn check_priced_class(&self, class: Option<&str>, place: &str) -> Result<()> {
         let Some(class) = class.filter(|class| !PRICED_CLASSES.contains(class)) else { return Ok(()) };
         self.counters.unpriced.fetch_add(1, Ordering::Relaxed);
         self.purse.refuse_class(class, place)
     }
 
-    /// Refuses to go on with a bucket in another region than the prices of the budget.
+    /// Returns an error for a bucket in another region than the one that the prices of the budget
+    /// are for.
     pub(crate) fn check_priced_region(&self, found: &str, place: &str) -> Result<()> {
         self.purse.check_region(found, place)
     }
@@ -226,7 +227,7 @@ impl WireClient {
             Err(_) if request.cancel.is_cancelled() => RequestOutcome::Abandoned,
             Err(_) => RequestOutcome::Answered,
         };
-        endpoint.end(&admitted, outcome, Instant::now());
+        endpoint.request_ended(&admitted, outcome, Instant::now());
         result.map_err(|failed| {
             event::send_failure(request, &failed.error, began);
             failed.error.traced(|| Trace { attempts: 1, took: began.elapsed(), ..Trace::default() })
@@ -468,8 +469,8 @@ impl Exchange<'_> {
         &self,
         pool: Option<(Arc<ConnectionPool>, pool::ConnectionKey)>,
         payment: Payment,
-    ) -> incoming::Return {
+    ) -> incoming::AfterBody {
         let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
-        incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
+        incoming::AfterBody { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
     }
 }

@@ -72,7 +72,7 @@ impl Outage {
         let (began, last) = recent.unwrap_or((now, now));
         let past = now.saturating_duration_since(began);
         if past >= deadline && !past.is_zero() {
-            self.unanswered(last);
+            self.record_unanswered(last);
             return None;
         }
         self.cancelled = Some((began, now));
@@ -81,7 +81,7 @@ impl Outage {
     }
 
     /// Records that a whole deadline has passed without a response to a probe.
-    fn unanswered(&mut self, now: Instant) {
+    fn record_unanswered(&mut self, now: Instant) {
         *self = Self { silences: self.silences + 1, ..Self::new(now) };
     }
 }
@@ -106,6 +106,7 @@ pub(super) struct RefusedRequest {
     pub(super) silences: u32,
 }
 
+/// How an admitted request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestOutcome {
     /// The endpoint responded, refused the connection, or closed it.
@@ -137,7 +138,7 @@ impl EndpointState {
     }
 
     /// Decides whether a request may be sent. After an admission, the caller must call
-    /// [`end`](Self::end) with the outcome.
+    /// [`request_ended`](Self::request_ended) with the outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, RefusedRequest> {
         let mut state = self.state.lock();
         let mut probe = None;
@@ -169,7 +170,8 @@ impl EndpointState {
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
-    pub(super) fn end(&self, admitted: &Admitted, outcome: RequestOutcome, now: Instant) {
+    /// Records the end of an admitted request, and its outcome.
+    pub(super) fn request_ended(&self, admitted: &Admitted, outcome: RequestOutcome, now: Instant) {
         let silent = outcome == RequestOutcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();
         let mut state = self.state.lock();
@@ -186,7 +188,7 @@ impl EndpointState {
             }
             // The pause before the next probe begins with this failure, so callers that waited for
             // this request fail immediately.
-            (RequestOutcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
+            (RequestOutcome::Silent, Some(outage)) if admitted.probe => outage.record_unanswered(now),
             (RequestOutcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
             (RequestOutcome::Abandoned, Some(outage)) if admitted.probe => {
                 outage.probing = false;
@@ -223,7 +225,7 @@ mod tests {
         for _ in 0..10 {
             if let Ok(admitted) = endpoint.admit(DEADLINE, now) {
                 now += admitted.wait;
-                endpoint.end(&admitted, RequestOutcome::Silent, now);
+                endpoint.request_ended(&admitted, RequestOutcome::Silent, now);
             }
         }
         assert!(now - start <= DEADLINE, "{:?}", now - start);
@@ -243,15 +245,15 @@ mod tests {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let failed = now + DEADLINE;
-        endpoint.end(&first, RequestOutcome::Silent, failed);
+        endpoint.request_ended(&first, RequestOutcome::Silent, failed);
         assert!(endpoint.admit(DEADLINE, failed).is_err());
         let probe = endpoint.admit(DEADLINE, failed + PROBE_AFTER).unwrap();
         assert_eq!(probe.wait, DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, failed + 3 * PROBE_AFTER).unwrap_err().silences, 1);
-        endpoint.end(&probe, RequestOutcome::Silent, failed + 4 * PROBE_AFTER);
+        endpoint.request_ended(&probe, RequestOutcome::Silent, failed + 4 * PROBE_AFTER);
         assert_eq!(endpoint.admit(DEADLINE, failed + 4 * PROBE_AFTER).unwrap_err().silences, 2);
         let probe = endpoint.admit(DEADLINE, failed + 6 * PROBE_AFTER).unwrap();
-        endpoint.end(&probe, RequestOutcome::Answered, failed + 6 * PROBE_AFTER);
+        endpoint.request_ended(&probe, RequestOutcome::Answered, failed + 6 * PROBE_AFTER);
         assert_eq!(endpoint.admit(DEADLINE, failed + 6 * PROBE_AFTER).unwrap().wait, DEADLINE);
     }
 
@@ -259,10 +261,10 @@ mod tests {
     fn after_a_cancelled_probe_another_one_may_be_sent() {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
+        endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         let later = now + DEADLINE + PROBE_AFTER;
         let probe = endpoint.admit(DEADLINE, later).unwrap();
-        endpoint.end(&probe, RequestOutcome::Abandoned, later);
+        endpoint.request_ended(&probe, RequestOutcome::Abandoned, later);
         assert!(endpoint.admit(DEADLINE, later).is_ok());
     }
 
@@ -270,13 +272,13 @@ mod tests {
     fn probes_that_are_cancelled_share_one_deadline() {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
+        endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         let mut at = now + DEADLINE + PROBE_AFTER;
         for left in [DEADLINE, 2 * SECOND, SECOND] {
             let probe = endpoint.admit(DEADLINE, at).unwrap();
             assert_eq!(probe.wait, left);
             at += SECOND;
-            endpoint.end(&probe, RequestOutcome::Abandoned, at);
+            endpoint.request_ended(&probe, RequestOutcome::Abandoned, at);
         }
         assert_eq!(endpoint.admit(DEADLINE, at).unwrap_err().silences, 2);
         assert_eq!(endpoint.admit(DEADLINE, at + PROBE_AFTER).unwrap().wait, DEADLINE);
@@ -286,10 +288,10 @@ mod tests {
     fn a_probe_long_after_one_that_was_cancelled_gets_a_whole_deadline() {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
+        endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         let at = now + DEADLINE + PROBE_AFTER;
         let probe = endpoint.admit(DEADLINE, at).unwrap();
-        endpoint.end(&probe, RequestOutcome::Abandoned, at);
+        endpoint.request_ended(&probe, RequestOutcome::Abandoned, at);
         assert_eq!(endpoint.admit(DEADLINE, at + 60 * SECOND).unwrap().wait, DEADLINE);
     }
 
@@ -298,7 +300,7 @@ mod tests {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         for at in [0, 1, 2] {
             let admitted = endpoint.admit(DEADLINE, now + at * SECOND).unwrap();
-            endpoint.end(&admitted, RequestOutcome::Abandoned, now + (at + 1) * SECOND);
+            endpoint.request_ended(&admitted, RequestOutcome::Abandoned, now + (at + 1) * SECOND);
         }
         assert!(endpoint.admit(DEADLINE, now + DEADLINE).is_err());
     }
@@ -309,7 +311,7 @@ mod tests {
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.count_received(1);
         assert!(endpoint.answered_since(&first));
-        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
+        endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);
     }
 
@@ -317,7 +319,7 @@ mod tests {
     fn a_time_without_requests_does_not_count_as_silence() {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, RequestOutcome::Abandoned, now + SECOND);
+        endpoint.request_ended(&first, RequestOutcome::Abandoned, now + SECOND);
         assert_eq!(endpoint.admit(DEADLINE, now + 60 * SECOND).unwrap().wait, DEADLINE);
     }
 
@@ -325,7 +327,7 @@ mod tests {
     fn after_a_stalled_body_the_next_request_waits_less() {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, RequestOutcome::Answered, now);
+        endpoint.request_ended(&first, RequestOutcome::Answered, now);
         endpoint.stalled(DEADLINE, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, MIN_WAIT);
     }

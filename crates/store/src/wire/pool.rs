@@ -19,8 +19,8 @@ pub(super) struct ConnectionKey {
     pub(super) buffer: Option<u64>,
 }
 
-/// Maximum number of idle connections per key. A transfer has that many between two of its
-/// requests.
+/// Maximum number of idle connections per key. A transfer may have that many connections idle
+/// between two of its requests.
 const MAX_IDLE: usize = 1024;
 
 /// The idle connections by key. The connection used last is taken first, because it has the largest

@@ -21,6 +21,7 @@ use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
 
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpMethod {
     Get,

@@ -215,7 +215,7 @@ impl ResponseHead {
 
     /// Returns true for the response by which HAProxy and nginx end a connection without a request
     /// in time (RFC 9110, 15.5.9; <https://github.com/ovh/svfs/issues/127>, as of 28 November
-    /// 2026). On a reused connection it may have been sent before the request.
+    /// 2026). On a reused connection, the response may have been sent before the request.
     pub(super) fn ends_idle_connection(&self) -> bool {
         self.status == 408 && !self.keeps_alive()
     }

@@ -114,8 +114,8 @@ fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [
     Ok(plain)
 }
 
-/// Returns whether an idle session has received neither plaintext nor its end. Records of the
-/// protocol itself, such as session tickets, are processed. `is_silent` returns whether the socket
+/// Returns true if an idle session has received neither plaintext nor its end. Records of the
+/// protocol itself, such as session tickets, are processed. `is_silent` returns true if the socket
 /// has nothing to read.
 pub(super) fn is_quiet(
     session: &mut TlsSession,
@@ -131,7 +131,7 @@ pub(super) fn is_quiet(
             return true;
         }
         let mut received = socket;
-        // Bytes are there, or the end, so that this read does not wait.
+        // The socket has bytes or its end, so this read does not wait.
         if !matches!(session.read_tls(&mut received), Ok(1..)) {
             return false;
         }

@@ -119,7 +119,7 @@ fn a_changed_object_is_an_error_that_names_both_versions() {
 }
 
 #[test]
-fn two_tags_for_one_length_and_date_are_named_with_what_helps() {
+fn two_tags_for_one_length_and_date_are_named_with_advice() {
     let date = "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n";
     let pinned = Version {
         size: Some(6),
@@ -340,7 +340,7 @@ fn directory_pages_of_other_servers_are_parsed_by_their_links() {
 }
 
 #[test]
-fn a_page_that_lists_nothing_is_no_tree_and_below_one_it_is_an_error_of_its_directory() {
+fn a_page_without_names_is_no_tree_and_within_a_tree_it_is_an_error_of_its_directory() {
     let listed = |pages: &'static [(&str, &str)], recursive| {
         let server = Server::answering(move |head| {
             let path = head.split(' ').nth(1).unwrap();

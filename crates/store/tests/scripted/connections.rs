@@ -1,5 +1,5 @@
-//! The end of a body, and bytes that belong to no request. Content of one object is never taken for
-//! that of another, and a cut body never for a whole one.
+//! Tests the end of a body, and bytes that belong to no request. Content of one object is never
+//! taken for the content of another, and a cut body is never taken for a whole one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -108,7 +108,7 @@ fn an_answer_that_is_no_http_or_408_on_a_reused_connection_is_asked_for_again() 
 }
 
 #[test]
-fn a_408_passes() {
+fn an_upload_is_retried_after_a_408_and_a_425() {
     let server = Server::start(vec![
         Step::Close(refusal("408 Request Time-out", "", "")),
         Step::Close(refusal("425 Too Early", "", "")),
@@ -143,7 +143,7 @@ fn a_body_without_a_length_has_the_length_that_was_known_before() {
 }
 
 #[test]
-fn every_request_asks_for_the_stored_bytes() {
+fn every_request_asks_for_unencoded_bytes() {
     let server = Server::answering(|head| match head.contains("accept-encoding: identity\r\n") {
         true => whole("", "plain"),
         false => whole("Content-Encoding: gzip\r\n", "gzip"),

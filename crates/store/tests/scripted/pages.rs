@@ -1,5 +1,5 @@
-//! Listings that do not say clearly whether they are complete. Each ends in all names or in an
-//! error, never in fewer names.
+//! Tests listings whose pages do not state clearly whether they are complete. A listing returns all
+//! names or an error, never fewer names.
 
 use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Error, ListOptions, Result, Upload};
@@ -36,7 +36,7 @@ fn listed(truncated: &'static str, more: &'static str) -> Result<Vec<String>> {
 const TOKEN: &str = "<NextContinuationToken>t</NextContinuationToken>";
 
 #[test]
-fn a_truncated_page_is_followed_however_it_says_so() {
+fn a_truncated_page_is_followed_in_every_spelling_of_true() {
     for truncated in ["true", "True", "TRUE", "1", " true "] {
         let element: &'static str = format!("<IsTruncated>{truncated}</IsTruncated>").leak();
         for more in [TOKEN, "", "<NextContinuationToken></NextContinuationToken>", "<NextContinuationToken/>"]
@@ -72,7 +72,7 @@ fn a_truncated_page_without_names_and_without_a_token_is_an_error() {
 }
 
 #[test]
-fn lists_of_uploads_and_parts_say_likewise_whether_they_are_complete() {
+fn lists_of_uploads_and_parts_are_complete_or_an_error() {
     let uploads = |elements: &str| {
         let text = format!(
             "<ListMultipartUploadsResult>{elements}<Upload><Key>k</Key><UploadId>u</UploadId></Upload></ListMultipartUploadsResult>"
@@ -101,7 +101,7 @@ fn lists_of_uploads_and_parts_say_likewise_whether_they_are_complete() {
 }
 
 #[test]
-fn a_prefix_is_not_below_itself_and_no_name_loses_a_letter() {
+fn a_listed_prefix_is_not_below_itself_and_names_are_complete() {
     let server = Server::answering(|_| {
         let prefixes = ["p/", "", "p/dir", "p/sub/", "p//"];
         let prefixes: String = prefixes

@@ -1,5 +1,5 @@
-//! Refused and odd answers to ranges: a 416 is no statement about the content, and a partial
-//! response in another spelling is read.
+//! Tests refusals of ranges, and unusual responses to requests for a range. A 416 says nothing
+//! about the content, and a partial response is read whatever the spelling of its range.
 
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{Body, Error, Get, Result};
@@ -22,7 +22,8 @@ fn range(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
 }
 
-/// Reads a range over plain HTTP and from S3. `answer` gets whether a range was requested.
+/// Reads a range over plain HTTP and from S3. `answer` is called with true if a range was
+/// requested.
 fn both(answer: fn(bool) -> String, get: &Get) -> [Result<String>; 2] {
     let server = Server::answering(move |head| match head.starts_with("HEAD") {
         true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", CONTENT.len()),

@@ -76,7 +76,7 @@ const OPERATIONS: [Operation; 6] = [
 ];
 
 #[test]
-fn an_error_inside_a_200_is_retried_by_every_operation_if_its_code_says_that_it_passes() {
+fn an_error_inside_a_200_is_retried_by_every_operation_if_its_code_is_transient() {
     let inside = |code: &str| whole("", &format!("<Error><Code>{code}</Code><Message>why</Message></Error>"));
     for (success, operation) in OPERATIONS {
         for passing in ["InternalError", "SlowDown"] {
@@ -110,7 +110,7 @@ fn a_code_decides_whether_a_request_is_sent_again_and_not_its_status() {
 }
 
 #[test]
-fn keys_whose_deletion_fails_in_passing_are_deleted_one_by_one() {
+fn keys_whose_deletion_fails_transiently_are_deleted_one_by_one() {
     let refused = |key: &str, code: &str| format!("<Error><Key>{key}</Key><Code>{code}</Code></Error>");
     let result = format!(
         "<DeleteResult>{}{}</DeleteResult>",
@@ -206,7 +206,7 @@ fn a_completion_or_copy_whose_answer_is_cut_is_repeated_or_found() {
             assert!(done.is_ok(), "{success} after {cut}: {done:?}");
         }
     }
-    // The object is there, so nothing is repeated.
+    // The object exists, so no request is repeated.
     let server = Server::answering(|head| match head.starts_with("HEAD") {
         true => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"d41d8cd98f00b204e9800998ecf8427e\"\r\n\
                  x-amz-meta-mtime: 7\r\n\r\n"

@@ -39,7 +39,7 @@ pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<
     let loaded = Journal::load(partial.directory(), place.clone()).map_err(Error::io(shown(&place)))?;
     let Some((journal, header, records)) = loaded else {
         Journal::remove_at(partial.directory(), &place).map_err(Error::io(shown(&place)))?;
-        partial.empty()?;
+        partial.truncate()?;
         return Ok(None);
     };
     let mut found = Resumable { header, records, journal, partial };
@@ -68,7 +68,7 @@ impl Resumable {
     /// Discards all chunks, so that the download starts over.
     pub(super) fn discard(self) -> Result<()> {
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
-        self.partial.empty()?;
+        self.partial.truncate()?;
         Ok(self.partial.discard()?)
     }
 

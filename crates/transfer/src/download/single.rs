@@ -136,7 +136,7 @@ impl ArrivingObject<'_> {
     fn start_over(&mut self) -> Result<()> {
         self.at = 0;
         self.hasher = self.expected.map(|expected| Hasher::new(expected.algorithm));
-        Ok(self.partial.empty()?)
+        Ok(self.partial.truncate()?)
     }
 
     /// Requests the missing bytes. Requests all bytes if the server does not support ranges, or if

@@ -56,7 +56,7 @@ pub(crate) fn put(
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
             // The store itself detects a silent server here. An SFTP write consists of many
             // requests, each with a reply, and an HTTP write lasts longer the larger the object is.
-            attempt.paused();
+            attempt.record_pause();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
         attempt.moved(size, size);

@@ -109,7 +109,7 @@ impl UploadJournal {
         };
         let write = || {
             let text = serde_json::to_vec(&record)?;
-            firstbyte_store::empty(&self.file)?;
+            firstbyte_store::truncate(&self.file)?;
             (&self.file).rewind()?;
             (&self.file).write_all(&text)
         };

@@ -63,7 +63,7 @@ fn random_workloads_get_no_impossible_answer() {
     let mut recommended = 0;
     for number in 0..2_000 {
         let workload = workload(&mut random, &machines);
-        let (rows, found) = ranked(&workload, &choices(&workload, &known.catalogue), &known.inputs());
+        let (rows, found) = ranked_rows(&workload, &choices(&workload, &known.catalogue), &known.inputs());
         for row in &rows {
             let all = [row.seconds, row.low, row.high, row.ready, row.bytes, row.requests];
             assert!(all.iter().all(|value| value.is_finite() && *value >= 0.0), "{workload:?} {row:?}");

@@ -101,7 +101,7 @@ fn items() -> impl Strategy<Value = Vec<UsageItem>> {
 
 proptest! {
     #[test]
-    fn cost_adds_up(items in items(), at in 0usize..12, jobs in 0.0..1e4f64) {
+    fn costs_of_items_and_of_parts_add_up(items in items(), at in 0usize..12, jobs in 0.0..1e4f64) {
         let whole = cost(items.clone());
         // Each item has either a price or an entry in `missing`.
         prop_assert_eq!(whole.lines.len() + whole.missing.len(), items.len());

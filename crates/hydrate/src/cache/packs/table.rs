@@ -149,7 +149,7 @@ impl PackTable {
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
         let file = dir.file(&name, FileAccess::Create)?;
-        firstbyte_store::empty(&file)?;
+        firstbyte_store::truncate(&file)?;
         let made = allocate(&file, Self::bytes(slots)).and_then(|()| Self::map(&file, number, slots));
         if made.is_err() {
             let _ = dir.remove(&name);

@@ -30,7 +30,7 @@ pub(super) struct ObjectPage {
 #[derive(Debug, Default)]
 pub(super) struct ObjectElement {
     pub(super) key: String,
-    /// `None` if the service does not state it, as a gateway of a web server.
+    /// `None` if the service does not state it, such as a gateway of a web server.
     pub(super) size: Option<u64>,
     pub(super) last_modified: Option<String>,
     pub(super) etag: Option<String>,

@@ -24,14 +24,14 @@ use super::plan::{Cutting, ListingFault, ListingPlan, NextStep, PageTask, SPLITT
 struct Shared {
     s3: Arc<S3>,
     query: S3Query,
-    state: Mutex<CrewState>,
+    state: Mutex<ConcurrentListingState>,
     /// Wakes workers that wait for a range to split, for room, or for the end.
     work: Condvar,
-    /// Wakes the consumer when it waits for pages.
-    brought: Condvar,
+    /// Wakes the consumer, which waits for a page or an error.
+    page_ready: Condvar,
 }
 
-struct CrewState {
+struct ConcurrentListingState {
     plan: ListingPlan,
     pace: ListingPace,
     cancels: Vec<Cancel>,
@@ -41,12 +41,12 @@ struct CrewState {
 }
 
 /// An iterator over the entries of a listing.
-pub(super) struct Crew {
+pub(super) struct ConcurrentListing {
     shared: Arc<Shared>,
     page: std::vec::IntoIter<Entry>,
 }
 
-impl Crew {
+impl ConcurrentListing {
     /// Continues after the first page, with up to `most` concurrent requests. Up to `most` pages of
     /// about 300 KB may wait for the consumer.
     pub(super) fn start(
@@ -61,8 +61,8 @@ impl Crew {
             EntryOrder::Bytes => most.min(SPLITTABLE_RANGES),
         };
         let mut plan = ListingPlan::new(query.grouping, order, waiting);
-        plan.arrived(ListingPlan::WHOLE, first).map_err(|fault| error(fault, &query))?;
-        let state = CrewState {
+        plan.record_page(ListingPlan::WHOLE, first).map_err(|fault| error(fault, &query))?;
+        let state = ConcurrentListingState {
             plan,
             pace: ListingPace::new(most),
             cancels: Vec::new(),
@@ -74,7 +74,7 @@ impl Crew {
             query,
             state: Mutex::new(state),
             work: Condvar::new(),
-            brought: Condvar::new(),
+            page_ready: Condvar::new(),
         });
         shared.spawn(&mut shared.state.lock())?;
         Ok(Self { shared, page: Vec::new().into_iter() })
@@ -103,14 +103,14 @@ impl Crew {
                 NextStep::Page(page) => return Some(Ok(page)),
                 NextStep::End => return None,
                 NextStep::Wait => {
-                    state = self.shared.brought.wait(state);
+                    state = self.shared.page_ready.wait(state);
                 }
             }
         }
     }
 }
 
-impl Iterator for Crew {
+impl Iterator for ConcurrentListing {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -126,14 +126,14 @@ impl Iterator for Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ConcurrentListing {
     fn drop(&mut self) {
         self.shared.state.lock().stop();
         self.shared.work.notify_all();
     }
 }
 
-impl CrewState {
+impl ConcurrentListingState {
     fn stop(&mut self) {
         self.stopped = true;
         self.cancels.iter().for_each(Cancel::cancel);
@@ -146,7 +146,7 @@ impl CrewState {
 
 impl Shared {
     /// Starts a worker.
-    fn spawn(self: &Arc<Self>, state: &mut CrewState) -> Result<()> {
+    fn spawn(self: &Arc<Self>, state: &mut ConcurrentListingState) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
         let thread = std::thread::Builder::new().name(format!("list-{index}")).stack_size(STACK);
@@ -164,7 +164,7 @@ impl Shared {
             if let Err(error) = self.fetch(&task, cancel) {
                 self.state.lock().error.get_or_insert(error);
                 self.work.notify_all();
-                self.brought.notify_one();
+                self.page_ready.notify_one();
                 return;
             }
         }
@@ -197,14 +197,14 @@ impl Shared {
     fn deliver(self: &Arc<Self>, range: u64, page: S3Page, took: Duration, refused: bool) -> Result<()> {
         let full = page.next.is_some();
         let mut state = self.state.lock();
-        state.plan.arrived(range, page).map_err(|fault| error(fault, &self.query))?;
+        state.plan.record_page(range, page).map_err(|fault| error(fault, &self.query))?;
         if state.plan.is_undivided() {
             self.s3.client.unsorted.add(&self.query.bucket);
         }
         if refused {
             state.pace.halve();
         } else if full {
-            state.pace.full_page(took);
+            state.pace.record_full_page(took);
         }
         while state.cancels.len() < state.pace.allowed() && !state.is_over() {
             // If no thread can be started, the listing continues with fewer concurrent requests.
@@ -214,7 +214,7 @@ impl Shared {
         }
         drop(state);
         self.work.notify_all();
-        self.brought.notify_one();
+        self.page_ready.notify_one();
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ const MAX_OTHER_CHARACTERS: usize = 64;
 /// Weight of a character that was seen at a position. A digit that is merely possible has weight 1.
 const SEEN_WEIGHT: u32 = 4;
 
+/// The characters seen at one position of keys.
 #[derive(Clone, Debug, Default)]
 struct SeenCharacters {
     ascii: u128,

@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering;
 use firstbyte_location::{Entry, ObjectLocation};
 
 use crate::cancel::Cancel;
+use crate::endless::{EndlessListingCheck, PageContent};
 use crate::error::{Error, Result};
 use crate::order::is_directory_bucket;
 use crate::query::{ListOptions, ListedPage};
-use crate::turns::{Brought, Turns};
 
 use super::{S3, protocol};
 
-use crew::Crew;
-use page::{From, S3Page, S3Query};
+use crew::ConcurrentListing;
+use page::{PageStart, S3Page, S3Query};
 
 impl S3 {
     /// Lists a prefix, a bucket or, with an empty bucket name, all buckets.
@@ -76,7 +76,7 @@ impl S3 {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
         let most = options.requests.map_or(pace::MAX_REQUESTS, usize::from);
-        Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
+        Ok(Box::new(ConcurrentListing::start(Arc::clone(self), query, options.order, most, first)?))
     }
 
     /// Lists page by page. Applies the filters here, because the service could apply them only if
@@ -114,7 +114,7 @@ impl S3 {
     }
 
     fn first_page(&self, object: &ObjectLocation, query: &S3Query) -> Result<S3Page> {
-        let page = self.page(query, &From::Start, &Cancel::new())?;
+        let page = self.page(query, &PageStart::Start, &Cancel::new())?;
         // On S3, a prefix exists only while a key begins with it. So an empty page means "not
         // found".
         if !object.key.is_empty() && !query.is_narrowed() && page.last.is_none() && page.next.is_none() {
@@ -130,7 +130,7 @@ impl S3 {
     /// Returns true if any key begins with this key.
     pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
         let query = S3Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
-        let (page, _) = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
+        let (page, _) = self.object_page(&query, &PageStart::Start, Some(1), &Cancel::new())?;
         Ok(!page.contents.is_empty() || !page.common_prefixes.is_empty())
     }
 }
@@ -140,19 +140,19 @@ struct Pages {
     s3: Arc<S3>,
     query: S3Query,
     page: S3Page,
-    turns: Turns,
+    endless: EndlessListingCheck,
 }
 
 impl Pages {
     fn new(s3: Arc<S3>, query: S3Query, first: S3Page) -> Result<Self> {
-        let mut pages = Self { s3, query, page: S3Page::default(), turns: Turns::default() };
+        let mut pages = Self { s3, query, page: S3Page::default(), endless: EndlessListingCheck::default() };
         pages.accept(first)?;
         Ok(pages)
     }
 
     fn accept(&mut self, page: S3Page) -> Result<()> {
         if let Some(token) = &page.next {
-            let checked = self.turns.check(token, Brought::of(&page.entries));
+            let checked = self.endless.check(token, PageContent::of(&page.entries));
             checked.map_err(|why| protocol(&self.query.place(), why))?;
         }
         self.page = page;
@@ -169,7 +169,7 @@ impl Iterator for Pages {
             return Some(entries.into_iter().map(Ok).collect());
         }
         let token = self.page.next.take()?;
-        let page = self.s3.page(&self.query, &From::Token(token), &Cancel::new());
+        let page = self.s3.page(&self.query, &PageStart::Token(token), &Cancel::new());
         match page.and_then(|page| self.accept(page)) {
             Ok(()) => Some(Vec::new()),
             Err(error) => Some(vec![Err(error)]),

@@ -35,7 +35,7 @@ impl ListingPace {
     }
 
     /// Adjusts the number of concurrent requests by the time that a full page took.
-    pub(super) fn full_page(&mut self, took: Duration) {
+    pub(super) fn record_full_page(&mut self, took: Duration) {
         let first = self.quickest.is_none();
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
         self.quickest = Some(quickest);
@@ -70,10 +70,10 @@ mod tests {
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
         let mut pace = ListingPace::new(MAX_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
-        pace.full_page(PAGE);
+        pace.record_full_page(PAGE);
         assert_eq!(pace.allowed(), MAX_REQUESTS);
         pace.halve();
-        pace.full_page(PAGE);
+        pace.record_full_page(PAGE);
         assert_eq!(pace.allowed(), MAX_REQUESTS / 2);
         (0..9).for_each(|_| pace.halve());
         assert_eq!(pace.allowed(), 1);
@@ -82,30 +82,30 @@ mod tests {
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
         let mut pace = ListingPace::new(MAX_REQUESTS);
-        (0..3).for_each(|_| pace.full_page(PAGE));
+        (0..3).for_each(|_| pace.record_full_page(PAGE));
         assert_eq!(pace.allowed(), MAX_REQUESTS);
-        (0..2).for_each(|_| pace.full_page(9 * PAGE));
+        (0..2).for_each(|_| pace.record_full_page(9 * PAGE));
         assert_eq!(pace.allowed(), MAX_REQUESTS - 2);
-        pace.full_page(PAGE);
+        pace.record_full_page(PAGE);
         assert_eq!(pace.allowed(), MAX_REQUESTS - 1);
-        (0..99).for_each(|_| pace.full_page(9 * PAGE));
+        (0..99).for_each(|_| pace.record_full_page(9 * PAGE));
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
-    fn a_near_service_gets_no_more_than_those_to_begin_with() {
+    fn a_near_service_gets_no_more_requests_than_at_the_start() {
         let mut pace = ListingPace::new(MAX_REQUESTS);
-        pace.full_page(PAGE);
+        pace.record_full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
-        pace.full_page(PAGE / 10);
+        pace.record_full_page(PAGE / 10);
         assert!(pace.is_near());
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
-    fn a_number_that_was_asked_for_is_never_passed() {
+    fn the_configured_number_of_requests_is_never_exceeded() {
         let mut pace = ListingPace::new(1);
-        pace.full_page(PAGE);
+        pace.record_full_page(PAGE);
         assert_eq!(pace.allowed(), 1);
     }
 }

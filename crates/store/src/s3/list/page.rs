@@ -37,7 +37,7 @@ pub(super) struct S3Query {
 
 /// Where a page starts.
 #[derive(Clone, Debug)]
-pub(super) enum From {
+pub(super) enum PageStart {
     /// At the start of the listing.
     Start,
     /// After this key, which need not exist.
@@ -46,6 +46,7 @@ pub(super) enum From {
     Token(String),
 }
 
+/// One page of a listing.
 #[derive(Debug, Default)]
 pub(super) struct S3Page {
     /// The entries in listing order, unless `disorder` is set.
@@ -105,7 +106,7 @@ impl S3Query {
 
 impl S3 {
     /// Requests one page of buckets or of keys.
-    pub(super) fn page(&self, query: &S3Query, from: &From, cancel: &Cancel) -> Result<S3Page> {
+    pub(super) fn page(&self, query: &S3Query, from: &PageStart, cancel: &Cancel) -> Result<S3Page> {
         if query.bucket.bucket.is_empty() {
             return self.bucket_page(query, from, cancel);
         }
@@ -145,7 +146,7 @@ impl S3 {
     pub(super) fn object_page(
         &self,
         query: &S3Query,
-        from: &From,
+        from: &PageStart,
         most: Option<u32>,
         cancel: &Cancel,
     ) -> Result<(ObjectPage, NameForm)> {
@@ -162,13 +163,13 @@ impl S3 {
         call.query.extend(most.map(|most| ("max-keys", most.to_string())));
         let start_after = |name: &String| (after, format!("{}{name}", query.prefix));
         match from {
-            From::Token(text) => call.query.push((token, text.clone())),
-            From::After(name) => {
+            PageStart::Token(text) => call.query.push((token, text.clone())),
+            PageStart::After(name) => {
                 call.query.push(start_after(name));
                 // The age of the listing in seconds, rounded up: the response may be that old.
                 call.header("cache-control", format!("max-age={}", query.began.elapsed().as_secs() + 1));
             }
-            From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
+            PageStart::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
         }
         let (head, body) = match self.call_text(&call) {
             Err(Error::Server { status: 501, .. }) if version == ListVersion::V2 => {
@@ -198,12 +199,12 @@ impl S3 {
     fn first_version_page(
         &self,
         query: &S3Query,
-        from: &From,
+        from: &PageStart,
         most: Option<u32>,
         cancel: &Cancel,
     ) -> Result<(ObjectPage, NameForm)> {
         let set = self.identity.settings(&self.client.options)?.list_version;
-        if set == Some(ListVersion::V2) || matches!(from, From::Token(_)) {
+        if set == Some(ListVersion::V2) || matches!(from, PageStart::Token(_)) {
             let why = "a listing with further pages and no continuation token";
             return Err(protocol(&query.place(), why));
         }
@@ -233,9 +234,9 @@ impl S3 {
         })
     }
 
-    fn bucket_page(&self, query: &S3Query, from: &From, cancel: &Cancel) -> Result<S3Page> {
+    fn bucket_page(&self, query: &S3Query, from: &PageStart, cancel: &Cancel) -> Result<S3Page> {
         let mut call = S3Call::new(S3Operation::ListBuckets, &query.bucket, cancel);
-        if let From::Token(token) = from {
+        if let PageStart::Token(token) = from {
             call.query.push(("continuation-token", token.clone()));
         }
         let (head, body) = self.call_text(&call)?;

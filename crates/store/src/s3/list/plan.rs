@@ -21,10 +21,10 @@ use firstbyte_listing::EntryOrder;
 use firstbyte_location::Entry;
 
 use super::cut::{Grouping, KeyShape};
-use super::page::{From, S3Page};
+use super::page::{PageStart, S3Page};
+use crate::endless::{EndlessListingCheck, PageContent};
 use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
-use crate::turns::{Brought, Turns};
 
 /// Number of wrong guesses allowed before the first right one. A name of 30 characters may need one
 /// guess per character.
@@ -51,7 +51,7 @@ const SAMPLE_INTERVAL: usize = 16;
 
 /// A range of keys: all keys after one key, up to and including another.
 #[derive(Debug)]
-struct Range {
+struct KeyRange {
     id: u64,
     /// The key after which the range starts; `None` for the first range.
     after: Option<String>,
@@ -64,14 +64,14 @@ struct Range {
     /// True if the range has been listed to its end.
     listed: bool,
     /// The start of the next page. `None` while a worker lists the range.
-    idle: Option<From>,
+    idle: Option<PageStart>,
     /// Pages that the consumer has not taken yet.
     pages: VecDeque<Vec<Entry>>,
     /// Detects a listing that never ends.
-    turns: Turns,
+    endless: EndlessListingCheck,
 }
 
-impl Range {
+impl KeyRange {
     fn new(id: u64, after: Option<String>, until: Option<String>) -> Self {
         Self {
             id,
@@ -82,7 +82,7 @@ impl Range {
             listed: false,
             idle: None,
             pages: VecDeque::new(),
-            turns: Turns::default(),
+            endless: EndlessListingCheck::default(),
         }
     }
 
@@ -149,7 +149,7 @@ impl Seam {
 
 /// The keys that the consumer took before the listing started over.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenKeys {
     /// The first and last key taken from each range. The service has listed all keys between these
     /// two.
     runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
@@ -157,8 +157,8 @@ struct Taken {
     within: Option<Vec<u8>>,
 }
 
-impl Taken {
-    fn add(&mut self, range: u64, page: &[Entry]) {
+impl TakenKeys {
+    fn add_page(&mut self, range: u64, page: &[Entry]) {
         let (Some(first), Some(last)) = (page.first(), page.last()) else { return };
         let run = self.runs.entry(range).or_insert_with(|| (listing_key(first), Vec::new()));
         run.1 = listing_key(last);
@@ -193,7 +193,7 @@ pub(super) enum NextStep {
 #[derive(Clone, Debug)]
 pub(super) struct PageTask {
     pub(super) range: u64,
-    pub(super) from: From,
+    pub(super) from: PageStart,
 }
 
 /// Whether a range may be split for an idle worker.
@@ -211,7 +211,7 @@ pub(super) enum Cutting {
 #[derive(Debug)]
 pub(super) struct ListingPlan {
     /// The ranges in key order, without those whose pages were all listed and taken.
-    ranges: Vec<Range>,
+    ranges: Vec<KeyRange>,
     shape: KeyShape,
     order: EntryOrder,
     /// Number of pages, of all ranges, that are being requested or were not taken yet.
@@ -225,7 +225,7 @@ pub(super) struct ListingPlan {
     wasted_pages: u64,
     /// The ends of ranges that were not compared yet, by key.
     seams: HashMap<String, Seam>,
-    taken: Taken,
+    taken: TakenKeys,
     /// True if the listing has started over as one range.
     undivided: bool,
 }
@@ -236,7 +236,7 @@ impl ListingPlan {
     /// Returns a plan with one range over all keys. Up to `most` pages may wait. In ordered
     /// listings, another `most` pages may wait for the ranges needed next.
     pub(super) fn new(grouping: Grouping, order: EntryOrder, most: usize) -> Self {
-        let whole = Range::new(Self::WHOLE, None, None);
+        let whole = KeyRange::new(Self::WHOLE, None, None);
         Self {
             ranges: vec![whole],
             shape: KeyShape::new(grouping),
@@ -247,7 +247,7 @@ impl ListingPlan {
             useful_pages: 0,
             wasted_pages: 0,
             seams: HashMap::new(),
-            taken: Taken::default(),
+            taken: TakenKeys::default(),
             undivided: false,
         }
     }
@@ -256,7 +256,7 @@ impl ListingPlan {
     /// range while there is room for pages. After that, it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<PageTask> {
         let room = self.requestable_ranges();
-        let may = |range: &Range| range.idle.is_some() && !range.listed;
+        let may = |range: &KeyRange| range.idle.is_some() && !range.listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
         if let Some(range) = own.or_else(first).map(|at| &mut self.ranges[at]) {
@@ -313,14 +313,14 @@ impl ListingPlan {
         let until = range.until.replace(cut.at.clone());
         let id = self.next_id;
         self.next_id += 1;
-        self.ranges.insert(at + 1, Range::new(id, Some(cut.at.clone()), until));
+        self.ranges.insert(at + 1, KeyRange::new(id, Some(cut.at.clone()), until));
         self.waiting += 1;
-        Some(PageTask { range: id, from: From::After(cut.at) })
+        Some(PageTask { range: id, from: PageStart::After(cut.at) })
     }
 
     /// Estimates the number of remaining pages of a range, assuming that its keys are distributed
     /// like those seen so far.
-    fn pages_left(&self, range: &Range) -> Option<f64> {
+    fn pages_left(&self, range: &KeyRange) -> Option<f64> {
         let last = self.shape.rank(range.last.as_ref()?);
         let page = last - self.shape.rank(range.first.as_ref()?);
         let until = range.until.as_ref().map_or(1.0, |until| self.shape.rank(until));
@@ -331,19 +331,19 @@ impl ListingPlan {
     ///
     /// # Errors
     /// The reason why the listing must not continue.
-    pub(super) fn arrived(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
+    pub(super) fn record_page(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
             return Ok(());
         };
         if let Some(token) = &page.next {
-            let brought = Brought::of(&page.entries);
-            self.ranges[at].turns.check(token, brought).map_err(ListingFault::Unusable)?;
+            let content = PageContent::of(&page.entries);
+            self.ranges[at].endless.check(token, content).map_err(ListingFault::Unusable)?;
         }
         if self.undivided {
             return self.add_undivided(page);
         }
-        match self.ranges[at].disorder(&page).or_else(|| self.add(at, page)) {
+        match self.ranges[at].disorder(&page).or_else(|| self.add_to_range(at, page)) {
             None => Ok(()),
             Some(disorder) if self.order == EntryOrder::Bytes => Err(ListingFault::Disordered(disorder)),
             Some(_) => {
@@ -355,7 +355,7 @@ impl ListingPlan {
 
     /// Adds a page to a range. Returns the disorder if the range does not fit the ranges next to
     /// it.
-    fn add(&mut self, at: usize, page: S3Page) -> Option<Disorder> {
+    fn add_to_range(&mut self, at: usize, page: S3Page) -> Option<Disorder> {
         let S3Page { mut entries, last, next, .. } = page;
         let range = &mut self.ranges[at];
         if let Some(first) = entries.first() {
@@ -378,7 +378,7 @@ impl ListingPlan {
             self.waiting += 1;
         }
         let (listed, after) = (range.listed, range.after.clone());
-        range.idle = next.filter(|_| within).map(From::Token);
+        range.idle = next.filter(|_| within).map(PageStart::Token);
         let mut disorder = None;
         if let Some(after) = after.filter(|_| is_first_of_range && (first.is_some() || listed)) {
             disorder = self.check(after, |seam| seam.seen_above = Some(first));
@@ -417,7 +417,7 @@ impl ListingPlan {
 
     /// Starts over with one range over the whole key space.
     fn start_over(&mut self) {
-        let whole = Range { idle: Some(From::Start), ..Range::new(self.next_id, None, None) };
+        let whole = KeyRange { idle: Some(PageStart::Start), ..KeyRange::new(self.next_id, None, None) };
         self.next_id += 1;
         self.ranges = vec![whole];
         self.waiting = 0;
@@ -439,7 +439,7 @@ impl ListingPlan {
             self.waiting += 1;
         }
         range.listed = next.is_none();
-        range.idle = next.map(From::Token);
+        range.idle = next.map(PageStart::Token);
         Ok(())
     }
 
@@ -450,7 +450,7 @@ impl ListingPlan {
 
     /// Takes the next page in the requested order.
     pub(super) fn take(&mut self) -> NextStep {
-        let done = |range: &Range| range.listed && range.pages.is_empty();
+        let done = |range: &KeyRange| range.listed && range.pages.is_empty();
         match self.order {
             EntryOrder::Any => self.ranges.retain(|range| !done(range)),
             EntryOrder::Bytes => {
@@ -466,7 +466,7 @@ impl ListingPlan {
             Some((range, page)) => {
                 self.waiting = self.waiting.saturating_sub(1);
                 if self.order == EntryOrder::Any && !self.undivided {
-                    self.taken.add(range, &page);
+                    self.taken.add_page(range, &page);
                 }
                 NextStep::Page(page)
             }

@@ -15,7 +15,7 @@ use super::answer::{ObjectElement, ObjectPage};
 use super::page::{self, S3Query};
 
 /// Where a page of versions starts: after this version of this key.
-type Marker = (String, Option<String>);
+type VersionMarker = (String, Option<String>);
 
 impl S3 {
     /// Lists the versions of the keys below a prefix or in a bucket. Without such keys, lists the
@@ -52,7 +52,7 @@ struct Versions {
     query: S3Query,
     page: std::vec::IntoIter<ObjectVersion>,
     /// Where the next page starts; `None` after the last page.
-    next: Option<Marker>,
+    next: Option<VersionMarker>,
 }
 
 impl Versions {

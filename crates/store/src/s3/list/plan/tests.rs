@@ -100,7 +100,7 @@ fn try_list(
     let mut plan = ListingPlan::new(service.grouping, order, workers);
     let mut listed = Vec::new();
     let whole = service.page(None);
-    plan.arrived(ListingPlan::WHOLE, whole)?;
+    plan.record_page(ListingPlan::WHOLE, whole)?;
     loop {
         loop {
             match plan.take() {
@@ -119,15 +119,15 @@ fn try_list(
             .into_iter()
             .map(|task| {
                 let after = match task.from {
-                    From::Token(after) | From::After(after) => Some(after),
-                    From::Start => None,
+                    PageStart::Token(after) | PageStart::After(after) => Some(after),
+                    PageStart::Start => None,
                 };
                 (task.range, service.page(after.as_deref()))
             })
             .collect();
         change(service);
         for (range, page) in answers {
-            plan.arrived(range, page)?;
+            plan.record_page(range, page)?;
         }
     }
 }
@@ -140,11 +140,13 @@ fn pages_that_are_not_taken_are_bounded() {
             let mut service = Service::new(names, Grouping::Keys);
             let mut plan = ListingPlan::new(service.grouping, order, workers);
             let whole = service.page(None);
-            plan.arrived(ListingPlan::WHOLE, whole).unwrap();
+            plan.record_page(ListingPlan::WHOLE, whole).unwrap();
             while let Some(task) = plan.task(None, cutting) {
-                let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
+                let (PageStart::Token(after) | PageStart::After(after)) = task.from else {
+                    panic!("the start again")
+                };
                 let page = service.page(Some(&after));
-                plan.arrived(task.range, page).unwrap();
+                plan.record_page(task.range, page).unwrap();
             }
             let waiting: usize = plan.ranges.iter().map(|range| range.pages.len()).sum();
             assert!(
@@ -281,7 +283,7 @@ fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
         let mut service = Service::new(keys, Grouping::Keys);
         let mut plan = ListingPlan::new(Grouping::Keys, EntryOrder::Bytes, 4);
         let first = service.page(None);
-        plan.arrived(ListingPlan::WHOLE, first).unwrap();
+        plan.record_page(ListingPlan::WHOLE, first).unwrap();
         let mut listed = 0;
         loop {
             match plan.take() {
@@ -291,9 +293,11 @@ fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
             }
             let tasks: Vec<_> = (0..4).map_while(|_| plan.task(None, cutting)).collect();
             for task in tasks {
-                let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
+                let (PageStart::Token(after) | PageStart::After(after)) = task.from else {
+                    panic!("the start again")
+                };
                 let page = service.page(Some(&after));
-                plan.arrived(task.range, page).unwrap();
+                plan.record_page(task.range, page).unwrap();
             }
         }
         assert_eq!(listed, 100 * PAGE);

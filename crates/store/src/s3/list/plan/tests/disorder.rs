@@ -49,7 +49,7 @@ fn list_from(
     order: EntryOrder,
 ) -> Result<Vec<String>, ListingFault> {
     let mut plan = ListingPlan::new(Grouping::Keys, order, 6);
-    plan.arrived(ListingPlan::WHOLE, page(keys, rank, most, None))?;
+    plan.record_page(ListingPlan::WHOLE, page(keys, rank, most, None))?;
     let mut listed = Vec::new();
     loop {
         match plan.take() {
@@ -66,10 +66,10 @@ fn list_from(
         assert!(!tasks.is_empty(), "no worker has a task");
         for task in tasks {
             let after = match task.from {
-                From::Token(after) | From::After(after) => Some(after),
-                From::Start => None,
+                PageStart::Token(after) | PageStart::After(after) => Some(after),
+                PageStart::Start => None,
             };
-            plan.arrived(task.range, page(keys, rank, most, after.as_deref()))?;
+            plan.record_page(task.range, page(keys, rank, most, after.as_deref()))?;
         }
     }
 }
@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_order_no_key_is_lost_or_listed_twice(
+    fn in_any_order_no_key_is_lost_or_listed_twice(
         seeds in proptest::collection::btree_set("[abB]{1,2}([./-][aAb0-9]{1,2}){0,3}", 1..150),
         many in 1_usize..12,
         most in 1_usize..40,

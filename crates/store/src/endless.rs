@@ -1,5 +1,6 @@
 //! Detects endless listings. A faulty server may repeat a token or send empty pages forever. All
-//! code that follows continuation tokens checks each page here.
+//! code that follows continuation tokens checks each page here, except the listing of versions,
+//! which only compares each marker with the previous one.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -7,9 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 /// Maximum number of consecutive empty pages. S3 sends some where many keys were deleted.
 const MAX_EMPTY_PAGES: u32 = 1_000;
 
-/// The continuation tokens that a listing, or a range of it, has had so far.
+/// Checks that the pages of a listing, or of a range of it, come to an end.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct EndlessListingCheck {
     /// Hashes of the tokens. They take 8 bytes per page of 1,000 names.
     seen: HashSet<u64>,
     hasher: RandomState,
@@ -18,20 +19,20 @@ pub(crate) struct Turns {
 
 /// Whether a page is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Brought {
+pub(crate) enum PageContent {
     /// The page has names.
     Names,
     /// The page is empty.
     Nothing,
 }
 
-impl Turns {
+impl EndlessListingCheck {
     /// Checks a page. `token` requests the page after it.
     ///
     /// # Errors
     /// The reason why the listing must not continue.
-    pub(crate) fn check(&mut self, token: &str, brought: Brought) -> Result<(), &'static str> {
-        self.empty = if brought == Brought::Names { 0 } else { self.empty + 1 };
+    pub(crate) fn check(&mut self, token: &str, content: PageContent) -> Result<(), &'static str> {
+        self.empty = if content == PageContent::Names { 0 } else { self.empty + 1 };
         if !self.seen.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
         }
@@ -42,7 +43,7 @@ impl Turns {
     }
 }
 
-impl Brought {
+impl PageContent {
     pub(crate) fn of<T>(names: &[T]) -> Self {
         if names.is_empty() { Self::Nothing } else { Self::Names }
     }
@@ -54,21 +55,21 @@ mod tests {
 
     #[test]
     fn a_repeated_token_is_detected_after_any_number_of_pages() {
-        let mut turns = Turns::default();
+        let mut endless = EndlessListingCheck::default();
         for token in ["a", "b", "c"] {
-            turns.check(token, Brought::Names).unwrap();
+            endless.check(token, PageContent::Names).unwrap();
         }
-        assert!(turns.check("b", Brought::Names).unwrap_err().contains("repeats"));
+        assert!(endless.check("b", PageContent::Names).unwrap_err().contains("repeats"));
     }
 
     #[test]
     fn only_consecutive_empty_pages_count() {
-        let mut turns = Turns::default();
+        let mut endless = EndlessListingCheck::default();
         for page in 0..5_000 {
-            let brought = if page % 900 == 0 { Brought::Names } else { Brought::Nothing };
-            turns.check(&page.to_string(), brought).unwrap();
+            let content = if page % 900 == 0 { PageContent::Names } else { PageContent::Nothing };
+            endless.check(&page.to_string(), content).unwrap();
         }
-        let mut empty = (5_000..).map(|page: u32| turns.check(&page.to_string(), Brought::Nothing));
+        let mut empty = (5_000..).map(|page: u32| endless.check(&page.to_string(), PageContent::Nothing));
         assert!(empty.by_ref().take(1_000).any(|checked| checked.is_err()));
     }
 }
