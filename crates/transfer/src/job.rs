@@ -49,7 +49,7 @@ impl CopyJob {
     }
 
     /// Returns whether an object has the listed length and date, although not the listed `ETag`.
-    /// Some stores compute the tags of listings otherwise
+    /// Some stores compute the ETags of listings in another way
     /// (<https://github.com/mojatter/s2/issues/209>, as of 28 November 2026).
     pub(crate) fn is_listed_with_another_tag(&self, found: &Version) -> bool {
         let Some(entry) = self.entry.as_ref().filter(|entry| entry.version.is_none()) else { return false };
@@ -60,7 +60,7 @@ impl CopyJob {
         is_dated && entry.size.is_some() && entry.size == found.size
     }
 
-    /// Returns the version that must be copied; `None` is the newest.
+    /// Returns the version that must be copied. `None` means the newest.
     pub(crate) fn wanted_version(&self) -> Option<Version> {
         self.entry.as_ref()?.version.as_deref().cloned()
     }
@@ -70,7 +70,7 @@ impl CopyJob {
         self.entry.as_ref()?.version.as_ref()?.version_id.as_deref()
     }
 
-    /// Fails if the version of the source is not the one in the manifest.
+    /// Fails if the source has another version than the job names, for example from a manifest.
     pub(crate) fn check_version(&self, found: &Version) -> Result<()> {
         match self.entry.as_ref().and_then(|entry| entry.version.as_ref()) {
             Some(expected) if !expected.agrees_with(found) => Err(StoreError::Changed {
@@ -84,8 +84,7 @@ impl CopyJob {
         }
     }
 
-    /// Converts the error for a changed object to [`Error::Replaced`] if a manifest names the
-    /// version.
+    /// Converts the error for a changed object to [`Error::Replaced`] if the job names the version.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
             Error::Store(StoreError::Changed { location, expected, found, .. })
@@ -130,7 +129,8 @@ pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destinat
     settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
 
-/// How many objects a run copies. Many objects are made durable together.
+/// How many objects a run copies. A run over one object makes the file durable at once. Other runs
+/// make all of their small files durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectCount {
     One,
@@ -262,7 +262,7 @@ impl Tree<'_> {
     }
 }
 
-/// How much of a location is removed.
+/// How much of a location is removed, moved, or given attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.

@@ -1,5 +1,5 @@
-//! Defines the interface between the scheduler and an object that moves in pieces. Movers implement
-//! it.
+//! Defines the interface between the scheduler and an object that moves in pieces. Downloads,
+//! uploads and relays implement it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

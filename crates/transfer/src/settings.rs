@@ -17,7 +17,7 @@ use crate::stop::Stop;
 /// How many requests are in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// The number that makes the transfer measurably faster.
+    /// The number grows as long as the transfer becomes measurably faster.
     #[default]
     Auto,
     /// The given number of requests.
@@ -119,7 +119,7 @@ pub struct TransferSettings {
     pub keep: KeptAttributes,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
-    /// Directory of upload journals, which is in a cache. Without it, an upload cannot be resumed.
+    /// Directory in which journals of uploads are kept. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,
     /// Maximum number of times that a piece is tried again after transient errors.
     pub retries: u32,

@@ -27,8 +27,8 @@ impl Side {
         Self { entries: entries.peekable(), broken: false }
     }
 
-    /// Takes the next entry if it is an error.
-    pub(crate) fn error(&mut self) -> Option<firstbyte_store::Error> {
+    /// Takes the next entry if it is an error, and marks the listing as broken.
+    pub(crate) fn take_error(&mut self) -> Option<firstbyte_store::Error> {
         let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
         self.broken = true;
         error

@@ -1,4 +1,5 @@
-//! Downloads an object with one request: a small object, or an object without a version to pin.
+//! Downloads an object with one request: a small object, an object without a version to pin, or an
+//! object whose stated length is false.
 
 use std::path::Path;
 
