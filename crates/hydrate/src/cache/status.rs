@@ -113,7 +113,7 @@ impl Packed {
     #[must_use]
     pub fn status(&self) -> Option<VersionStatus> {
         let identity = self.identity();
-        let (size, found) = (identity.size(), self.seen());
+        let (size, found) = (identity.size(), self.slot());
         Some(VersionStatus {
             location: identity.location()?,
             store: identity.store().to_owned(),
@@ -239,8 +239,8 @@ impl Iterator for Statuses {
     }
 }
 
-/// Reads the state recorded in a map. Returns `None` if no block is cached because the map was
-/// removed, is being created, or is corrupt.
+/// Reads the state recorded in a map. Returns `None` if the map was removed, is being created, or
+/// is corrupt: no block is cached then.
 fn read_status(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
     let header = shared.dir.file(path, FileAccess::Read).and_then(|file| MapHeader::read(&file));
     match header {

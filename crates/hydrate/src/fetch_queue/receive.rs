@@ -194,8 +194,8 @@ impl<'a> Lease<'a> {
     }
 
     /// Returns true once this process may fetch. Otherwise waits a moment and delivers the blocks
-    /// that the other process has cached. If that takes too long, this process fetches the blocks
-    /// too.
+    /// that the other process has cached. If no block is cached for [`SHORT_WAIT`], this process
+    /// fetches the blocks too.
     fn acquire(&mut self, buffer: &mut [u8]) -> bool {
         if let FetchTurn::Ours { .. } = self.turn {
             return true;
