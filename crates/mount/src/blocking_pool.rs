@@ -83,8 +83,8 @@ impl BlockingPool {
         self.deadline
     }
 
-    /// Runs `work`, and then `answer` with its result. If the deadline passes first, runs `overdue`
-    /// instead of `answer`.
+    /// Runs `work` on a thread of the pool, then `answer` with `reply` and the result. If the
+    /// deadline passes first, runs `overdue` with `reply` instead.
     pub(crate) fn within<R: Send + 'static, T: 'static>(
         &self,
         reply: R,

@@ -148,7 +148,8 @@ impl Child {
         let pin = match entry.kind {
             _ if listed == ListedAttributes::NamesOnly => VersionIdentity::Unknown,
             EntryKind::Directory => VersionIdentity::Directory,
-            // A length of 0 that may be wrong is requested again when the file is looked up.
+            // Some servers list every length as 0. Such a length is left unknown, and the file's
+            // attributes are requested when the file is looked up.
             _ if !version.has_credible_length() => VersionIdentity::Unknown,
             _ => Some(VersionIdentity::of(version))
                 .filter(|pin| matches!(pin, VersionIdentity::Tagged(..)))

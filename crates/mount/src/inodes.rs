@@ -146,7 +146,7 @@ impl Inodes {
 
     /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
     /// A child that was seen after its object was found overwritten or deleted is there again, in
-    /// the same version.
+    /// the same version, so its inode is no longer stale.
     pub(crate) fn enter_seen(
         &self,
         directory: &[u8],
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_changes_is_shown() {
+    fn a_changed_modification_time_is_shown() {
         let inodes = Inodes::new(Bounds::of(32 << 20), None);
         let at = |child: Child, seconds| Child {
             modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),

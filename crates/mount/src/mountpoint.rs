@@ -229,7 +229,7 @@ pub(crate) fn helper() -> Option<&'static str> {
 ///
 /// # Errors
 /// [`Error::NoPrivilege`].
-pub(crate) fn may_mount(directory: &Path) -> Result<()> {
+pub(crate) fn check_may_mount(directory: &Path) -> Result<()> {
     let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if has_right || helper().is_some() {
         return Ok(());

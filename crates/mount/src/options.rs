@@ -39,15 +39,14 @@ pub struct ShownModes {
     pub user: Option<u32>,
     /// Group of all files and directories.
     pub group: Option<u32>,
-    /// How stored modes and owners are used if none of the fields above is set.
+    /// How stored modes and owners are used where the fields above do not replace them.
     pub stored: StoredModes,
 }
 
 /// How modes and owners that programs have stored with objects are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
-    /// Do not request stored modes. A stored mode is shown only if its name was looked up
-    /// separately, because listings do not report modes.
+    /// Neither request nor show stored modes.
     #[default]
     Ignore,
     /// Show stored modes, which takes a request for each file.
@@ -93,8 +92,8 @@ pub struct MountOptions {
     pub replay: Option<Arc<StartFile>>,
     /// The address at which counters are served as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Path of the socket on which other processes ask for hydration and status. It may have any
-    /// length.
+    /// Path of the socket on which other processes ask for hydration and status. The path may have
+    /// any length.
     pub control: Option<PathBuf>,
     /// Prices of the mount's requests and bytes. `None` if they are not known.
     pub prices: Option<Prices>,

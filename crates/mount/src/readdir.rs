@@ -31,7 +31,7 @@ pub(crate) enum ListingFreshness {
     Unknown,
 }
 
-/// Where names come from. The whole file system has one.
+/// The sources of names, which all open directories share.
 #[derive(Clone)]
 pub(crate) struct NameSources {
     pub(crate) source: Arc<MountSource>,
@@ -48,7 +48,7 @@ enum Feed {
     Known(Arc<DirectorySnapshot>),
     Listing {
         children: Children,
-        /// All names so far. When they are too many to keep, only the names of the current page.
+        /// All names so far or, if the directory is wide, only the names of the current page.
         names: Vec<ListedName>,
         begun: Instant,
         /// Whether the directory has too many names to be kept as a whole.
