@@ -21,7 +21,7 @@ use firstbyte_store::{Store, require_bucket};
 use crate::error::{Error, Result};
 use crate::operand::{Glob, OperandKind};
 
-/// Whether `*`, `?` and `[` in sources are wildcards.
+/// Treatment of `*`, `?` and `[` in sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wildcards {
     /// Wildcards are recognized, unless a file of exactly that name exists.

@@ -58,10 +58,10 @@ pub(crate) struct BlockStore {
     checksum: OnceLock<Option<Checksum>>,
     /// True before the first block, and if the most recent block was written to the cache.
     is_caching: AtomicBool,
-    /// Whether a fetch may receive blocks directly into the file. Cleared when a direct write has
+    /// True if a fetch may receive blocks directly into the file. Cleared when a direct write has
     /// failed.
     can_receive: AtomicBool,
-    /// Whether a thread verifies the whole version, or is about to.
+    /// True if a thread verifies the whole version, or is about to.
     verifying: AtomicBool,
     /// The checksum error of the latest verification of the whole version.
     checksum_error: Mutex<Option<Error>>,

@@ -101,7 +101,7 @@ struct Shared {
     opened: Instant,
 }
 
-/// Whether a version stays in the cache when it is closed.
+/// Fate of a version in the cache when the version is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,

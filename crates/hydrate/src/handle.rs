@@ -118,9 +118,9 @@ pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
     columns: Mutex<Columns>,
-    /// Whether a read has begun.
+    /// True if a read has begun.
     is_read: AtomicBool,
-    /// Whether this handle is counted as a sequential reader.
+    /// True if this handle is counted as a sequential reader.
     is_sequential: AtomicBool,
     /// Fetches ahead for this handle are wanted as long as this value lives.
     alive: Arc<()>,

@@ -27,13 +27,13 @@ pub struct HydrationProgress {
     pub bytes_here: u64,
     /// Number of bytes that this job has fetched.
     pub fetched: u64,
-    /// Whether all wanted files have been found, so the totals are final.
+    /// True if all wanted files have been found, so the totals are final.
     pub totals_are_final: bool,
     /// Files that could not be fetched, with their errors.
     pub failed: Vec<HydrationFailure>,
     /// Time since the start of the job; if the job is over, its duration.
     pub elapsed: Duration,
-    /// Whether the job is over: complete, failed or cancelled.
+    /// True if the job is over: complete, failed or cancelled.
     pub is_over: bool,
 }
 
@@ -155,9 +155,9 @@ pub(crate) struct JobFile {
     /// Number of bytes of the file that the job has counted as cached.
     counted: AtomicU64,
     error: Mutex<Option<Error>>,
-    /// Whether `error` is set.
+    /// True if `error` is set.
     has_failed: AtomicBool,
-    /// Whether the first fetch should request the checksum of the whole object.
+    /// True if the first fetch should request the checksum of the whole object.
     checksum_wanted: AtomicBool,
 }
 

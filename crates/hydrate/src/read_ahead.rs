@@ -58,7 +58,7 @@ const fn requests(server: Proximity, is_wide: bool) -> u64 {
     requests as u64
 }
 
-/// Whether a read found all of its bytes present.
+/// Result of looking for a read's bytes in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundBytes {
     All,

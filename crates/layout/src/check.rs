@@ -27,7 +27,7 @@ use crate::tally::{LayoutFailure, MAX_KEPT_FAILURES, type_of, wrong_content};
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
-/// Whether a check repairs what it finds.
+/// Treatment of the problems that a check finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mend {
     /// Problems are reported.

@@ -30,7 +30,7 @@ struct BlockingPoolState {
     /// long, so this is the order in which the jobs were added.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
     watched: bool,
-    /// Whether the thread that watches the deadlines sleeps without a timeout, and has to be woken.
+    /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
     dormant: bool,
 }
 

@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc2822;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
-    /// Whether the name is that of a file or of a directory.
+    /// Kind of the entry. A directory and a file may have the same name.
     pub(crate) kind: EntryKind,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: VersionIdentity,

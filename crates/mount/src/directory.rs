@@ -66,7 +66,7 @@ pub(crate) struct DirectorySnapshot {
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Instant,
-    /// Whether the names that the kernel caches are those of this snapshot.
+    /// True if the names that the kernel caches are those of this snapshot.
     is_in_kernel: AtomicBool,
 }
 

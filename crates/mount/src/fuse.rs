@@ -61,7 +61,7 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 /// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
 const MAX_NAME_LENGTH: usize = 255;
 
-/// Whether the kernel reads hydrated files directly (FUSE passthrough).
+/// Extent of FUSE passthrough, with which the kernel reads hydrated files directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
     /// Every read passes through this process.

@@ -86,7 +86,7 @@ pub(crate) struct Node {
     pub(crate) path: Box<[u8]>,
     pub(crate) kind: EntryKind,
     pub(crate) pin: VersionIdentity,
-    /// Whether the object is known to be overwritten. An open is then refused, so that the kernel
+    /// True if the object is known to be overwritten. An open is then refused, so that the kernel
     /// looks the name up again.
     pub(crate) is_stale: bool,
 }

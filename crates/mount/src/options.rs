@@ -53,7 +53,7 @@ pub enum StoredModes {
     Show,
 }
 
-/// Whether FUSE passthrough is used, with which the kernel reads a hydrated file directly.
+/// Use of FUSE passthrough, with which the kernel reads a hydrated file directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
     /// The kernel reads hydrated files directly, if the kernel and the cache allow it.
@@ -84,7 +84,7 @@ pub struct MountOptions {
     /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
     /// tenths of it.
     pub memory: u64,
-    /// Whether the kernel reads hydrated files directly.
+    /// Use of FUSE passthrough.
     pub passthrough: PassthroughUse,
     /// The start file in which directories and reads are recorded.
     pub record: Option<PathBuf>,

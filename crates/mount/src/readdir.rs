@@ -22,7 +22,7 @@ pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
 
-/// Whether the names that the kernel caches of a directory can still be used.
+/// State of the names of a directory that the kernel caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFreshness {
     /// The kernel's names are those of a listing that is still valid.
@@ -51,7 +51,7 @@ enum Feed {
         /// All names so far or, if the directory is wide, only the names of the current page.
         names: Vec<ListedName>,
         begun: Instant,
-        /// Whether the directory has too many names to be kept as a whole.
+        /// True if the directory has too many names to be kept as a whole.
         is_wide: bool,
     },
     End,

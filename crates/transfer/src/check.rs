@@ -142,7 +142,7 @@ struct Walk<'a> {
     deferred: Option<DeferredRecords>,
     /// For each side, the names of directories that could not be listed.
     hidden: [Vec<String>; 2],
-    /// Whether the two locations are single objects and not trees.
+    /// True if the two locations are single objects and not trees.
     is_single: bool,
 }
 

@@ -329,7 +329,7 @@ impl Ask {
     }
 }
 
-/// Whether two objects have the same content.
+/// Result of comparing the contents of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
     Same,

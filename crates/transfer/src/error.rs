@@ -100,7 +100,7 @@ pub enum Error {
     /// The caller's stream failed, from which data is read or to which data is written.
     #[error("{end} the stream: {source}")]
     Stream {
-        /// Whether data was read or written.
+        /// Direction in which the stream was used.
         end: StreamEnd,
         /// The error of the stream.
         source: std::io::Error,

@@ -103,7 +103,7 @@ pub(crate) struct ExtraDeletion<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
-    /// Whether the files that interrupted copies have left stay.
+    /// True if the files that interrupted copies have left stay.
     keeps_leftovers: bool,
     page: Vec<Location>,
     failures: Vec<Failure>,

@@ -161,7 +161,7 @@ pub enum EmptySource {
     Allow,
 }
 
-/// Whether a run changes anything.
+/// Effect of a run: changes, or only a report of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
     /// Changes are made.
@@ -240,7 +240,7 @@ pub struct Tree<'a> {
     pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,
-    /// Whether the run changes anything.
+    /// Effect of the run.
     pub effect: Effect,
 }
 

@@ -41,13 +41,13 @@ pub struct Removal<'a> {
     pub extent: Extent,
     /// The prefix of all names to delete. The store lists no other names.
     pub beginning: String,
-    /// Whether only the entries directly in the root are deleted, or everything below the root.
+    /// Depth of the deletion: only the entries directly in the root, or everything below it.
     pub levels: Levels,
     /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// The filter as bounds of the listing: directories without names to delete are not opened.
     pub bounds: WalkBounds,
-    /// Whether the run changes anything.
+    /// Effect of the run: deletions, or only a report of them.
     pub effect: Effect,
 }
 

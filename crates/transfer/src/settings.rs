@@ -88,7 +88,7 @@ pub enum KeptAttributes {
     All,
 }
 
-/// Whether a silent request is replaced by a new one before the request's deadline.
+/// Treatment of a request that is silent, but not yet for as long as its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
     /// A request is replaced when it is several times slower than the others.
@@ -117,7 +117,7 @@ pub struct TransferSettings {
     pub limits: SourceLimits,
     /// Which attributes copies between local directories keep.
     pub keep: KeptAttributes,
-    /// Whether slow requests are replaced.
+    /// Treatment of slow requests.
     pub hedging: Hedging,
     /// Directory in which journals of uploads are kept. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,

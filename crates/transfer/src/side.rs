@@ -17,7 +17,7 @@ fn no_entries() -> Peekable<Entries> {
 /// One listing. The names of directories end in `/`, because they are sorted that way.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
-    /// Whether the listing had an error. If so, names that it did not show may exist.
+    /// True if the listing had an error. If so, names that it did not show may exist.
     pub(crate) broken: bool,
 }
 

@@ -138,7 +138,7 @@ struct Replacement {
     file: Entry,
     /// The name of the directory, which ends in `/`.
     prefix: Vec<u8>,
-    /// Whether all names that were listed in the directory so far may be deleted.
+    /// True if all names that were listed in the directory so far may be deleted.
     whole: bool,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Join<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
-    /// Whether a local destination contained any name at the start.
+    /// True if a local destination contained any name at the start.
     has_names: bool,
     /// Names that are deleted after the copies unless the source still lists them.
     extra_names: ExtraNames<'a>,
@@ -173,7 +173,7 @@ pub(crate) struct Join<'a> {
     /// The last file that was in the place of a directory. A dry run has not deleted it.
     last_obstacle: Option<Vec<u8>>,
     failures: Vec<Failure>,
-    /// Whether a listing was out of order. If so, the walk ends.
+    /// True if a listing was out of order. If so, the walk ends.
     disordered: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const HOST_TIMES: StoredTimes =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceTime {
     pub(crate) modified: SystemTime,
-    /// Whether a protocol, a header or the file system may have rounded the time down.
+    /// True if a protocol, a header or the file system may have rounded the time down.
     may_be_rounded: bool,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct TreeCopy<'a> {
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
     limits: SourceLimits,
-    /// Whether links are copied as links and not followed.
+    /// True if links are copied as links and not followed.
     keeps_links: bool,
     leftovers: Leftovers,
     spellings: Spellings,
@@ -389,7 +389,7 @@ struct Jobs<'a> {
     observer: &'a dyn Observer,
     listing: Listing,
     compare: Compare,
-    /// Whether the destination contained any name at the start.
+    /// True if the destination contained any name at the start.
     has_names: bool,
     comparisons: Comparisons,
 }

@@ -78,7 +78,7 @@ struct FrontState {
     filling: FillState,
 }
 
-/// Whether the file that is hashed will still be filled.
+/// State of the file that is hashed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum FillState {
     #[default]

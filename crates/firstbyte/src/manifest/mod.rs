@@ -96,7 +96,7 @@ pub struct ManifestHeader {
 pub struct PlannedSource {
     /// The root location. The names of the source's objects are relative to it.
     pub root: String,
-    /// Whether a destination `DST/` takes the source under the source's own name, as in `cp -r SRC
+    /// True if a destination `DST/` takes the source under the source's own name, as in `cp -r SRC
     /// DST/`.
     pub named: bool,
     /// The kind of the source.

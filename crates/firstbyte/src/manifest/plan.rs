@@ -35,7 +35,7 @@ pub struct ManifestPlan<'a> {
     /// Objects, trees and patterns as the user has written them. Everything below a tree is
     /// planned.
     pub sources: &'a [OsString],
-    /// Whether sources may contain patterns.
+    /// Treatment of `*`, `?` and `[` in sources.
     pub wildcards: Wildcards,
     /// A filter on the names of trees and patterns.
     pub filter: &'a Filter,

@@ -106,7 +106,7 @@ impl HydrationJob {
 /// A wanted file or range that was found.
 struct FoundItem {
     item: HydrationItem,
-    /// Whether the object counts as found with this item, because the item is its first.
+    /// True if the object counts as found with this item, because the item is its first.
     is_first: bool,
 }
 
@@ -259,9 +259,9 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether the object counts as done with this item.
+    /// True if the object counts as done with this item.
     is_first: bool,
-    /// Whether the file found no room before, and waits until no other file is active.
+    /// True if the file found no room before, and waits until no other file is active.
     waits: bool,
 }
 
@@ -332,7 +332,7 @@ struct ActiveFile {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether the object counts as done with this item.
+    /// True if the object counts as done with this item.
     is_first: bool,
     /// The first block that has not been examined in this round.
     next: u64,

@@ -50,10 +50,10 @@ struct Tracked {
     priority: Priority,
     /// The time at which a thread started the fetch. `None` while the fetch is queued.
     started: Option<Instant>,
-    /// Whether the fetch brings only the bytes of one read, so that no other reader can wait for
+    /// True if the fetch brings only the bytes of one read, so that no other reader can wait for
     /// it.
     is_exact: bool,
-    /// Whether the fetch has the right to fetch, which only one of the processes sharing the cache
+    /// True if the fetch has the right to fetch, which only one of the processes sharing the cache
     /// can have.
     has_lease: bool,
     pace: FetchPace,

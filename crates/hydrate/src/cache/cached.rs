@@ -29,7 +29,7 @@ pub struct CachedVersion {
     pub(super) inner: Arc<OpenVersion>,
 }
 
-/// Whether a version is exempt from eviction.
+/// Protection of a version from eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// The version stays in the cache until it is released or unpinned.
@@ -38,7 +38,7 @@ pub enum Pin {
     Unpinned,
 }
 
-/// Whether a block is cached.
+/// State of a block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,

@@ -63,7 +63,7 @@ pub struct VersionStatus {
     pub last_use: SystemTime,
     /// How much of the version is cached.
     pub state: VersionState,
-    /// Whether the version is exempt from eviction.
+    /// Protection of the version from eviction.
     pub pin: Pin,
 }
 

@@ -167,7 +167,7 @@ impl Drop for Backing {
 #[derive(Default)]
 struct VerifyPass {
     bytes: u64,
-    /// Whether blocks are absent.
+    /// True if blocks are absent.
     missing: bool,
     /// Blocks that do not match their CRC.
     wrong: Vec<u64>,

@@ -227,7 +227,7 @@ struct Receiver<'a> {
     fetch: &'a Fetch,
     lease: Lease<'a>,
     buffer: &'a mut [u8],
-    /// Whether the cached file has just failed to receive a block.
+    /// True if the cached file has just failed to receive a block.
     is_refused: bool,
     /// The index of a block whose first bytes are in the buffer, and the number of these bytes.
     partial: Option<(u64, usize)>,

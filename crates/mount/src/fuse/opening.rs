@@ -38,7 +38,7 @@ pub(super) struct FileOpener {
     core: Arc<FileSystem>,
     pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
-    /// Whether the kernel has refused to pass files through.
+    /// True if the kernel has refused to pass files through.
     refused: AtomicBool,
     /// The connection through which content is given to the kernel. Not set until the file system
     /// is mounted.

@@ -23,7 +23,7 @@ const MAX_INODES: usize = 1024;
 #[derive(Default)]
 pub(super) struct Pruning {
     device: OnceLock<OwnedFd>,
-    /// Whether the kernel has rejected the message as unknown.
+    /// True if the kernel has rejected the message as unknown.
     is_unknown: AtomicBool,
 }
 

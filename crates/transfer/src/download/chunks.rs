@@ -35,7 +35,7 @@ pub(super) struct ChunkedDownload {
     pub(super) over: ReplaceKind,
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
-    /// Whether a later run can resume the download.
+    /// True if a later run can resume the download.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,

@@ -129,7 +129,7 @@ struct ArrivingObject<'a> {
     /// The offset of the next byte, in the object.
     at: u64,
     hasher: Option<Hasher>,
-    /// Whether ranges may be requested. False once the server has ignored a range.
+    /// True if ranges may be requested. False once the server has ignored a range.
     has_ranges: bool,
 }
 

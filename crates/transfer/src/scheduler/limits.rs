@@ -22,7 +22,7 @@ pub(super) struct RunLimits {
     pub(super) controller: Controller,
     /// Maximum number of workers, limited by memory, file descriptors and the rate limit.
     pub(super) workers: usize,
-    /// Whether memory determines `workers`.
+    /// True if memory determines `workers`.
     pub(super) by_memory: bool,
     /// Maximum number of neighbouring pieces that are claimed together. `None` if only the object
     /// limits them.

@@ -38,7 +38,7 @@ const MAX_QUEUED_JOBS: usize = PAGE;
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
     limits: RunLimits,
-    /// Whether the whole bucket denies access. Not set until the bucket was asked.
+    /// True if the whole bucket denies access. Not set until the bucket was asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
     /// Signalled when there is a task, or when no more tasks will come.
