@@ -194,6 +194,7 @@ impl LinkConnection {
     /// Writes the bytes that are due in both directions. Returns the number of bytes written, and
     /// the time at which more are due.
     ///
+    /// # Errors
     /// [`ConnectionEnd`] if the connection has ended.
     pub(crate) fn deliver(
         &mut self,

@@ -37,6 +37,7 @@ pub struct Replay {
 impl Replay {
     /// Takes the values of `model` that a link replays.
     ///
+    /// # Errors
     /// [`Error::Model`] if the model has no value that a link replays, [`Error::Figure`] if a value
     /// is out of a link's range.
     pub fn of(model: &ServiceModel) -> Result<Self, Error> {

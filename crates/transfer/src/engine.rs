@@ -55,6 +55,7 @@ impl Engine {
     /// Copies one object, in any direction. The destination is always either the old object or the
     /// complete new one.
     ///
+    /// # Errors
     /// The reason why the copy failed. The destination's content is unchanged, and the bytes that
     /// have arrived are kept for the next run if the copy can be resumed. With
     /// [`KeptAttributes::All`](crate::KeptAttributes::All), an attribute may fail after the content
@@ -86,6 +87,7 @@ impl Engine {
     /// Copies one object like [`copy`](Self::copy), but returns a summary even if the run ended
     /// early. The summary says what the run did, and from how many bytes the next run can resume.
     ///
+    /// # Errors
     /// No worker can be started, or a link or the attributes of a file cannot be copied
     /// ([`KeptAttributes::All`](crate::KeptAttributes::All)).
     pub fn copy_until_stopped(

@@ -88,8 +88,9 @@ struct Mounted {
 impl SlowFs {
     /// Mounts all mount points. Returns when all mounts are usable.
     ///
-    /// # Errors The burst has no total rate or a higher one, a directory cannot be mirrored or
-    /// mounted at, or this process may not mount. In all cases nothing is mounted.
+    /// # Errors
+    /// The burst has no total rate or a higher one, a directory cannot be mirrored or mounted at,
+    /// or this process may not mount. In all cases nothing is mounted.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
         BurstBucket::check(config.burst, config.rate)?;
         let source = place::source(&config.to)?;
