@@ -51,7 +51,7 @@ pub(crate) struct BlockTable {
     tables: Arc<OpenTables>,
 }
 
-/// How the object is fetched.
+/// Way in which the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
@@ -62,7 +62,7 @@ enum FetchMode {
     Whole,
 }
 
-/// How much a read requests.
+/// Range that a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// Whole blocks, which are kept for other reads.

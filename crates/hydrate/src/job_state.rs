@@ -37,7 +37,7 @@ pub struct HydrationProgress {
     pub is_over: bool,
 }
 
-/// How fast fetches continue while readers fetch.
+/// Pace of fetches while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchPace {
     /// Without pauses.

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// One of the two sockets of a connection. epoll is edge-triggered, so `readable` and `writable`
-/// stay true until a call would block.
+/// A socket of a connection, to the client or to the server. epoll is edge-triggered, so `readable`
+/// and `writable` stay true until a call would block.
 #[derive(Debug)]
 pub(crate) struct LinkSocket {
     pub(crate) stream: TcpStream,

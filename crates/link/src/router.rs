@@ -75,7 +75,7 @@ impl LinkRouter {
 
     /// Runs until the link is stopped. All connections then end.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
+        // Without this setting, timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));

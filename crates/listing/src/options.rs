@@ -62,9 +62,9 @@ pub enum Detail {
     /// Name, inode and type.
     #[default]
     Names,
-    /// Also size, modification time and change time.
+    /// Name, inode, type, size, modification time and change time.
     Size,
-    /// Also size, blocks, number of links and inode number, from which disk usage is computed.
+    /// Name, inode, type, size, blocks and number of links, from which disk usage is computed.
     Usage,
     /// Everything in [`InodeStat`](crate::InodeStat).
     Full,

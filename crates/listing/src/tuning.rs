@@ -140,7 +140,7 @@ pub enum SettingBasis {
     Asked,
 }
 
-/// How a listing reads directories, and why.
+/// Settings with which a listing reads directories, and their origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// The file system of the root. Other file systems below it are read with the same settings,

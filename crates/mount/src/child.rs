@@ -63,7 +63,7 @@ fn parse_mode(text: &str) -> Option<u16> {
     Some((mode & 0o777) as u16)
 }
 
-/// Which attributes a listing provides.
+/// Attributes that a listing provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedAttributes {
     /// All attributes that are shown of an object.

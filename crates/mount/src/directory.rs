@@ -47,7 +47,7 @@ pub(crate) struct ListedName {
     pub(crate) ino: Ino,
 }
 
-/// How much of a directory is known.
+/// Part of a directory that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Whole,

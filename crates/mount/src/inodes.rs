@@ -57,7 +57,7 @@ impl Bounds {
     }
 }
 
-/// How the number of inodes compares with its bounds.
+/// Number of inodes in relation to its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fullness {
     /// At most the soft bound: the kernel may cache replies.

@@ -31,7 +31,7 @@ const MAX_STALE_MOUNTS: usize = 16;
 /// (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// How a mount is ended.
+/// Way in which a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountMode {
     /// Unmounts now, but only if no file below the mount is open.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use firstbyte_hydrate::StartFile;
 use firstbyte_store::Prices;
 
-/// Which users may access the mount.
+/// Users who may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedUsers {
     /// Only the user who has mounted the location, and not even root.
@@ -39,11 +39,11 @@ pub struct ShownModes {
     pub user: Option<u32>,
     /// Group of all files and directories.
     pub group: Option<u32>,
-    /// How stored modes and owners are used where the fields above do not replace them.
+    /// Use of stored modes and owners, where the fields above do not replace them.
     pub stored: StoredModes,
 }
 
-/// How modes and owners that programs have stored with objects are used.
+/// Use of modes and owners that programs have stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
     /// Neither request nor show stored modes.
@@ -75,7 +75,7 @@ pub struct MountOptions {
     /// waits for the whole file, but no longer than the deadline, and the kernel then reads the
     /// file directly. With 0, no open waits.
     pub eager: u64,
-    /// Which users may access the mount.
+    /// Users who may access the mount.
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,

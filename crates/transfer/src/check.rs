@@ -26,11 +26,11 @@ pub struct Check<'a> {
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// Effect of the filter on listings of local directories.
     pub bounds: WalkBounds,
-    /// How content is compared.
+    /// Method of comparing the contents of two objects of equal length.
     pub content: ContentComparison,
 }
 
-/// How the contents of two objects of equal length are compared.
+/// Method of comparing the contents of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentComparison {
     /// By the ETags and checksums that the stores have. Objects count as the same if the stores
@@ -146,7 +146,7 @@ struct Walk<'a> {
     is_single: bool,
 }
 
-/// How the two sides differ at a name.
+/// Difference between the two sides at a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,

@@ -79,8 +79,9 @@ enum MetadataHolder {
     Source(SystemTime),
     /// The destination. Its metadata are compared with this time of the source's file.
     Destination(SystemTime),
-    /// Both, because the source is an object too. The time in the destination's metadata is
-    /// compared with the source's time: the one in its metadata or, without that, its date.
+    /// Source and destination, because the source is an object too. The time in the destination's
+    /// metadata is compared with the source's time: the one in its metadata or, without that, its
+    /// date.
     Both,
 }
 
@@ -275,7 +276,7 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, stored: impl FnOnce() -> Opti
     is_exact || there.written().is_some_and(|written| is_after(written, time.modified))
 }
 
-/// How a source is compared with its destination.
+/// Comparison of a source with its destination that is still to be made.
 pub(crate) enum SourceComparison {
     /// Compare the content with that of this object, which has the same length.
     Content(Location),

@@ -26,7 +26,7 @@ pub struct CopyJob {
     pub destination: Location,
     /// The entry of the source in a listing. If present, it saves a request.
     pub entry: Option<Entry>,
-    /// Which kinds of entries at the destination may be replaced.
+    /// Kinds of entries at the destination that may be replaced.
     pub over: ReplaceKind,
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destinat
     settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
 
-/// How many objects a run copies. A run over one object makes the file durable at once. Other runs
-/// make all of their small files durable together.
+/// Number of objects that a run copies: one or many. A run over one object makes the file durable
+/// at once. Other runs make all of their small files durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectCount {
     One,
@@ -201,7 +201,7 @@ impl Shard {
     }
 }
 
-/// How many levels of a source are listed.
+/// Levels of a source that are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Levels {
     /// Only the entries directly in the source.
@@ -211,7 +211,7 @@ pub enum Levels {
     All,
 }
 
-/// Where the names of a tree come from.
+/// Origin of the names of a tree.
 #[derive(Clone, Copy, Default)]
 pub enum TreeNames<'a> {
     /// From a listing of the source.
@@ -225,13 +225,13 @@ pub enum TreeNames<'a> {
 pub struct Tree<'a> {
     /// The location of the source, below which everything is copied.
     pub source: Location,
-    /// Where the names of the source come from.
+    /// Origin of the names of the source.
     pub names: TreeNames<'a>,
     /// The location of the destination, to which each name is joined.
     pub destination: Location,
     /// The prefix of all names. The store lists no other names.
     pub beginning: String,
-    /// How many levels of the source are listed.
+    /// Levels of the source that are listed.
     pub levels: Levels,
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
@@ -262,15 +262,15 @@ impl Tree<'_> {
     }
 }
 
-/// How much of a location is removed, moved, or given attributes.
+/// Part of a location that is removed, moved, or given attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
     Files,
-    /// Also local directories that are empty at the end. The root stays.
+    /// In addition, local directories that are empty at the end. The root stays.
     Contents,
-    /// Also the root, which is an empty local directory or the object that marks a prefix. A local
-    /// root that is a link is refused.
+    /// In addition, the root, which is an empty local directory or the object that marks a prefix.
+    /// A local root that is a link is refused.
     Whole,
 }
 
@@ -278,7 +278,7 @@ pub enum Extent {
 pub struct Move<'a> {
     /// The tree to copy.
     pub tree: Tree<'a>,
-    /// Which directories are removed once they are empty, including the objects that mark prefixes.
+    /// Directories that are removed once they are empty, including the objects that mark prefixes.
     pub extent: Extent,
 }
 

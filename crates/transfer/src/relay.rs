@@ -26,7 +26,7 @@ const SINGLE_COPY: u64 = 5 << 30;
 /// pass through this process.
 const COPIED_PART_SIZE: u64 = 512 << 20;
 
-/// How a part is copied.
+/// Way in which a part is copied.
 enum RelayMode {
     /// The service copies the part itself.
     Inside,

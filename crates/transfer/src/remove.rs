@@ -37,7 +37,7 @@ const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 pub struct Removal<'a> {
     /// The location whose contents are deleted.
     pub root: Location,
-    /// Which kinds of entries are deleted.
+    /// Kinds of entries that are deleted.
     pub extent: Extent,
     /// The prefix of all names to delete. The store lists no other names.
     pub beginning: String,
@@ -51,7 +51,7 @@ pub struct Removal<'a> {
     pub effect: Effect,
 }
 
-/// Which entries a removal deletes.
+/// Entries that a removal deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemovalFilter {
     All,

@@ -108,7 +108,7 @@ pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// How the content was verified against the source.
+/// Extent to which the content was verified against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
     /// Nothing: the source states no length, and the content ended with the connection.

@@ -21,7 +21,7 @@ pub(crate) struct Spellings {
     hasher: RandomState,
 }
 
-/// Which parts of a name are checked.
+/// Parts of a name that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckedParts {
     /// Only the directories above the name, because the name itself did not exist.

@@ -126,7 +126,7 @@ pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     if excess == 0 { 0 } else { evict_round(shared, excess.min(BYTES_PER_ROUND), Exempt::Pinned).freed }
 }
 
-/// How much of the cache a round has examined.
+/// Part of the cache that a round has examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Examined {
     Everything,

@@ -22,7 +22,7 @@ use super::{Cache, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// How much of a version is cached.
+/// Part of a version that is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
     /// All blocks are cached.
@@ -61,7 +61,7 @@ pub struct VersionStatus {
     pub here: u64,
     /// The time at which the version was last opened.
     pub last_use: SystemTime,
-    /// How much of the version is cached.
+    /// Part of the version that is cached.
     pub state: VersionState,
     /// Protection of the version from eviction.
     pub pin: Pin,

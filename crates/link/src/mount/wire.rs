@@ -150,7 +150,7 @@ impl Shared {
     }
 
     fn run(&self) {
-        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
+        // Without this setting, timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut state = self.state.lock();
         while !state.stopping {
