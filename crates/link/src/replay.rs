@@ -141,8 +141,8 @@ pub enum Preset {
     /// The network of a serverless function in sustained use: 0.6 Gbit/s in total, 20 ms.
     #[default]
     Function,
-    /// The network of a serverless function that has just started: like `Function`, but after a
-    /// burst of about 300 MB.
+    /// The network of a serverless function that has just started: a burst of about 300 MB, and
+    /// then nearly the same rate as `Function`.
     FunctionBurst,
     /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
     /// MB/s in total. Unlike at a real store, connecting takes the whole 30 ms too, because they
