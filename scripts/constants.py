@@ -35,7 +35,7 @@ FACTS = [
     ("", r"sorted\.len\(\) / 2|blocks\.end - blocks\.start\) / 2|2 \* below"),  # Middles.
     ("", r"^(NAME_MAX|PATH_MAX|LONGEST_NAME|MAX_PATH_BYTES|PRESERVED_BITS|OWNER_BITS)$"),  # Linux.
     # S3.
-    ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MOST_PARTS|LEAST_PART)$|LONGEST_NAME / 2"),
+    ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MAX_PARTS|MIN_PART_SIZE)$|LONGEST_NAME / 2"),
     ("transfer/(relay|stream)", r"^(RELAY|FIRST)_PART_SIZE$"),  # S3's shortest part.
     # Limits of a server's answer. An answer that exceeds them counts as malformed.
     ("store", r"^MAX_((HEAD|LINE|XML|PAGE|DRAINED|WAITING)_BYTES|HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY_PAGES)$"),

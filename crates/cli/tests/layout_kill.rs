@@ -15,7 +15,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstbyte_layout::{Hash, Layout, LayoutScheme, Leaf};
+use firstbyte_layout::{DigitSource, Layout, LayoutScheme, Leaf};
 use firstbyte_testkit::{bytes_at, count, until};
 use support::World;
 
@@ -186,7 +186,7 @@ fn killed_conversions_lose_nothing_and_hide_nothing() {
     let (world, place) = (World::new(), tempfile::tempdir().unwrap());
     let field = Field::new(place.path().join("files"), files);
     let root = &field.root;
-    let scheme = LayoutScheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::suggest(DigitSource::Xxh3, files, None, None, Leaf::Name).unwrap();
     let mine = std::thread::scope(|scope| {
         let field = &field;
         let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || field.write(number))).collect();

@@ -159,8 +159,8 @@ impl Account {
     }
 
     /// Predicts the time for `bytes` in `objects` objects or ranges, in seconds. Uses the model of
-    /// the terms, or else the embedded model named `embedded`. Returns `None` if there is no
-    /// model.
+    /// the terms, or else the embedded model named `embedded`. Returns `None` if there is no model,
+    /// or no byte.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
         let embedded = || ModelCatalogue::current().service(embedded?).cloned();

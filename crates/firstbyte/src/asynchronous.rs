@@ -1,8 +1,8 @@
 //! Extends the client for asynchronous programs of any runtime, with the traits of `futures`.
 //!
 //! A read blocks no thread: the thread that fetches the bytes wakes the reading task. Opening,
-//! listing and copying each start a thread, which blocks. Dropping a future or a stream ends its
-//! work.
+//! listing and copying each start a thread, which blocks. Dropping the future of a copy or the
+//! stream of a listing ends the work; an open is not ended.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -199,7 +199,7 @@ impl AsyncSeek for AsyncFile {
 /// A future for a blocking call, which runs on a thread of its own.
 pub struct Task<T> {
     state: Arc<Mutex<TaskState<T>>>,
-    /// Ends the call if the future is dropped.
+    /// Called if the future is dropped before its result was taken, to end a copy.
     stop: Option<Box<dyn FnOnce() + Send>>,
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::operand::OperandKind;
 use crate::operand::below;
 
-/// Whether blocks stay in the cache when other blocks need their space.
+/// Treatment of cached blocks when other blocks need their space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepBlocks {
     /// When space is needed, the blocks that were not read for the longest time are removed.
@@ -25,9 +25,9 @@ pub enum KeepBlocks {
 /// Options of hydrating objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hydrate {
-    /// Whether to hydrate one object, or everything below a location.
+    /// Extent of the job: one object, or everything below a location.
     pub depth: OperandKind,
-    /// Whether the blocks stay when other blocks need their space.
+    /// Treatment of the blocks when other blocks need their space.
     pub keep: KeepBlocks,
     /// Maximum rate in bytes per second. `None` means no limit.
     pub limit_rate: Option<u64>,

@@ -20,7 +20,7 @@ use crate::receipt::{FailedItem, Receipt};
 /// Options of one copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copy {
-    /// Whether to copy one object, or everything below a location.
+    /// Extent of the copy: one object, or everything below a location.
     pub depth: OperandKind,
     /// The checksum that the object must have, for a copy of one object.
     pub checksum: Option<Checksum>,

@@ -21,7 +21,7 @@ use firstbyte_store::{Store, require_bucket};
 use crate::error::{Error, Result};
 use crate::operand::{Glob, OperandKind};
 
-/// Whether `*`, `?` and `[` in sources are wildcards.
+/// Treatment of `*`, `?` and `[` in sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wildcards {
     /// Wildcards are recognized, unless a file of exactly that name exists.
@@ -51,7 +51,7 @@ pub enum ParsedSource {
     },
 }
 
-/// Where copies go.
+/// The place to which copies go.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// Into this directory, under their own names. The destination was written as a directory.
@@ -106,9 +106,10 @@ impl ParsedSource {
     /// joined to it.
     ///
     /// # Errors
-    /// An object without a name is copied into a directory, a source is copied onto itself, as
-    /// everything that matches a pattern would be if it went to where the pattern begins, or a tree
-    /// is copied into itself.
+    /// An object without a name is copied into a directory. A source is copied onto itself; for a
+    /// pattern, this means that the names that match go to where the pattern begins. A tree is
+    /// copied into itself. Or the copy of a tree, or of the names that match a pattern, would be at
+    /// or below a file.
     pub fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
@@ -150,7 +151,8 @@ impl Destination {
     /// Parses `text`. Several sources, or a source with a pattern, need a directory as destination.
     ///
     /// # Errors
-    /// The text is not a location, or there are several sources and the destination is not a
+    /// The errors of [`destination_location`]. Also an error if the path goes up again from a
+    /// directory that does not exist, or if there are several sources and the destination is not a
     /// directory.
     pub fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
         let is_glob = |text: &OsString| {
@@ -230,8 +232,8 @@ fn is_contents(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
 }
 
-/// Returns the missing directory of a path in which the path goes up again (`missing/..`). Creating
-/// it would give a destination that may be the source.
+/// Returns a missing directory that the path enters and leaves again (`missing/..`). If a copy
+/// created this directory, the destination could be the source.
 fn missing_below_dots(path: &Path) -> Option<&Path> {
     let ups = path.ancestors().filter(|part| part.ends_with(".."));
     ups.filter_map(Path::parent).find(|above| !above.as_os_str().is_empty() && !above.exists())
@@ -325,8 +327,8 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
     }
 }
 
-/// Refuses moves that could overwrite objects which were already moved or have yet to be moved.
-/// Among such moves, one target is inside another, or a tree is inside its own target. Several
+/// Refuses moves that could overwrite objects which were already moved or have yet to be moved: two
+/// targets are the same, one target is inside another, or a tree is inside its own target. Several
 /// patterns below the same location count as one source.
 ///
 /// # Errors
@@ -391,7 +393,7 @@ pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> 
     }
 }
 
-/// How a destination is related to its source.
+/// Relation of a destination to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overlap {
     /// Neither location is inside the other.
@@ -420,7 +422,7 @@ impl Overlap {
 }
 
 /// Returns a location in canonical form: local paths are resolved up to their last existing part,
-/// and prefixes end in `/`.
+/// and locations in buckets and on SFTP servers end in `/`.
 fn absolute(location: &Location) -> Location {
     match location {
         Location::Local(path) => {

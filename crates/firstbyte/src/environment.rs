@@ -36,13 +36,15 @@ pub fn proxies(lookup: VariableLookup<'_>) -> Proxies {
     }
 }
 
-/// Returns the path of the user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
+/// Returns the path of the user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`, or
+/// else `~/.config/firstbyte/config.toml`.
 #[must_use]
 pub fn config_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("config.toml"))
 }
 
-/// Returns the path of the user's prices: `$XDG_CONFIG_HOME/firstbyte/prices.toml`.
+/// Returns the path of the user's prices: `prices.toml`, beside the [configuration
+/// file](config_file).
 #[must_use]
 pub fn prices_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("prices.toml"))
@@ -70,8 +72,9 @@ pub fn ssh(lookup: VariableLookup<'_>) -> Option<String> {
     lookup("FIRSTBYTE_SSH")
 }
 
-/// Returns the directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`. Without a home
-/// directory, this is `/tmp/firstbyte-UID`; in AWS Lambda, it is below [`function_directory`].
+/// Returns the directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`, or else
+/// `~/.cache/firstbyte`. Without a home directory, this is `/tmp/firstbyte-UID`; in AWS Lambda, it
+/// is below [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -115,7 +118,7 @@ pub fn function_memory(lookup: VariableLookup<'_>) -> Option<u64> {
     lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
 }
 
-/// Which task of an array job this process is.
+/// The place of a process in an array job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayTask {
     /// Index of the task, from 0.
@@ -127,7 +130,7 @@ pub struct ArrayTask {
 /// The variables with which schedulers number the tasks of array jobs, as error messages name them.
 pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX";
 
-/// Determines which task of an array job this process is, in AWS Batch, Slurm or Kubernetes (an
+/// Determines the place of this process in an array job of AWS Batch, Slurm or Kubernetes (an
 /// indexed job). Returns `None` outside an array job.
 ///
 /// # Errors
@@ -167,8 +170,8 @@ pub fn temporary_directory(lookup: VariableLookup<'_>) -> PathBuf {
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
 }
 
-/// Returns the memory limit of this job, bytes. It is the lowest limit of the job's control groups
-/// and their parents, or the configured memory of a Lambda function. Returns `None` if there is no
+/// Returns the memory limit of this job, bytes: the lowest of the limits of its control groups and
+/// their parents, and of the configured memory of a Lambda function. Returns `None` if there is no
 /// limit.
 #[must_use]
 pub fn memory_limit(lookup: VariableLookup<'_>) -> Option<u64> {

@@ -38,7 +38,7 @@ pub enum Error {
     /// Prices cannot be used.
     #[error("{why}")]
     Prices {
-        /// Where the mistake is, and what it is.
+        /// The place of the mistake, and the mistake.
         why: String,
     },
     /// A directory, a prefix or a bucket was given where an object is needed.
@@ -126,7 +126,7 @@ impl Error {
         }
     }
 
-    /// Returns true if a disk is full.
+    /// Returns true if a read or a cache operation failed because a disk is full.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Read(error) if error.is_full_disk())
@@ -151,6 +151,7 @@ impl Error {
     }
 
     /// Returns the number of the operating system's error that caused this one, if there is one.
+    /// For a spent budget, this is `EDQUOT`.
     #[must_use]
     pub fn number(&self) -> Option<i32> {
         use firstbyte_hydrate::Error as Read;

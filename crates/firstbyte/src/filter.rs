@@ -17,7 +17,7 @@ pub struct Filter {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    verdict: RuleEffect,
+    effect: RuleEffect,
     whole_name: bool,
     pattern: Pattern,
 }
@@ -31,8 +31,8 @@ pub enum RuleEffect {
     Exclude,
 }
 
-/// Splits a list into patterns. If each pattern is on a line, lines that begin with `#` and spaces
-/// at the end of a line are left out.
+/// Splits a list into patterns. In a list of lines, ignores comments (lines that begin with `#`)
+/// and spaces at the end of lines.
 pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
     let (separator, lines) = match end {
         NameEnd::Line => ('\n', true),
@@ -45,13 +45,13 @@ pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
 
 impl Filter {
     /// Adds a rule after all others.
-    pub fn push(&mut self, verdict: RuleEffect, text: &str) {
+    pub fn push(&mut self, effect: RuleEffect, text: &str) {
         let whole_name = text.contains('/');
         let mut text = text.trim_start_matches('/').to_owned();
         if text.ends_with('/') {
             text.push_str("**");
         }
-        self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
+        self.rules.push(Rule { effect, whole_name, pattern: Pattern::new(&text) });
     }
 
     /// Returns true if no pattern was given, so every name is included.
@@ -73,7 +73,7 @@ impl Filter {
             .iter()
             .rev()
             .find(|rule| rule.pattern.matches(if rule.whole_name { &name } else { last }));
-        decisive.is_none_or(|rule| rule.verdict == RuleEffect::Include)
+        decisive.is_none_or(|rule| rule.effect == RuleEffect::Include)
     }
 }
 
@@ -82,17 +82,17 @@ impl Filter {
     #[must_use]
     pub fn enters(&self, name: &[u8]) -> bool {
         let name = String::from_utf8_lossy(name);
-        let decides = |rule: &&Rule| match (rule.verdict, rule.whole_name) {
+        let decides = |rule: &&Rule| match (rule.effect, rule.whole_name) {
             (RuleEffect::Include, true) => rule.pattern.may_match_below(&name),
             (RuleEffect::Include, false) => true,
             (RuleEffect::Exclude, true) => rule.pattern.matches_all_below(&name),
             (RuleEffect::Exclude, false) => rule.pattern.matches_all_names(),
         };
         let decisive = self.rules.iter().rev().find(decides);
-        decisive.is_none_or(|rule| rule.verdict == RuleEffect::Include)
+        decisive.is_none_or(|rule| rule.effect == RuleEffect::Include)
     }
 
-    /// Returns what the filter means for listings of local directories.
+    /// Returns the filter as bounds for listings of local directories.
     #[must_use]
     pub fn bounds(&self) -> WalkBounds {
         if self.is_empty() {

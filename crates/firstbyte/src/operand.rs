@@ -10,7 +10,7 @@ use firstbyte_transfer::Levels;
 use crate::error::{Error, Result};
 use crate::pattern::{Pattern, split_glob};
 
-/// Whether an operand names one object or a tree.
+/// Extent of an operand: one object or a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OperandKind {
     /// One object. A directory as the source of a copy is an error.

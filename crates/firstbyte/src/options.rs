@@ -14,7 +14,7 @@ use crate::via;
 /// reserve of other machines would leave no room for a cache.
 const LAMBDA_RESERVE: u64 = 64 << 20;
 
-/// How a [`Client`](crate::Client) reaches stores, reads and copies.
+/// Options of a [`Client`](crate::Client): for reaching stores, for reading and for copying.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
     /// Options of the store, such as endpoint, region, signing and proxies.
@@ -106,8 +106,9 @@ impl ClientOptions {
     }
 
     /// Reads the variables that other programs use too: proxies, certificates, and the cache
-    /// directory. Of the `FIRSTBYTE_` variables, only `FIRSTBYTE_SSH` is read, because the command
-    /// line has no option for it. The default memory stays.
+    /// directory. Of the `FIRSTBYTE_` variables, only those are read for which the command line has
+    /// no option: `FIRSTBYTE_SSH` and, in a Lambda function, `FIRSTBYTE_TMP`. The default memory
+    /// stays.
     #[must_use]
     pub fn of_system(lookup: VariableLookup<'_>) -> Self {
         let mut options = Self::default();

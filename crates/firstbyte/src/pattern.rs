@@ -1,11 +1,11 @@
 //! Matches shell patterns with names: in sources (`s3://b/*.gz`), and in `--include` and
 //! `--exclude` ([`Filter`](crate::filter::Filter)).
 //!
-//! `*` and `?` match anything but `/`, and `**` also matches `/`. `[a-z]` matches one character of
-//! a set, and `[!a-z]` one that is not in the set. `{a,b}` matches one of several alternatives, and
-//! `\` makes the next character an ordinary one. Matching keeps the set of positions in the pattern
-//! that were reached so far, so the time is at most proportional to the length of the pattern times
-//! the length of the name.
+//! `*` matches any characters but `/`, `?` matches one such character, and `**` also matches `/`.
+//! `[a-z]` matches one character of a set, and `[!a-z]` one that is not in the set; neither matches
+//! `/`. `{a,b}` matches one of several alternatives, and `\` makes the next character an ordinary
+//! one. Matching keeps the set of positions in the pattern that were reached so far, so the time is
+//! at most proportional to the length of the pattern times the length of the name.
 
 use std::collections::BTreeSet;
 
@@ -115,8 +115,8 @@ impl Pattern {
         levels.pop()
     }
 
-    /// Returns the text that follows the first `slashes` slashes in every match, up to the next
-    /// slash. It is empty if no text is certain.
+    /// Returns the text with which every match continues after its first `slashes` slashes, at most
+    /// up to the next slash. It is empty if no text is certain.
     #[must_use]
     pub fn beginning(&self, slashes: usize) -> String {
         let mut states = BTreeSet::from([0]);
@@ -429,7 +429,8 @@ mod tests {
     /// pair with a comma of its own by each of its alternatives.
     fn written_out(text: &str) -> Vec<String> {
         let chars: Vec<char> = text.chars().collect();
-        // Which characters stand for themselves, because they are after a backslash or in a set.
+        // Marks characters that stand for themselves, because they are after a backslash or in a
+        // set.
         let mut plain = vec![false; chars.len()];
         let (mut at, mut in_set) = (0, false);
         while at < chars.len() {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shard_receipt::ShardReceipt;
 
-/// How the content was verified.
+/// Extent to which content was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifiedExtent {
@@ -157,7 +157,8 @@ pub struct Receipt {
     pub resumed_bytes: u64,
     /// Number of bytes that were read again.
     pub reread_bytes: u64,
-    /// How the content was verified. Of several objects, the weakest verification counts.
+    /// Extent to which the content was verified. Of several objects, the weakest verification
+    /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<VerifiedExtent>,
     /// The version that was read, if the verb has a single object.

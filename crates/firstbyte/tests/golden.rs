@@ -68,17 +68,17 @@ fn full_receipt() -> Receipt {
 }
 
 /// Collects the types of all fields by their paths, such as `failed.0.kind`.
-fn types(value: &Value, path: &str, found: &mut BTreeMap<String, &'static str>) {
+fn collect_types(value: &Value, path: &str, found: &mut BTreeMap<String, &'static str>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let kind = match value {
         Value::Object(fields) => {
-            return fields.iter().for_each(|(name, inner)| types(inner, &below(name), found));
+            return fields.iter().for_each(|(name, inner)| collect_types(inner, &below(name), found));
         }
         Value::Array(items) => {
             return items
                 .iter()
                 .enumerate()
-                .for_each(|(at, item)| types(item, &below(&at.to_string()), found));
+                .for_each(|(at, item)| collect_types(item, &below(&at.to_string()), found));
         }
         Value::String(_) => "text",
         Value::Number(number) if number.is_f64() => "fraction",
@@ -100,10 +100,10 @@ fn text(schema: u32) -> String {
 #[test]
 fn a_receipt_has_the_fields_of_its_schema() {
     let (mut now, mut then) = (BTreeMap::new(), BTreeMap::new());
-    types(&serde_json::to_value(full_receipt()).unwrap(), "", &mut now);
+    collect_types(&serde_json::to_value(full_receipt()).unwrap(), "", &mut now);
     let kept: Value = serde_json::from_str(&text(SCHEMA)).unwrap();
     assert_eq!(kept["schema"], SCHEMA, "the number of the golden file");
-    types(&kept, "", &mut then);
+    collect_types(&kept, "", &mut then);
     for (name, kind) in &then {
         assert_eq!(
             now.get(name),

@@ -15,8 +15,9 @@ use firstbyte_testkit::{Backend, Subject, bytes, scratch};
 
 const OBJECTS: usize = 120;
 const PROCESSES: usize = 8;
-/// Sizes of the caches in MiB.
+/// Size of the small cache, MiB.
 const SMALL: u64 = 8;
+/// Size of the cache that is large enough, MiB.
 const LARGE: u64 = 200;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

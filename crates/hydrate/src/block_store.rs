@@ -56,12 +56,12 @@ pub(crate) struct BlockStore {
     /// The store's checksum of the whole object, or `None` if the store has none. Not set until the
     /// store has answered.
     checksum: OnceLock<Option<Checksum>>,
-    /// True if the most recent block was written to the cache.
+    /// True before the first block, and if the most recent block was written to the cache.
     is_caching: AtomicBool,
-    /// Whether a fetch may receive blocks directly into the file. Cleared when a direct write has
+    /// True if a fetch may receive blocks directly into the file. Cleared when a direct write has
     /// failed.
     can_receive: AtomicBool,
-    /// Whether a thread verifies the whole version, or is about to.
+    /// True if a thread verifies the whole version, or is about to.
     verifying: AtomicBool,
     /// The checksum error of the latest verification of the whole version.
     checksum_error: Mutex<Option<Error>>,
@@ -135,7 +135,7 @@ impl BlockStore {
 
     /// Returns a function like [`is_cached`](Self::is_cached) for blocks in ascending order. It is
     /// faster if many of the blocks are absent.
-    pub(crate) fn is_cached_in_order(&self) -> impl FnMut(u64) -> bool {
+    pub(crate) fn ascending_cache_test(&self) -> impl FnMut(u64) -> bool {
         let (mut searched, mut next) = (false, None);
         move |block| {
             if !searched || next.is_some_and(|next| next < block) {
@@ -147,8 +147,8 @@ impl BlockStore {
     }
 
     /// Returns a function like [`has`](Self::has) for blocks in ascending order.
-    pub(crate) fn has_in_order(&self) -> impl FnMut(u64) -> bool {
-        let mut is_cached = self.is_cached_in_order();
+    pub(crate) fn ascending_presence_test(&self) -> impl FnMut(u64) -> bool {
+        let mut is_cached = self.ascending_cache_test();
         move |block| is_cached(block) || self.memory.has(self.id, block)
     }
 

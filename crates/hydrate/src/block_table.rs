@@ -37,7 +37,7 @@ use crate::block::{BLOCK, runs_over};
 use crate::block_store::BlockStore;
 use crate::error::Error;
 use crate::job_state::JobFile;
-use in_flight::{InFlight, Want};
+use in_flight::{FetchesInFlight, Want};
 use pending_read::ReadyRead;
 
 pub(crate) struct BlockTable {
@@ -51,7 +51,7 @@ pub(crate) struct BlockTable {
     tables: Arc<OpenTables>,
 }
 
-/// How the object is fetched.
+/// Way in which the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
@@ -62,7 +62,7 @@ enum FetchMode {
     Whole,
 }
 
-/// How much a read requests.
+/// Range that a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// Whole blocks, which are kept for other reads.
@@ -86,7 +86,7 @@ pub(crate) struct BlockReader<'a> {
 
 #[derive(Default)]
 struct TableState {
-    in_flight: InFlight,
+    in_flight: FetchesInFlight,
     waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
     mode: FetchMode,
     /// The reason why no further fetch can succeed, for example that the object has changed.
@@ -127,8 +127,8 @@ impl BlockTable {
         self.state.lock().error_after_first.is_some()
     }
 
-    /// Returns whether a whole response is too far ahead of the readers. If only memory holds the
-    /// blocks, blocks that readers still need would be dropped.
+    /// Returns whether a whole response is too far ahead of its readers at `block`. If blocks are
+    /// cached, it never is. In memory, its blocks would displace blocks that readers still need.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
         !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.max_window()
@@ -228,7 +228,7 @@ impl BlockTable {
         if state.final_error.is_some() || state.mode == FetchMode::Whole {
             return requests;
         }
-        for run in state.in_flight.ahead(blocks, self.blocks.has_in_order()) {
+        for run in state.in_flight.claim_ahead(blocks, self.blocks.ascending_presence_test()) {
             requests.fetches.extend(self.begin(&mut state, Priority::Ahead, run, ahead.segment / BLOCK));
         }
         requests.fetches.iter_mut().for_each(|fetch| fetch.place(ahead.reader, Some(handle)));
@@ -248,9 +248,9 @@ impl BlockTable {
         if state.final_error.is_some() {
             return None;
         }
-        let mut is_cached = self.blocks.is_cached_in_order();
+        let mut is_cached = self.blocks.ascending_cache_test();
         let first = (from..end).find(|block| !is_cached(*block) && !state.in_flight.is_owned(*block))?;
-        let run = state.in_flight.free(first..end.min(first + most), is_cached).into_iter().next()?;
+        let run = state.in_flight.unowned_runs(first..end.min(first + most), is_cached).into_iter().next()?;
         let fetch = self.begin(&mut state, Priority::Background, run, most).pop()?;
         state.in_flight.set_pace(fetch.id, job.pace());
         job.submitted();

@@ -101,7 +101,7 @@ struct Shared {
     opened: Instant,
 }
 
-/// Whether a version stays in the cache when it is closed.
+/// Fate of a version in the cache when the version is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,
@@ -243,7 +243,7 @@ impl Cache {
             Error::cache(&map, "cannot make a cached object")(std::io::ErrorKind::NotFound.into())
         })?;
         if retention == Retention::Temporary {
-            self.shared.add_unnamed(&opened);
+            self.shared.track_unnamed_version(&opened);
         }
         let cached = CachedVersion::new(opened);
         cached.touch();
@@ -305,7 +305,7 @@ impl Shared {
     }
 
     /// Records a version that only this process can find.
-    fn add_unnamed(&self, version: &Arc<OpenVersion>) {
+    fn track_unnamed_version(&self, version: &Arc<OpenVersion>) {
         let mut unnamed = self.unnamed.lock();
         unnamed.retain(|version| version.strong_count() > 0);
         unnamed.push(Arc::downgrade(version));

@@ -93,7 +93,7 @@ impl FetchQueue {
         self.wake(&mut queues);
         self.run_on_this_thread(queues);
         // A reader may have joined a fetch before it was queued, and could not promote it then.
-        let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
+        let joined = waiting.into_iter().filter(|(table, id)| table.has_demand_priority(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
         self.submit(Requests { promoted, ..Requests::default() });
     }

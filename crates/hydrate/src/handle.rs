@@ -23,8 +23,8 @@ use crate::version::SharedVersion;
 /// ranges takes little memory.
 pub const MOST_HINTED: u64 = 1024;
 
-/// One version of one object. Clones refer to the same file. Keep it only while the file is open,
-/// because it holds file descriptors after its first read.
+/// One version of one object. Clones refer to the same open version. Drop all of them when the file
+/// is closed: after the first read they hold file descriptors.
 #[derive(Clone)]
 pub struct File {
     pub(crate) version: SharedVersion,
@@ -118,9 +118,9 @@ pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
     columns: Mutex<Columns>,
-    /// Whether a read has begun.
+    /// True if a read has begun.
     is_read: AtomicBool,
-    /// Whether this handle is counted as a sequential reader.
+    /// True if this handle is counted as a sequential reader.
     is_sequential: AtomicBool,
     /// Fetches ahead for this handle are wanted as long as this value lives.
     alive: Arc<()>,
@@ -247,7 +247,7 @@ impl Handle {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let version = &self.file.version;
-        version.engine.counters.waited.fetch_add(1, Relaxed);
+        version.context.counters.waited.fetch_add(1, Relaxed);
         let mut looked = false;
         let mut requested = || {
             if !std::mem::replace(&mut looked, true) {
@@ -257,7 +257,7 @@ impl Handle {
         };
         let filled = version.read(parts, rounding, &mut requested, tick, go_on);
         if filled.is_err() {
-            version.engine.counters.failed.fetch_add(1, Relaxed);
+            version.context.counters.failed.fetch_add(1, Relaxed);
         }
         filled
     }
@@ -273,7 +273,7 @@ impl Handle {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
         let Some(reader) = ranges.first().map(|range| range.start) else { return };
-        let sizes = version.engine.queue.read_sizes();
+        let sizes = version.context.queue.read_sizes();
         let segment = sizes.request / BLOCK * BLOCK;
         let (mut left, mut requests) = (version.max_window(), MOST_HINTED);
         for range in merged(&ranges, sizes.gap) {
@@ -323,11 +323,11 @@ impl Handle {
             return;
         }
         SCRATCH.set(buffer);
-        let engine = Arc::clone(&version.engine);
-        engine.counters.waited.fetch_add(1, Relaxed);
+        let context = Arc::clone(&version.context);
+        context.counters.waited.fetch_add(1, Relaxed);
         let counted: ReadCallback = Box::new(move |result| {
             if result.is_err() {
-                engine.counters.failed.fetch_add(1, Relaxed);
+                context.counters.failed.fetch_add(1, Relaxed);
             }
             done(result);
         });
@@ -342,13 +342,13 @@ impl Handle {
         let version = &self.file.version;
         let ahead: Option<AheadRange> = {
             let mut read_ahead = self.read_ahead.lock();
-            let queue = &version.engine.queue;
+            let queue = &version.context.queue;
             read_ahead.adapt(version.max_window(), queue.server(), queue.rate());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
             if !self.is_sequential.swap(true, Relaxed) {
-                version.engine.memory.sequential.fetch_add(1, Relaxed);
+                version.context.memory.sequential.fetch_add(1, Relaxed);
             }
             version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
         }
@@ -371,7 +371,7 @@ impl Handle {
         }
         let mut columns = self.columns.lock();
         columns.note_end(&end, size);
-        if let Some(footer) = columns.wants(ByteRange::new(0, size)) {
+        if let Some(footer) = columns.unparsed_footer_in(ByteRange::new(0, size)) {
             self.parse_present(&mut columns, footer);
         }
     }
@@ -388,7 +388,7 @@ impl Handle {
             if read.start + bytes.len() as u64 == size {
                 columns.note_end(bytes, size);
             }
-            if let Some(footer) = columns.wants(read) {
+            if let Some(footer) = columns.unparsed_footer_in(read) {
                 let skipped = footer.start.checked_sub(read.start).map(to_usize);
                 match skipped.and_then(|from| bytes.get(from..from + to_usize(footer.len()))) {
                     Some(found) => columns.parse(found, size),
@@ -410,10 +410,10 @@ impl Handle {
 
     fn count(&self, range: ByteRange) {
         let version = &self.file.version;
-        let counters = &version.engine.counters;
+        let counters = &version.context.counters;
         counters.reads.fetch_add(1, Relaxed);
         counters.read_bytes.fetch_add(range.len(), Relaxed);
-        if let Some(observer) = version.engine.observer.get() {
+        if let Some(observer) = version.context.observer.get() {
             observer(&version.table.location, range);
         }
     }
@@ -427,7 +427,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if *self.is_sequential.get_mut() {
-            self.file.version.engine.memory.sequential.fetch_sub(1, Relaxed);
+            self.file.version.context.memory.sequential.fetch_sub(1, Relaxed);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 /// The hydration engine of one process. Clones share the engine.
 #[derive(Clone)]
 pub struct Hydrator {
-    engine: Arc<HydrationContext>,
+    context: Arc<HydrationContext>,
 }
 
 impl Hydrator {
@@ -34,7 +34,7 @@ impl Hydrator {
             .as_ref()
             .map(|dir| Cache::open_shared(dir, settings.sharing, limits))
             .transpose()?;
-        Ok(Self { engine: Arc::new(HydrationContext::new(store, settings, cache)) })
+        Ok(Self { context: Arc::new(HydrationContext::new(store, settings, cache)) })
     }
 
     /// Creates an engine that reads through `store`. If the cache's disk is full, the engine works
@@ -55,13 +55,13 @@ impl Hydrator {
     /// Calls `observer` for every read from now on. Only one observer can be set; returns false if
     /// there already is one.
     pub fn observe(&self, observer: ReadObserver) -> bool {
-        self.engine.observer.set(observer).is_ok()
+        self.context.observer.set(observer).is_ok()
     }
 
     /// Returns the store through which the engine reads.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.engine.store
+        &self.context.store
     }
 
     /// Opens the current version of an object, which takes one request.
@@ -69,7 +69,7 @@ impl Hydrator {
     /// # Errors
     /// The errors of the store, and [`Error::NoLength`](crate::Error::NoLength).
     pub fn open(&self, location: &Location) -> Result<File> {
-        Ok(File { version: self.engine.open(location)? })
+        Ok(File { version: self.context.open(location)? })
     }
 
     /// Opens an object that a stat has described, without a request.
@@ -77,14 +77,14 @@ impl Hydrator {
     /// # Errors
     /// [`Error::NoLength`](crate::Error::NoLength).
     pub fn described(&self, location: &Location, stat: Stat) -> Result<File> {
-        Ok(File { version: self.engine.open_stat(location, stat)? })
+        Ok(File { version: self.context.open_stat(location, stat)? })
     }
 
     /// Opens a version that is known from a listing or a stat, without a request. The version must
     /// contain its length.
     #[must_use]
     pub fn file(&self, location: &Location, version: Version) -> File {
-        File { version: self.engine.open_version(location, version) }
+        File { version: self.context.open_version(location, version) }
     }
 
     /// Fetches the `wanted` objects into the cache in the background, in order. Readers take
@@ -94,7 +94,7 @@ impl Hydrator {
     /// # Errors
     /// No thread can be started. The job itself reports objects that cannot be fetched.
     pub fn hydrate(&self, wanted: HydrationList, rate: Option<u64>) -> Result<HydrationJob> {
-        HydrationJob::start(&self.engine, wanted, rate, FetchPace::Yielding)
+        HydrationJob::start(&self.context, wanted, rate, FetchPace::Yielding)
     }
 
     /// Fetches bytes that readers are expected to want soon, such as the ranges of a start file.
@@ -104,19 +104,19 @@ impl Hydrator {
     /// # Errors
     /// The errors of [`hydrate`](Self::hydrate).
     pub fn replay(&self, wanted: HydrationList) -> Result<HydrationJob> {
-        HydrationJob::start(&self.engine, wanted, None, FetchPace::Steady)
+        HydrationJob::start(&self.context, wanted, None, FetchPace::Steady)
     }
 
     /// Returns the cache, if there is one.
     #[must_use]
     pub fn cache(&self) -> Option<&Cache> {
-        self.engine.cache.as_ref()
+        self.context.cache.as_ref()
     }
 
     /// Returns a handle of the cache for the objects of the store that has `location`.
     #[must_use]
     pub fn cache_for(&self, location: &Location) -> Option<Cache> {
-        self.engine.cache_for(location)
+        self.context.cache_for(location)
     }
 
     /// Returns the same list, but pins each object before its first block is fetched. So an object
@@ -146,6 +146,6 @@ impl Hydrator {
     /// Returns counts of the engine's work so far.
     #[must_use]
     pub fn counters(&self) -> HydrationCounts {
-        self.engine.counters.snapshot()
+        self.context.counters.snapshot()
     }
 }

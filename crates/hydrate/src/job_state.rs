@@ -27,17 +27,17 @@ pub struct HydrationProgress {
     pub bytes_here: u64,
     /// Number of bytes that this job has fetched.
     pub fetched: u64,
-    /// Whether all wanted files have been found, so the totals are final.
-    pub is_counted: bool,
+    /// True if all wanted files have been found, so the totals are final.
+    pub totals_are_final: bool,
     /// Files that could not be fetched, with their errors.
     pub failed: Vec<HydrationFailure>,
     /// Time since the start of the job; if the job is over, its duration.
     pub elapsed: Duration,
-    /// Whether the job is over: complete, failed or cancelled.
+    /// True if the job is over: complete, failed or cancelled.
     pub is_over: bool,
 }
 
-/// How fast fetches continue while readers fetch.
+/// Pace of fetches while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchPace {
     /// Without pauses.
@@ -97,14 +97,14 @@ impl JobState {
     }
 
     pub(crate) fn snapshot(&self) -> HydrationProgress {
-        let progress = self.lock();
+        let progress = self.lock_progress();
         let elapsed = if progress.is_over { progress.elapsed } else { self.started.elapsed() };
         HydrationProgress { fetched: self.fetched.load(Relaxed), elapsed, ..progress.clone() }
     }
 
     pub(crate) fn fail(&self, failure: HydrationFailure) {
         tracing::warn!(error = %failure.error, "not hydrated");
-        self.lock().failed.push(failure);
+        self.lock_progress().failed.push(failure);
     }
 
     /// Remembers the object that the job has found last.
@@ -118,7 +118,7 @@ impl JobState {
         let location = self.found.lock().take().unwrap_or_else(|| Location::Local(PathBuf::from("/")));
         let error = Error::Panicked { location: location.to_string() };
         self.fail(HydrationFailure { location, error });
-        self.end(self.lock());
+        self.end(self.lock_progress());
     }
 
     pub(crate) fn end(&self, mut progress: MutexGuard<'_, HydrationProgress>) {
@@ -129,11 +129,11 @@ impl JobState {
 
     /// Returns whether another fetch may be submitted. With a rate limit, no more connections are
     /// used than the rate needs, because each connection holds some bytes.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn may_submit(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HydrationProgress> {
+    pub(crate) fn lock_progress(&self) -> MutexGuard<'_, HydrationProgress> {
         self.progress.lock()
     }
 
@@ -155,22 +155,22 @@ pub(crate) struct JobFile {
     /// Number of bytes of the file that the job has counted as cached.
     counted: AtomicU64,
     error: Mutex<Option<Error>>,
-    /// Whether `error` is set.
+    /// True if `error` is set.
     has_failed: AtomicBool,
-    /// Whether the first fetch should request the checksum of the whole object.
-    learns_checksum: AtomicBool,
+    /// True if the first fetch should request the checksum of the whole object.
+    checksum_wanted: AtomicBool,
 }
 
 impl JobFile {
     /// Creates the state of a file of which `cached` bytes are already cached.
-    pub(crate) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
+    pub(crate) fn new(job: Arc<JobState>, cached: u64, checksum_wanted: bool) -> Self {
         Self {
             job,
             running: AtomicUsize::new(0),
             counted: AtomicU64::new(cached),
             error: Mutex::default(),
             has_failed: AtomicBool::new(false),
-            learns_checksum: AtomicBool::new(learns_checksum),
+            checksum_wanted: AtomicBool::new(checksum_wanted),
         }
     }
 
@@ -200,14 +200,14 @@ impl JobFile {
     }
 
     /// Returns whether the job may submit another fetch.
-    pub(crate) fn has_room(&self) -> bool {
-        self.job.has_room()
+    pub(crate) fn may_submit(&self) -> bool {
+        self.job.may_submit()
     }
 
     /// Returns whether the calling fetch should request the checksum of the whole object. Returns
     /// true only once; the other fetches do not wait for that request.
     pub(crate) fn take_checksum_request(&self) -> bool {
-        self.learns_checksum.swap(false, Relaxed)
+        self.checksum_wanted.swap(false, Relaxed)
     }
 
     /// Returns the number of bytes of the file that the job has counted as cached.
@@ -225,7 +225,7 @@ impl JobFile {
     pub(crate) fn received(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
         self.job.fetched.fetch_add(bytes, Relaxed);
-        self.job.lock().bytes_here += bytes;
+        self.job.lock_progress().bytes_here += bytes;
     }
 
     /// Fails the file because the cache had no room for a block. Further blocks of the file would
@@ -239,7 +239,7 @@ impl JobFile {
         if let Some(error) = error {
             self.fail(error);
         }
-        let _progress = self.job.lock();
+        let _progress = self.job.lock_progress();
         self.running.fetch_sub(1, Relaxed);
         self.job.running.fetch_sub(1, Relaxed);
         self.job.changed.notify_all();

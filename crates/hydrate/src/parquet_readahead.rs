@@ -60,7 +60,7 @@ impl Columns {
 
     /// Returns the range of the footer, if `read` contains a part of it and it has not been parsed
     /// yet.
-    pub(crate) fn wants(&self, read: ByteRange) -> Option<ByteRange> {
+    pub(crate) fn unparsed_footer_in(&self, read: ByteRange) -> Option<ByteRange> {
         match self {
             Self::Footer(footer) if !footer.intersect(read).is_empty() => Some(*footer),
             _ => None,

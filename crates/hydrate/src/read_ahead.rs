@@ -27,14 +27,15 @@ const FIRST_WINDOW: u64 = 2 * BLOCK;
 /// the window five times as wide. If a link with a round trip of 30 ms needs 64 MiB, its window is
 /// that wide within 0.2 s.
 pub(crate) const WINDOW_GROWTH: u64 = 4;
-/// Width of a window, in bytes, from which on the length of requests depends on the distance of the
-/// server. In a narrower window requests stay short: another reader may need a block near the end
-/// of a long request, and would fetch that block again instead of waiting.
+/// Width of a window, in bytes, from which on requests are longer: the window is split into fewer
+/// of them, and to a near server they may exceed [`SHORT_REQUEST_LIMIT`]. In a narrower window
+/// requests stay short: another reader may need a block near the end of a long request, and would
+/// fetch that block again instead of waiting.
 const WIDE_WINDOW: u64 = LONGEST_REQUEST;
-/// Maximum length of a request ahead of a reader if the server is far, bytes. With longer requests,
-/// a window would consist of only a few of them, and the last one would end at the rate of a single
-/// connection.
-const MAX_FAR_REQUEST: u64 = SHORTEST_REQUEST;
+/// Maximum length of a request ahead of a reader, bytes, unless the server is near and the window
+/// is wide. With longer requests, a window would consist of only a few requests, and the last one
+/// would end at the rate of a single connection.
+const SHORT_REQUEST_LIMIT: u64 = SHORTEST_REQUEST;
 /// Divisor of the bytes that a connection brings in a second. The quotient is the length of a
 /// request ahead of a reader if the server is far. Slower connections get shorter requests, and
 /// more of them at once.
@@ -57,7 +58,7 @@ const fn requests(server: Proximity, is_wide: bool) -> u64 {
     requests as u64
 }
 
-/// Whether a read found all of its bytes present.
+/// Result of looking for a read's bytes in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundBytes {
     All,
@@ -201,8 +202,8 @@ impl ReadAhead {
         let is_wide = sequence.window >= WIDE_WINDOW;
         let longest = match (self.server, self.rate) {
             (Proximity::Near, _) if is_wide => LONGEST_REQUEST,
-            (Proximity::Far, Some(rate)) => (rate / SECOND_DIVISOR).clamp(MIN_REQUEST, MAX_FAR_REQUEST),
-            _ => MAX_FAR_REQUEST,
+            (Proximity::Far, Some(rate)) => (rate / SECOND_DIVISOR).clamp(MIN_REQUEST, SHORT_REQUEST_LIMIT),
+            _ => SHORT_REQUEST_LIMIT,
         };
         let segment = sequence.window / requests(self.server, is_wide);
         let segment = segment.clamp(MIN_REQUEST, longest).next_multiple_of(BLOCK);

@@ -129,7 +129,8 @@ impl StartFile {
         text
     }
 
-    /// Fails unless the file was recorded in `served` or below it, and all that it names is there.
+    /// Fails unless the file was recorded in `served` or below it, and every name in it is below
+    /// `served`.
     ///
     /// # Errors
     /// A text with both locations and advice.
@@ -253,9 +254,9 @@ impl Builder {
         }
     }
 
-    /// Appends a read of fresh blocks. Joins it with the last read if it continues that. Also joins
-    /// the last two reads if it fills the gap between them: the kernel reads ahead by parallel
-    /// requests, which arrive in any order.
+    /// Appends a read of fresh blocks. If the read continues the last one, joins the two. If it
+    /// fills the gap between the last two reads, joins all three: the kernel reads ahead by
+    /// parallel requests, which arrive in any order.
     fn append(&mut self, read: StartRead) {
         let follows = |last: &StartRead, next: &StartRead| {
             last.object == next.object && last.range.end == next.range.start
@@ -270,8 +271,8 @@ impl Builder {
         }
     }
 
-    /// Leaves out what is read after `max` bytes, in whole blocks, and the objects of which nothing
-    /// remains. Returns the number of bytes left out.
+    /// Leaves out the reads after the first `max` bytes, in whole blocks, and the objects of which
+    /// nothing remains. Returns the number of bytes left out.
     fn cut(&mut self, max: u64) -> u64 {
         let (mut rest, mut left_out) = (max, 0_u64);
         for StartRead { range, .. } in &mut self.reads {

@@ -40,8 +40,8 @@ impl HydrationItem {
 pub type HydrationList =
     Box<dyn Iterator<Item = std::result::Result<HydrationItem, HydrationFailure>> + Send>;
 
-/// Returns the current version of the object at `location`, which takes one request. A directory is
-/// a failure.
+/// Returns the object at `location` in its current version, which takes one request. A directory,
+/// device, socket or pipe is a failure.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 pub fn one(store: &Store, location: &Location) -> std::result::Result<HydrationItem, HydrationFailure> {
     let failed = |error| HydrationFailure { location: location.clone(), error };

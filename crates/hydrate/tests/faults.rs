@@ -255,7 +255,8 @@ fn a_slow_down_is_retried_later_and_a_refusal_is_not_retried() {
 
 #[test]
 fn a_version_that_is_there_again_is_read_by_a_new_file_while_an_old_one_is_open() {
-    // The read, and the HEAD and the GET that look for the version that is there.
+    // Three requests get this reply: the read, and the HEAD and the GET that look for the current
+    // version.
     let (_server, location, version) =
         scripted(3, || ScriptedReply::answer("412 Precondition Failed", &["etag: \"w\""], b""));
     let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), HydrationSettings::default());
@@ -300,7 +301,7 @@ fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
     }
 }
 
-/// Takes some 17 s, which is the sum of the pauses before nine retries.
+/// Takes 11 to 21 s: the pauses before nine retries, each shortened at random by up to half.
 #[test]
 fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let server = Scripted::start(|_, _| {

@@ -142,7 +142,7 @@ fn a_limited_job_knows_its_totals_long_before_its_end() {
     let counted = loop {
         let progress = job.wait_for_more(Duration::from_millis(20));
         assert!(!progress.is_over && Instant::now() < until, "{progress:?}");
-        if progress.is_counted {
+        if progress.totals_are_final {
             break progress;
         }
     };
@@ -242,7 +242,7 @@ fn a_panic_of_the_jobs_thread_ends_the_job_with_an_error() {
 }
 
 /// Fills the cache with `content`, as if that were the content of the object at `location`.
-fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
+fn fill_cache(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
     let cache = Cache::open(cache, CacheLimits { size: None, reserve: 0 }).unwrap();
     let cache = cache.of_store(&subject.store.service_of(location));
     let version = subject.store.stat(location).unwrap().version;
@@ -258,7 +258,7 @@ fn a_job_without_blocks_to_fetch_verifies_the_file() {
     let (hydrator, cache) = engine(&subject, HydrationSettings::default());
     let content = bytes(1, 3 * BLOCK_LEN + 5);
     subject.place("x", &content);
-    filled(&subject, &subject.at("x"), cache.path(), &content);
+    fill_cache(&subject, &subject.at("x"), cache.path(), &content);
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
     assert_eq!((progress.files_done, progress.fetched, progress.failed.len()), (1, 0, 0));
     let file = hydrator.open(&subject.at("x")).unwrap();
@@ -271,7 +271,7 @@ fn a_file_with_a_wrong_checksum_fails_the_job() {
     let (hydrator, cache) = engine(&subject, HydrationSettings::default());
     subject.place("x", &bytes(1, 3 * BLOCK_LEN));
     assert!(subject.store.stat(&subject.at("x")).unwrap().checksum.is_some());
-    filled(&subject, &subject.at("x"), cache.path(), &bytes(2, 3 * BLOCK_LEN));
+    fill_cache(&subject, &subject.at("x"), cache.path(), &bytes(2, 3 * BLOCK_LEN));
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
     assert!(
         matches!(&progress.failed[..], [HydrationFailure { error: Error::Checksum(_), .. }]),

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const SEED: u64 = 4;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// Where fetched blocks are stored.
+/// Place where fetched blocks are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockPlace {
     Cached,

@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_layout::{Hash, LayoutScheme, Leaf};
+use firstbyte_layout::{DigitSource, LayoutScheme, Leaf};
 use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("write: there|back DIRECTORY LEVELS WIDTH".into());
     };
     let root = rustix::fs::open(root.as_str(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-    let scheme = LayoutScheme::new(Hash::Xxh3, levels.parse()?, width.parse()?, Leaf::Name)?;
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, levels.parse()?, width.parse()?, Leaf::Name)?;
     let directories = directories(usize::from(scheme.levels()), usize::from(scheme.width()));
     match way.as_str() {
         "there" => there(&root, scheme, &directories),

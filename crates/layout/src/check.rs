@@ -15,19 +15,19 @@ use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
 use crate::gate::{Conversion, LayoutGate};
+use crate::name_places::place_of_files;
 use crate::protocol::{FilePlace, MoveResult};
 use crate::record::LayoutState;
 use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::scheme::{LayoutScheme, SchemeError};
-use crate::spot::target;
 use crate::stage::{is_abandoned, remove_abandoned};
 use crate::tally::{LayoutFailure, MAX_KEPT_FAILURES, type_of, wrong_content};
 
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
-/// Whether a check repairs what it finds.
+/// Treatment of the problems that a check finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mend {
     /// Problems are reported.
@@ -45,7 +45,7 @@ pub enum Trouble {
     Stray,
     /// A file in a wrong directory.
     Misplaced,
-    /// A misplaced file whose name another file in the right place has.
+    /// A misplaced file of the same name as a file in the right place.
     Double,
     /// A temporary file whose writer was killed.
     Abandoned,
@@ -122,7 +122,7 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&LayoutFinding)) ->
     let checked =
         Checked { scheme, state, files: 0, findings: 0, mended: 0, failures: 0, failed: Vec::new() };
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
-    examination.directory(b"", b"")?;
+    examination.examine_directory(b"", b"")?;
     if examination.checked.mended > 0 {
         // The check may have counted moved files in two places, and it removed some doubles. So the
         // files are counted again.
@@ -142,12 +142,12 @@ struct Examination<'a> {
 impl Examination<'_> {
     /// Examines the entries of the directory at `path`, which ends in `/` or is empty. `digits` has
     /// the hash digits in `path`.
-    fn directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
+    fn examine_directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
         let mut pages = self.root.read(path, BATCH)?;
         while let Some(batch) = pages.next()? {
             for entry in batch.entries() {
-                if let Err(error) = self.entry(path, digits, &entry) {
-                    self.fail(error)?;
+                if let Err(error) = self.examine_entry(path, digits, &entry) {
+                    self.record_failure(error)?;
                 }
             }
         }
@@ -178,14 +178,14 @@ impl Examination<'_> {
         Ok(files)
     }
 
-    fn entry(&mut self, path: &[u8], digits: &[u8], entry: &BatchEntry<'_>) -> Result<()> {
+    fn examine_entry(&mut self, path: &[u8], digits: &[u8], entry: &BatchEntry<'_>) -> Result<()> {
         let (name, below) = (entry.name(), [path, entry.name()].concat());
         match type_of(self.root, &below, entry)? {
             FileType::Unknown => {}
             FileType::Directory if self.scheme.is_level(name) && digits.len() < self.scheme.digits() => {
-                self.directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
+                self.examine_directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
             }
-            FileType::RegularFile => self.file(&below, digits, name)?,
+            FileType::RegularFile => self.examine_file(&below, digits, name)?,
             _ if digits.is_empty() => {}
             _ => self.report_finding(&below, Trouble::Foreign, false),
         }
@@ -195,7 +195,7 @@ impl Examination<'_> {
     /// Counts a directory or file that could not be examined. Ends the check with an error that
     /// would recur for every other entry: no space, a read-only file system, or an error other than
     /// an I/O error.
-    fn fail(&mut self, error: Error) -> Result<()> {
+    fn record_failure(&mut self, error: Error) -> Result<()> {
         let Error::Io { path, source } = &error else { return Err(error) };
         if is_full(source) || source.kind() == io::ErrorKind::ReadOnlyFilesystem {
             return Err(error);
@@ -207,9 +207,9 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
+    fn examine_file(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
         if reserved::is_staged(leaf) {
-            return self.staged(path);
+            return self.examine_staged(path);
         }
         if reserved::is_reserved(leaf) {
             return Ok(());
@@ -229,7 +229,7 @@ impl Examination<'_> {
             return Ok(());
         }
         // While files move back to the root, a file in the root is in its right place.
-        let settled = digits.is_empty() && target(self.checked.state) == FilePlace::Flat;
+        let settled = digits.is_empty() && place_of_files(self.checked.state) == FilePlace::Flat;
         if path == right || settled { Ok(()) } else { self.handle_misplaced(path, &right, digits) }
     }
 
@@ -241,7 +241,7 @@ impl Examination<'_> {
             self.report_finding(path, if double { Trouble::Double } else { lonely }, false);
             return Ok(());
         }
-        // While this process holds the gate, no writer replaces one of the two files during their
+        // While this process holds the gate, no writer replaces either of the files during their
         // comparison.
         let _gate = LayoutGate::enter(self.root)?;
         // If the move fails, the misplaced file is reported too.
@@ -259,7 +259,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn staged(&mut self, path: &[u8]) -> Result<()> {
+    fn examine_staged(&mut self, path: &[u8]) -> Result<()> {
         let (abandoned, removed) = match self.mend {
             Mend::Report => (is_abandoned(self.root, path)?, false),
             Mend::Apply => {
@@ -281,7 +281,7 @@ impl Examination<'_> {
     }
 }
 
-/// True if two files have the same content.
+/// True if both files exist and have the same content.
 fn equal(root: &LayoutRoot, one: &[u8], other: &[u8]) -> Result<bool> {
     let (Some((first, length)), Some((second, other_length))) = (root.regular(one)?, root.regular(other)?)
     else {

@@ -1,5 +1,4 @@
-//! Defines the errors of a layout. Each names the failed action and its path. Some suggest a
-//! remedy.
+//! Defines the errors of a layout, and remedies for some of them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,14 +44,14 @@ pub enum Error {
         /// The destination of the move.
         target: PathBuf,
     },
-    /// An entry that is not a regular file is where files go, or has a file's name. It is
+    /// An entry that is not a regular file is among the files, or has a file's name. The entry is
     /// unchanged.
     #[error("{}: left alone: it is no regular file", shown(path))]
     NoFile {
         /// The path of the entry.
         path: PathBuf,
     },
-    /// A removed file that an NFS client keeps because a program has it open. Its directory cannot
+    /// A removed file that an NFS client keeps until no program has it open. Its directory cannot
     /// be removed until then.
     #[error("{}: removed, but a program still has it open over NFS", shown(path))]
     StillOpen {
@@ -85,7 +84,7 @@ pub enum Error {
         shown(root)
     )]
     Uneven {
-        /// The directory.
+        /// Number of files in the directory of the average file, including that file.
         root: PathBuf,
         /// Number of entries in the directory of the average file.
         crowding: f64,

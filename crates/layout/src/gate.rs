@@ -33,7 +33,7 @@ const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } els
 /// Pause between two attempts to lock the root.
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Guard: the layout file cannot change while it lives.
+/// A guard. While it is held, the layout file does not change.
 pub(crate) struct LayoutGate {
     /// The locked descriptor. Closing it releases the lock.
     _lock: OwnedFd,
@@ -93,15 +93,15 @@ fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
         }
     }
     if share == LockShare::Exclusive {
-        // No process holds the lock exclusively. Each shared holder releases it soon. With many
-        // writers this may take a while, so this waits without a limit.
+        // A moment ago no process held the lock exclusively, and each shared holder releases it
+        // soon. With many writers that may take a while, so the wait has no limit.
         rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
     }
     Ok(fd)
 }
 
-/// The layout file, locked by the process that converts or mends. Only one process does so at a
-/// time.
+/// The layout file, locked against conversions by other processes. Only one process converts or
+/// mends at a time.
 pub(crate) struct Conversion {
     file: File,
     path: PathBuf,
@@ -109,21 +109,21 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Locks the layout for a conversion. `None` if there is no layout file.
+    /// Locks the layout for a process that converts or mends. `None` if there is no layout file.
     ///
     /// # Errors
     /// [`Error::Busy`] if another process holds the lock.
     pub(crate) fn begin(root: &LayoutRoot) -> Result<Option<Self>> {
-        Self::with(root, OFlags::RDWR, LockShare::Exclusive)
+        Self::open_locked(root, OFlags::RDWR, LockShare::Exclusive)
     }
 
     /// Locks the layout against conversions, for a caller that changes nothing. `None` if there is
     /// no layout file.
     pub(crate) fn watch(root: &LayoutRoot) -> Result<Option<Self>> {
-        Self::with(root, OFlags::RDONLY, LockShare::Shared)
+        Self::open_locked(root, OFlags::RDONLY, LockShare::Shared)
     }
 
-    fn with(root: &LayoutRoot, flags: OFlags, share: LockShare) -> Result<Option<Self>> {
+    fn open_locked(root: &LayoutRoot, flags: OFlags, share: LockShare) -> Result<Option<Self>> {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
@@ -143,13 +143,13 @@ impl Conversion {
         if record == self.record {
             return Ok(());
         }
-        self.alone(|this| record.write(&this.file, &this.path))?;
+        self.run_alone(|this| record.write(&this.file, &this.path))?;
         self.record = record;
         Ok(())
     }
 
     /// Runs `work` while no other process holds the gate.
-    pub(crate) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn run_alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let at = |error| Error::io(&self.path, error);
         lock::acquire(&self.file, LockRange::TURNSTILE, LockShare::Exclusive).map_err(at)?;
         lock::acquire(&self.file, LockRange::GATE, LockShare::Exclusive).map_err(at)?;
@@ -159,7 +159,7 @@ impl Conversion {
     }
 }
 
-/// True if an open file still has a name. If another machine has removed the file, it is stale.
+/// True if an open file still has a name. The file is stale if another machine has removed it.
 fn is_there(file: &File) -> io::Result<bool> {
     match rustix::fs::fstat(file) {
         Ok(stat) => Ok(stat.st_nlink > 0),
@@ -177,9 +177,9 @@ pub(crate) fn establish(root: &LayoutRoot, record: LayoutRecord) -> Result<Conve
     let path = root.join(reserved::NAME.as_bytes());
     let name = reserved::NAME.as_bytes();
     // Errors name the layout file, because the draft's name means nothing to the user.
-    let named_so = |error: Error| error.at(&root.join(name));
+    let at_layout_file = |error: Error| error.at(&root.join(name));
     let _lock = lock_root(root, LockShare::Exclusive)?;
-    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
+    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(at_layout_file)?;
     let file = file.ok_or_else(|| root.error(b"", Errno::NOENT))?;
     let given = root.access().give(&file, 0o666).map_err(|error| Error::io(&path, error));
     let named = given

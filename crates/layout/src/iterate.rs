@@ -1,8 +1,8 @@
 //! Iterates over all names of a layout.
 //!
-//! The origin is listed completely before the target: a file that moves during the iteration is
-//! seen twice, but never missed. If the direction has changed by the end, the listing starts again
-//! in the other order.
+//! The origin is listed completely before the target: a file that moves during the iteration may be
+//! seen twice, but is never missed. If the direction has changed by the end, the listing starts
+//! again in the other order.
 
 use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::FileType;
@@ -10,18 +10,18 @@ use rustix::io::Errno;
 
 use crate::error::Result;
 use crate::gate::LayoutGate;
+use crate::name_places::place_of_files;
 use crate::protocol::FilePlace;
 use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::scheme::LayoutScheme;
-use crate::spot::target;
 use crate::tally::type_of;
 
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 64 << 10;
 
 /// Iterates over the names in a [`Layout`](super::Layout). After an error, the iterator continues
-/// with the next directory.
+/// with the next entry or directory.
 #[derive(Debug)]
 pub struct Iter<'a> {
     root: &'a LayoutRoot,
@@ -56,8 +56,9 @@ impl<'a> Iter<'a> {
     /// Chooses the place to list next. False when both places have been listed.
     fn next_place(&mut self) -> Result<bool> {
         if self.places.is_empty() {
-            let now =
-                LayoutGate::enter(self.root)?.record.map_or(FilePlace::Flat, |record| target(record.state));
+            let now = LayoutGate::enter(self.root)?
+                .record
+                .map_or(FilePlace::Flat, |record| place_of_files(record.state));
             if self.target.replace(now) == Some(now) {
                 return Ok(false);
             }

@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::scheme::{Hash, LayoutScheme, Leaf};
+use crate::scheme::{DigitSource, LayoutScheme, Leaf};
 
 /// The requested shape of a layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// Source of the digits in a path; [`Hash::Xxh3`] by default.
-    pub hash: Option<Hash>,
+    /// Source of the digits in a path; [`DigitSource::Xxh3`] by default.
+    pub hash: Option<DigitSource>,
     /// Number of directories above a file. By default, as many as leave about 100 files in each
     /// directory.
     pub levels: Option<u8>,

@@ -2,11 +2,11 @@
 //! layout.
 //!
 //! The directory of a file is computed from the file's name alone ([`LayoutScheme`]), so a file is
-//! found without a listing. No directory holds more than some hundreds of files. A flat directory
-//! becomes a layout in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs
-//! that go through [`Layout`] read, write and delete. A layout holds regular files. Other entries
-//! of its directory are ignored and never changed. `protocol` has the rules that make this safe.
-//! The file `.firstbyte-layout` in the root records the shape of a layout.
+//! found without a listing. By default, no directory holds more than some hundreds of files. A flat
+//! directory becomes a layout in place, by renames ([`shard()`]), and back ([`unshard()`]), while
+//! programs that go through [`Layout`] read, write and delete. A layout holds regular files. Other
+//! entries of its directory are ignored and never changed. `protocol` has the rules that make this
+//! safe. The file `.firstbyte-layout` in the root records the shape of a layout.
 //!
 //! Programs that write while a conversion runs must use this interface. The files of other programs
 //! may be moved while these programs use them, and [`check()`] finds files that other programs left
@@ -19,6 +19,7 @@ mod gate;
 mod iterate;
 mod layout_request;
 mod lock;
+mod name_places;
 mod protocol;
 mod put;
 mod record;
@@ -26,7 +27,6 @@ mod reserved;
 mod root;
 mod scheme;
 mod shard;
-mod spot;
 mod spread;
 mod stage;
 mod survey;
@@ -42,17 +42,17 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use gate::LayoutGate;
+use name_places::NamePlaces;
 use protocol::FilePlace;
 use record::LayoutRecord;
 use root::LayoutRoot;
-use spot::Spot;
 
 pub use check::{Checked, LayoutFinding, Mend, Trouble, check};
 pub use error::{Error, Result};
 pub use iterate::Iter;
 pub use layout_request::LayoutRequest;
 pub use record::LayoutState;
-pub use scheme::{Hash, LayoutScheme, Leaf, SchemeError};
+pub use scheme::{DigitSource, LayoutScheme, Leaf, SchemeError};
 pub use shard::shard;
 pub use survey::{Survey, survey, survey_back};
 pub use tally::{Converted, LayoutFailure};
@@ -128,7 +128,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Name`] if the layout cannot hold the name.
     pub fn path(&self, name: &[u8]) -> Result<PathBuf> {
-        self.spot(name).map(|spot| self.root.join(spot.path(FilePlace::Sharded)))
+        self.places(name).map(|places| self.root.join(places.path(FilePlace::Sharded)))
     }
 
     /// Finds the path where the file `name` is now. `None` if the file does not exist. While a
@@ -138,9 +138,9 @@ impl Layout {
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
     pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
-        let spot = self.spot(name)?;
-        protocol::find_file(&spot, |place| {
-            let path = spot.path(place);
+        let places = self.places(name)?;
+        protocol::find_file(&places, |place| {
+            let path = places.path(place);
             Ok(self.root.has_file(path)?.then(|| self.root.join(path)))
         })
     }
@@ -158,7 +158,7 @@ impl Layout {
     /// # Errors
     /// [`Error::NotFound`] if the file does not exist. [`Error::Name`], [`Error::Io`].
     pub fn open_file(&self, name: &[u8]) -> Result<File> {
-        self.opened(name).map(|(file, _)| file)
+        self.open_regular(name).map(|(file, _)| file)
     }
 
     /// Returns the content of the file `name`.
@@ -167,7 +167,7 @@ impl Layout {
     /// The same as for [`open_file`](Self::open_file).
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         for _ in 1..root::ATTEMPTS {
-            let (file, stat) = self.opened(name)?;
+            let (file, stat) = self.open_regular(name)?;
             match read(&file, &stat) {
                 // Another machine has replaced the file since it was opened, so the read is
                 // repeated.
@@ -178,10 +178,10 @@ impl Layout {
         Err(self.root.error(name, Errno::STALE))
     }
 
-    fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
-        let spot = self.spot(name)?;
-        let found = protocol::find_file(&spot, |place| self.root.regular(spot.path(place)))?;
-        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(FilePlace::Sharded)) })
+    fn open_regular(&self, name: &[u8]) -> Result<(File, Stat)> {
+        let places = self.places(name)?;
+        let found = protocol::find_file(&places, |place| self.root.regular(places.path(place)))?;
+        found.ok_or_else(|| Error::NotFound { path: self.root.join(places.path(FilePlace::Sharded)) })
     }
 
     /// Removes the file `name`. False if the file did not exist.
@@ -189,7 +189,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
     pub fn delete(&self, name: &[u8]) -> Result<bool> {
-        protocol::delete(&self.spot(name)?)
+        protocol::delete(&self.places(name)?)
     }
 
     /// Iterates over all names, in no particular order and in constant memory. A name that exists
@@ -208,8 +208,8 @@ impl Layout {
         self.iter().try_fold(0, |count, name| name.map(|_| count + 1))
     }
 
-    fn spot<'a>(&'a self, name: &'a [u8]) -> Result<Spot<'a>> {
-        Spot::new(&self.root, self.scheme, name)
+    fn places<'a>(&'a self, name: &'a [u8]) -> Result<NamePlaces<'a>> {
+        NamePlaces::new(&self.root, self.scheme, name)
     }
 }
 

@@ -17,12 +17,14 @@ pub(crate) struct LockRange {
 }
 
 impl LockRange {
-    /// Held by a process while it converts or mends.
+    /// Held exclusively by a process while it converts or mends, and shared by a check that changes
+    /// nothing.
     pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
     /// Held exclusively by the process that waits until no other process holds the gate. Processes
     /// that come later wait behind it.
     pub(crate) const TURNSTILE: Self = Self { start: 1, length: 1 };
-    /// Held shared during work in which the direction must not change.
+    /// Held shared during work in which the direction must not change, and exclusively while the
+    /// layout file changes.
     pub(crate) const GATE: Self = Self { start: 2, length: 1 };
     /// Turnstile and gate, which are locked in one step.
     pub(crate) const TURNSTILE_AND_GATE: Self = Self { start: 1, length: 2 };
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_held_by_sharers_or_by_one_alone() {
+    fn a_range_is_held_by_sharers_or_by_one_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let open =

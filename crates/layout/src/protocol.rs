@@ -66,7 +66,7 @@ pub(crate) trait DiskSteps {
     fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, Self::Error>;
 
     /// True if the names at both places are the same file. `None` if there is no file at `from`.
-    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Self::Error>;
+    fn are_one_file(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Self::Error>;
 
     /// Gives the new file its name at `place`, replacing a file that is there.
     fn install(&self, place: FilePlace) -> Result<(), Self::Error>;
@@ -87,7 +87,7 @@ pub(crate) fn move_file<D: DiskSteps>(
         return Ok(moved);
     }
     let linked = match disk.link(from, to)? {
-        MoveResult::Taken => match disk.same(from, to)? {
+        MoveResult::Taken => match disk.are_one_file(from, to)? {
             Some(true) => MoveResult::Done,
             Some(false) => MoveResult::Taken,
             None => MoveResult::Absent,
@@ -100,8 +100,9 @@ pub(crate) fn move_file<D: DiskSteps>(
     Ok(linked)
 }
 
-/// Finds a file: calls `open_at` with the two places, first flat and then sharded, until a call
-/// returns a result.
+/// Finds a file: calls `open_at` with each place, first flat and then sharded, until a call returns
+/// a result. Before the file counts as missing, calls it with flat, sharded and flat again under
+/// the gate.
 pub(crate) fn find_file<D: DiskSteps, T>(
     disk: &D,
     mut open_at: impl FnMut(FilePlace) -> Result<Option<T>, D::Error>,
@@ -122,7 +123,8 @@ fn first_of<T, E>(
 /// Creates or replaces a file.
 pub(crate) fn put<D: DiskSteps>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
-        // Two files of one name exist only if another program made one of them. Both are replaced.
+        // Two files of one name exist only if a program that does not use the layout made one of
+        // them. Both are replaced.
         if move_file(disk, target.other(), target)? == MoveResult::Taken {
             disk.remove(target.other())?;
         }

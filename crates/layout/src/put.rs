@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::protocol::{self, DiskSteps, FilePlace};
-use crate::scheme::Hash;
+use crate::scheme::DigitSource;
 use crate::stage::Staged;
 use crate::tally::{READ_BYTES, digest_of, read_all};
 use crate::{Layout, LayoutDurability};
@@ -38,13 +38,13 @@ impl Layout {
     }
 
     /// Writes content to a file named by its digest, and returns the digest. For layouts by
-    /// [`Hash::ContentSha256`].
+    /// [`DigitSource::ContentSha256`].
     ///
     /// # Errors
     /// [`Error::Name`] if this layout's names are not digests. [`Error::Io`], [`Error::NoFile`].
     pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
         let name = hex::encode(Sha256::digest(content)).into_bytes();
-        if self.scheme.hash() != Hash::ContentSha256 {
+        if self.scheme.hash() != DigitSource::ContentSha256 {
             let name = String::from_utf8_lossy(&name).into_owned();
             let why = "only layouts by content-sha256 name files by their content";
             return Err(Error::Name { name, why });
@@ -59,10 +59,10 @@ impl Layout {
         content: &mut impl BufRead,
         at: impl Fn(io::Error) -> Error,
     ) -> Result<()> {
-        let spot = self.spot(name)?;
-        let mut staged = spot.gated(|target| Staged::create(&self.root, spot.path(target)))?;
+        let places = self.places(name)?;
+        let mut staged = places.gated(|target| Staged::create(&self.root, places.path(target)))?;
         self.fill(name, &mut staged, content, at)?;
-        protocol::put(&spot.with(&staged))?;
+        protocol::put(&places.with_staged(&staged))?;
         if self.durability == LayoutDurability::Full {
             self.sync_names(name)?;
         }
@@ -77,7 +77,7 @@ impl Layout {
         content: &mut impl BufRead,
         at: impl Fn(io::Error) -> Error,
     ) -> Result<()> {
-        if self.scheme.hash() == Hash::ContentSha256 {
+        if self.scheme.hash() == DigitSource::ContentSha256 {
             let found = digest_of(content, at, |part| staged.write(part))?;
             if found.as_bytes() != name {
                 return Err(Error::Content { path: self.root.join(name), found });
@@ -90,8 +90,8 @@ impl Layout {
 
     /// Syncs to disk the directories that may hold the file.
     fn sync_names(&self, name: &[u8]) -> Result<()> {
-        let spot = self.spot(name)?;
-        let path = spot.path(FilePlace::Sharded);
+        let places = self.places(name)?;
+        let path = places.path(FilePlace::Sharded);
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         self.root.sync_directory(b"")?;
         ends.map(|end| &path[..end]).try_for_each(|directory| {

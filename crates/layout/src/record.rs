@@ -119,21 +119,21 @@ impl LayoutRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::{Hash, Leaf};
+    use crate::scheme::{DigitSource, Leaf};
 
     fn parse(text: &str) -> Result<LayoutRecord> {
         LayoutRecord::parse(text, Path::new("/data/.firstbyte-layout"))
     }
 
-    fn some() -> LayoutRecord {
-        let scheme = LayoutScheme::new(Hash::NamePrefix, 2, 3, Leaf::Rest).unwrap();
+    fn example_record() -> LayoutRecord {
+        let scheme = LayoutScheme::new(DigitSource::NamePrefix, 2, 3, Leaf::Rest).unwrap();
         LayoutRecord { scheme, state: LayoutState::Unsharding }
     }
 
     #[test]
     fn a_written_record_is_read_back() {
-        let text = String::from_utf8(some().render()).unwrap();
-        assert_eq!(parse(&text).unwrap(), some());
+        let text = String::from_utf8(example_record().render()).unwrap();
+        assert_eq!(parse(&text).unwrap(), example_record());
         assert_eq!(text.len(), FILE_LENGTH);
     }
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_invalid_layout_file_is_refused_with_the_reason() {
-        let text = String::from_utf8(some().render()).unwrap();
+        let text = String::from_utf8(example_record().render()).unwrap();
         let broken = [
             (String::new(), "begin"),
             ("hash xxh3\n".into(), "begin"),

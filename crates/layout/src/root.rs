@@ -106,7 +106,7 @@ impl LayoutRoot {
         Ok(directory)
     }
 
-    /// Opens a file; `None` if it does not exist.
+    /// Opens a file. `None` if the file, or the directory of a new file, does not exist.
     pub(crate) fn file(&self, name: &[u8], flags: OFlags) -> Result<Option<File>> {
         match rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, FILE_MODE) {
             Ok(fd) => Ok(Some(File::from(fd))),
@@ -115,7 +115,7 @@ impl LayoutRoot {
         }
     }
 
-    /// Opens a regular file for reading; `None` if it does not exist.
+    /// Opens a regular file for reading. `None` if `name` does not exist or is not a regular file.
     pub(crate) fn regular(&self, name: &[u8]) -> Result<Option<(File, Stat)>> {
         // Without NONBLOCK, opening a pipe would wait for a writer. Regular files are not affected.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -163,7 +163,8 @@ impl LayoutRoot {
         }
     }
 
-    /// Renames a file unless `to` exists. `None` if the file system does not support such a rename.
+    /// Renames a file unless `to` exists. [`MoveResult::Absent`] if `from` or the directory of `to`
+    /// does not exist; `None` if the file system does not support such a rename.
     pub(crate) fn rename_exclusively<P: Arg + Copy>(
         &self,
         from: P,
@@ -184,7 +185,8 @@ impl LayoutRoot {
         }
     }
 
-    /// Gives a file a second name, unless that name exists.
+    /// Gives a file a second name, unless that name exists. [`MoveResult::Absent`] if `from` or the
+    /// directory of `to` does not exist.
     pub(crate) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<MoveResult> {
         match rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
             Ok(()) => Ok(MoveResult::Done),
@@ -204,7 +206,9 @@ impl LayoutRoot {
                 Err(Errno::EXIST) => continue,
                 Err(error) => return Err(self.error(&name[..end], error)),
             }
-            let given = self.enter(&name[..end]).and_then(|directory| self.access.give(directory, 0o1777));
+            let given = self
+                .open_without_links(&name[..end])
+                .and_then(|directory| self.access.give(directory, 0o1777));
             match given {
                 // Another process has removed the empty directory meanwhile.
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -214,8 +218,8 @@ impl LayoutRoot {
         Ok(made)
     }
 
-    /// Opens the directory `name` by one component at a time, none of which may be a link.
-    fn enter(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    /// Opens the directory `name`, one component at a time. None of the components may be a link.
+    fn open_without_links(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
         let mut parts = name.split(|byte| *byte == b'/');
         let first = open_directory(&self.fd, parts.next().unwrap_or_default(), OFlags::NOFOLLOW)?;
         parts.try_fold(first, |at, part| open_directory(at, part, OFlags::NOFOLLOW))

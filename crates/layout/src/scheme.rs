@@ -39,7 +39,7 @@ const NAME_MAX: usize = 255;
 
 /// Source of the digits in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hash {
+pub enum DigitSource {
     /// XXH3 of the name, 64 bits. This is the fastest hash.
     #[default]
     Xxh3,
@@ -54,7 +54,7 @@ pub enum Hash {
     ContentSha256,
 }
 
-impl Hash {
+impl DigitSource {
     /// True if the digits are part of the name.
     #[must_use]
     pub fn is_prefix(self) -> bool {
@@ -88,7 +88,7 @@ impl Leaf {
 /// The shape of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutScheme {
-    hash: Hash,
+    hash: DigitSource,
     levels: u8,
     width: u8,
     leaf: Leaf,
@@ -119,7 +119,7 @@ impl LayoutScheme {
     /// # Errors
     /// [`SchemeError::Options`] if a number is out of range, or if `leaf` is [`Leaf::Rest`] but the
     /// digits are not part of the name.
-    pub fn new(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
+    pub fn new(hash: DigitSource, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
         if !(1..=MAX_LEVELS).contains(&levels) {
             return Err(SchemeError::Options { why: "--levels: a layout has 1 to 6 levels" });
         }
@@ -142,7 +142,7 @@ impl LayoutScheme {
     /// # Errors
     /// The same as for [`new`](Self::new).
     pub fn suggest(
-        hash: Hash,
+        hash: DigitSource,
         files: u64,
         levels: Option<u8>,
         width: Option<u8>,
@@ -158,7 +158,7 @@ impl LayoutScheme {
     /// # Errors
     /// The same as for [`new`](Self::new).
     pub(crate) fn shapes(
-        hash: Hash,
+        hash: DigitSource,
         levels: Option<u8>,
         width: Option<u8>,
         leaf: Leaf,
@@ -183,7 +183,7 @@ impl LayoutScheme {
 
     /// Returns the source of the digits in a path.
     #[must_use]
-    pub fn hash(&self) -> Hash {
+    pub fn hash(&self) -> DigitSource {
         self.hash
     }
 
@@ -205,7 +205,7 @@ impl LayoutScheme {
         self.leaf
     }
 
-    /// Returns the maximum number of directories that hold files.
+    /// Returns the maximum number of directories that hold files, if all digits are hexadecimal.
     #[must_use]
     pub fn directories(&self) -> u64 {
         1 << (4 * self.digits().min(DIGITS - 1))
@@ -251,8 +251,8 @@ impl LayoutScheme {
     /// Returns a sort key that puts the names of one directory next to each other.
     pub(crate) fn key(&self, name: &[u8]) -> u64 {
         match self.hash {
-            Hash::Xxh3 | Hash::Sha256 | Hash::Md5 => self.hash64(name),
-            Hash::NamePrefix | Hash::ContentSha256 => {
+            DigitSource::Xxh3 | DigitSource::Sha256 | DigitSource::Md5 => self.hash64(name),
+            DigitSource::NamePrefix | DigitSource::ContentSha256 => {
                 let mut first = [0; 8];
                 let length = name.len().min(8);
                 first[..length].copy_from_slice(&name[..length]);
@@ -272,7 +272,8 @@ impl LayoutScheme {
     /// True if a directory of this name belongs to the layout.
     pub(crate) fn is_level(&self, name: &[u8]) -> bool {
         name.len() == usize::from(self.width)
-            && (self.hash == Hash::NamePrefix && name != b"." && name != b".." || name.iter().all(is_digit))
+            && (self.hash == DigitSource::NamePrefix && name != b"." && name != b".."
+                || name.iter().all(is_digit))
     }
 
     fn leaf_of<'a>(&self, name: &'a [u8]) -> &'a [u8] {
@@ -297,15 +298,15 @@ impl LayoutScheme {
         self.suits(name)
     }
 
-    /// Checks the part of [`check`](Self::check) that depends on the shape. This is quick, because
+    /// Checks the part of [`check`](Self::check) that depends on the shape. Must be quick, because
     /// a survey checks each name against many shapes.
     pub(crate) fn suits(&self, name: &[u8]) -> Result<(), &'static str> {
         match self.hash {
-            Hash::NamePrefix if name.len() <= self.digits() => {
+            DigitSource::NamePrefix if name.len() <= self.digits() => {
                 return Err("too short to be cut into directories and a leaf");
             }
-            Hash::ContentSha256 if !is_sha256(name) => return Err("not a SHA-256 in 64 digits 0-9a-f"),
-            Hash::Xxh3 | Hash::Sha256 | Hash::Md5 if self.is_level(name) => {
+            DigitSource::ContentSha256 if !is_sha256(name) => return Err("not a SHA-256 in 64 digits 0-9a-f"),
+            DigitSource::Xxh3 | DigitSource::Sha256 | DigitSource::Md5 if self.is_level(name) => {
                 return Err(CALLED_LIKE_A_LEVEL);
             }
             _ => {}
@@ -336,9 +337,9 @@ impl LayoutScheme {
     fn hash64(&self, name: &[u8]) -> u64 {
         let first = |digest: &[u8]| digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         match self.hash {
-            Hash::Sha256 => first(&Sha256::digest(name)),
-            Hash::Md5 => first(&Md5::digest(name)),
-            Hash::Xxh3 | Hash::NamePrefix | Hash::ContentSha256 => xxh3_64(name),
+            DigitSource::Sha256 => first(&Sha256::digest(name)),
+            DigitSource::Md5 => first(&Md5::digest(name)),
+            DigitSource::Xxh3 | DigitSource::NamePrefix | DigitSource::ContentSha256 => xxh3_64(name),
         }
     }
 }
@@ -363,7 +364,7 @@ impl fmt::Display for LayoutScheme {
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for DigitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(&Self::ALL, *self))
     }
@@ -375,7 +376,7 @@ impl fmt::Display for Leaf {
     }
 }
 
-impl FromStr for Hash {
+impl FromStr for DigitSource {
     type Err = SchemeError;
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {

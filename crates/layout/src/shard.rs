@@ -63,7 +63,7 @@ pub fn shard<'a>(
     let mut watch = |done: &Converted| watch(done);
     let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;
-    while job.pass()? > 0 {}
+    while job.run_pass()? > 0 {}
     root.sync_all()?;
     // The conversion is finished although misnamed files are left: another run could not move them
     // either, and no caller can look for them in a layout.
@@ -75,7 +75,7 @@ pub fn shard<'a>(
 
 impl ConversionRun<'_> {
     /// Reads the root once and moves the files found. Returns their number.
-    fn pass(&mut self) -> Result<u64> {
+    fn run_pass(&mut self) -> Result<u64> {
         self.begin_pass();
         let before = self.done.moved;
         let mut pages = self.root.read(b"", BATCH_BYTES)?;
@@ -88,7 +88,8 @@ impl ConversionRun<'_> {
         Ok(self.done.moved - before)
     }
 
-    /// Fills `order` with the batch's files in the order of their directories.
+    /// Fills `order` with the batch's files in the order of their directories. Counts the other
+    /// entries, and removes temporary files of killed writers.
     fn sort(&mut self, batch: &Batch, order: &mut Vec<(u64, u32)>) -> Result<()> {
         order.clear();
         for (index, entry) in (0..).zip(batch.entries()) {
@@ -121,9 +122,9 @@ impl ConversionRun<'_> {
                 Ok(MoveResult::Taken) => {
                     path.pop();
                     let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
-                    self.fail(name.to_bytes(), Error::Taken { path, target });
+                    self.record_failure(name.to_bytes(), Error::Taken { path, target });
                 }
-                Err(error) if concerns_one_file(&error) => self.fail(name.to_bytes(), error),
+                Err(error) if concerns_one_file(&error) => self.record_failure(name.to_bytes(), error),
                 Err(error) => return Err(error),
             }
         }

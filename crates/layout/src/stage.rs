@@ -2,8 +2,8 @@
 //! renamed, so that no reader sees incomplete content.
 //!
 //! The writer holds a lock on its file. A temporary file without a lock was left by a killed writer
-//! and may be removed. A conversion moves the temporary files of running writers to the root. A
-//! writer that does not find its file looks there.
+//! and may be removed. A conversion to a flat directory moves the temporary files of running
+//! writers to the root. A writer that does not find its file looks there.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -77,7 +77,7 @@ impl<'a> Staged<'a> {
         Ok(renamed)
     }
 
-    /// The temporary name without its directory.
+    /// Returns the temporary name without its directory.
     fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
@@ -103,7 +103,7 @@ pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
     root.remove(path)
 }
 
-/// True if no writer holds the lock on the file at `path` any more.
+/// True if the file at `path` exists and no writer holds the lock on it any more.
 pub(crate) fn is_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
     // NFS turns this lock into a record lock. An exclusive record lock needs a descriptor for
     // writing.

@@ -230,7 +230,7 @@ impl DirectoryFindings {
     }
 
     /// Returns an error if names are not distributed like hashes: if the directory of a random file
-    /// would hold far more files than the average directory.
+    /// would hold far more files than if names were distributed evenly.
     fn uneven(&self, root: &LayoutRoot, scheme: LayoutScheme) -> Option<Error> {
         let crowding = self.spread.as_ref()?.crowding(scheme.digits());
         let (crowding, even) = (crowding.found, crowding.even);

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::root::{LayoutRoot, file_type};
-use crate::scheme::{Hash, LayoutScheme};
+use crate::scheme::{DigitSource, LayoutScheme};
 
 /// Bytes of names that are read, sorted and moved at once, about 60,000 names of usual length. In a
 /// larger batch, more files go to each directory, but the batch has to fit into a few MiB of
@@ -86,7 +86,7 @@ impl<'a> ConversionRun<'a> {
     }
 
     /// Records a file that could not be moved.
-    pub(crate) fn fail(&mut self, name: &[u8], error: Error) {
+    pub(crate) fn record_failure(&mut self, name: &[u8], error: Error) {
         self.done.failures += 1;
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
         if self.done.failed.len() < MAX_KEPT_FAILURES {
@@ -123,7 +123,7 @@ pub(crate) fn wrong_content(
     path: &[u8],
     name: &[u8],
 ) -> Result<Option<Error>> {
-    if scheme.hash() != Hash::ContentSha256 {
+    if scheme.hash() != DigitSource::ContentSha256 {
         return Ok(None);
     }
     let Some((file, _)) = root.regular(path)? else { return Ok(None) };

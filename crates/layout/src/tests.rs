@@ -15,7 +15,7 @@ use super::protocol::DiskSteps;
 use super::stage::Staged;
 use super::*;
 
-/// Makes a flat directory with files whose names are of many kinds.
+/// Makes a flat directory with `files` numbered files and five files with unusual names.
 fn flat(files: usize) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for number in 0..files {
@@ -94,7 +94,7 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
     let before = listing(directory.path());
     let root = LayoutRoot::open(directory.path()).unwrap();
     root.use_links_only();
-    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap();
     for name in before.keys() {
         let place = scheme.path(name).unwrap();
         let place = place.as_os_str().as_bytes();
@@ -117,7 +117,8 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
 fn a_layout_keeps_what_is_put_into_it() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("new");
-    let layout = Layout::create(&root, LayoutScheme::new(Hash::Md5, 2, 2, Leaf::Name).unwrap()).unwrap();
+    let layout =
+        Layout::create(&root, LayoutScheme::new(DigitSource::Md5, 2, 2, Leaf::Name).unwrap()).unwrap();
     let layout = layout.with_durability(LayoutDurability::Full);
     assert!(!layout.exists(b"a.txt").unwrap());
     layout.put(b"a.txt", b"one").unwrap();
@@ -140,7 +141,7 @@ fn a_layout_keeps_what_is_put_into_it() {
 #[test]
 fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = LayoutScheme::new(Hash::ContentSha256, 1, 2, Leaf::Rest).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::ContentSha256, 1, 2, Leaf::Rest).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     let name = layout.put_content(b"abc").unwrap();
     assert_eq!(name, b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -150,8 +151,11 @@ fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
     fs::write(layout.path(&name).unwrap(), "damaged").unwrap();
     assert_eq!(found(directory.path(), Mend::Apply), [(Trouble::Content, false)]);
     assert_eq!(unsharded(directory.path()).unwrap().moved, 1);
-    let request =
-        LayoutRequest { hash: Some(Hash::ContentSha256), leaf: Some(Leaf::Rest), ..LayoutRequest::default() };
+    let request = LayoutRequest {
+        hash: Some(DigitSource::ContentSha256),
+        leaf: Some(Leaf::Rest),
+        ..LayoutRequest::default()
+    };
     let done = sharded(directory.path(), &request).unwrap();
     assert_eq!((done.moved, done.failures), (0, 1), "what is not what its name says stays where it is");
 }
@@ -159,7 +163,7 @@ fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
 #[test]
 fn only_a_new_or_empty_directory_becomes_an_empty_layout() {
     let directory = flat(1);
-    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 2, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, 1, 2, Leaf::Name).unwrap();
     assert!(matches!(Layout::create(directory.path(), scheme), Err(Error::NotEmpty { .. })));
     assert!(matches!(Layout::open(directory.path()), Err(Error::Missing { .. })));
 }
@@ -251,14 +255,14 @@ fn a_file_being_written_is_taken_along_and_a_dead_writers_removed() {
     let directory = flat(5);
     sharded(directory.path(), &two_levels()).unwrap();
     let layout = Layout::open(directory.path()).unwrap();
-    let spot = layout.spot(b"slow").unwrap();
-    let mut staged = spot.gated(|target| Staged::create(&layout.root, spot.path(target))).unwrap();
+    let places = layout.places(b"slow").unwrap();
+    let mut staged = places.gated(|target| Staged::create(&layout.root, places.path(target))).unwrap();
     staged.write(b"content").unwrap();
     let dead = layout.path(b"dead").unwrap().with_file_name(".put-dead.firstbyte-part");
     fs::create_dir_all(dead.parent().unwrap()).unwrap();
     fs::write(dead, "half").unwrap();
     unsharded(directory.path()).unwrap();
-    protocol::put(&spot.with(&staged)).unwrap();
+    protocol::put(&places.with_staged(&staged)).unwrap();
     drop(staged);
     assert_eq!(fs::read(directory.path().join("slow")).unwrap(), b"content");
     unsharded_leaves(directory.path(), 11);
@@ -279,7 +283,7 @@ fn unsharded_leaves(root: &Path, files: usize) {
 #[test]
 fn an_unfinished_put_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     assert!(matches!(layout.put_file(b"copy", Path::new("/nowhere/at/all")), Err(Error::Io { .. })));
     assert!(matches!(layout.put_file(b"copy", directory.path()), Err(Error::Io { .. })));
@@ -305,7 +309,7 @@ fn two_conversions_at_once_are_refused() {
 fn another_shape_than_the_layouts_is_refused() {
     let directory = flat(5);
     sharded(directory.path(), &two_levels()).unwrap();
-    let other = LayoutRequest { hash: Some(Hash::Md5), ..LayoutRequest::default() };
+    let other = LayoutRequest { hash: Some(DigitSource::Md5), ..LayoutRequest::default() };
     assert!(matches!(sharded(directory.path(), &other), Err(Error::Differs { .. })));
 }
 

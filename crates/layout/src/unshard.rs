@@ -43,7 +43,7 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut ConversionWatch<'a>) -> Result
     loop {
         let left = job.empty_levels()?;
         root.sync_all()?;
-        if left == PassResult::Nothing && conversion.alone(|_| job.finish())? {
+        if left == PassResult::Nothing && conversion.run_alone(|_| job.finish())? {
             root.sync_directory(b"")?;
             return Ok(job.done);
         }
@@ -59,7 +59,7 @@ enum PassResult {
     /// No directory of the layout is left.
     Nothing,
     /// Some directories are left, but there was progress.
-    Some,
+    Progress,
     /// Some directories are left, and nothing in them can be moved.
     Stuck,
 }
@@ -85,7 +85,7 @@ impl ConversionRun<'_> {
         }
         Ok(match (left, before == (self.done.moved, self.done.directories)) {
             (false, _) => PassResult::Nothing,
-            (true, false) => PassResult::Some,
+            (true, false) => PassResult::Progress,
             (true, true) => PassResult::Stuck,
         })
     }
@@ -103,7 +103,7 @@ impl ConversionRun<'_> {
                     // closes it.
                     FileType::RegularFile if is_silly_name(entry.name()) => {
                         let error = Error::StillOpen { path: self.root.join(&below) };
-                        self.fail(&below, error);
+                        self.record_failure(&below, error);
                     }
                     FileType::RegularFile => self.take_back(&below, digits, entry.name())?,
                     FileType::Unknown => {}
@@ -113,7 +113,7 @@ impl ConversionRun<'_> {
                     }
                     _ => {
                         let error = Error::NoFile { path: self.root.join(&below) };
-                        self.fail(&below, error);
+                        self.record_failure(&below, error);
                     }
                 }
             }
@@ -124,7 +124,7 @@ impl ConversionRun<'_> {
         Ok(gone)
     }
 
-    /// Moves one file to the root.
+    /// Moves one file to the root. Removes it instead if it is a temporary file of a killed writer.
     fn take_back(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
         if reserved::is_staged(leaf) && remove_abandoned(self.root, path)? {
             return Ok(());
@@ -136,7 +136,7 @@ impl ConversionRun<'_> {
             MoveResult::Absent => {}
             MoveResult::Taken => {
                 let error = Error::Taken { path: self.root.join(path), target: self.root.join(&name) };
-                self.fail(path, error);
+                self.record_failure(path, error);
             }
         }
         Ok(())

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_is_written_as_probability_and_duration() {
+    fn a_random_delay_is_written_as_probability_and_duration() {
         let hold: RandomDelay = "2%:5s".parse().unwrap();
         assert_eq!(hold, RandomDelay { chance: Chance::new(0.02), duration: Duration::from_secs(5) });
         for text in ["2%", "5s", "200%:1s", "2%:", ":5s", "2%:5 moons"] {

@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 use crate::config::LinkConfig;
 use crate::counters::LinkCounters;
 use crate::dice::Dice;
-use crate::end::End;
+use crate::end::LinkSocket;
 use crate::fault::{Fault, FaultPlan};
 use crate::line::{ConnectionEnd, DelayLine, Readiness, SpareBuffers};
 use crate::pace::WirePace;
@@ -41,8 +41,8 @@ pub(crate) enum LinkDirection {
 /// A connection through the link.
 #[derive(Debug)]
 pub(crate) struct LinkConnection {
-    pub(crate) client: End,
-    pub(crate) server: End,
+    pub(crate) client: LinkSocket,
+    pub(crate) server: LinkSocket,
     to_server: DelayLine,
     to_client: DelayLine,
     dice: Dice,
@@ -74,8 +74,8 @@ impl LinkConnection {
         now: Instant,
     ) -> Self {
         Self {
-            client: End::new(client),
-            server: End::new(server),
+            client: LinkSocket::new(client),
+            server: LinkSocket::new(server),
             to_server: DelayLine::new(config, now + config.rtt, now),
             to_client: DelayLine::new(config, now + config.rtt + config.rtt / 2, now),
             dice: Dice::new(config.seed, number),
@@ -83,7 +83,8 @@ impl LinkConnection {
         }
     }
 
-    /// Reads one piece from the sender of a direction, if the rates allow it.
+    /// Reads one piece from the sender of a direction if the rates allow it now. Returns when they
+    /// allow it.
     pub(crate) fn take(
         &mut self,
         direction: LinkDirection,
@@ -121,7 +122,11 @@ impl LinkConnection {
             LinkCounters::add(&shared.counters.delays, 1);
             self.to_client.opens_at = self.to_client.opens_at.max(now) + faults.delay.duration;
         }
-        self.answer = Answer { taken: Some(0), plan: (!plan.is_clean()).then_some(plan), points: Vec::new() };
+        self.answer = Answer {
+            taken: Some(0),
+            plan: (!plan.has_no_faults_within()).then_some(plan),
+            points: Vec::new(),
+        };
     }
 
     fn take_answer(&mut self, shared: &mut LinkContext<'_>, now: Instant) {
@@ -190,7 +195,7 @@ impl LinkConnection {
     /// the time at which more are due.
     ///
     /// # Errors
-    /// How the connection has ended.
+    /// [`ConnectionEnd`] if the connection has ended.
     pub(crate) fn deliver(
         &mut self,
         shared: &mut LinkContext<'_>,
@@ -202,8 +207,8 @@ impl LinkConnection {
         LinkCounters::add(&shared.counters.bytes_to_client, down.bytes);
         // If a side has closed and nothing is in flight to it, the connection ends now, not when
         // the next byte arrives for that side.
-        let gone =
-            self.client.broken && self.to_server.drained() || self.server.broken && self.to_client.drained();
+        let gone = self.client.broken && self.to_server.is_drained()
+            || self.server.broken && self.to_client.is_drained();
         let ending = up.ending.or(down.ending).or(gone.then_some(ConnectionEnd::Reset));
         let finished = self.to_server.finished && self.to_client.finished;
         match ending.or(finished.then_some(ConnectionEnd::Close)) {

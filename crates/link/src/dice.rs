@@ -1,4 +1,4 @@
-//! Draws random numbers from a seed, for faults and waits. Every run draws the same numbers.
+//! Draws random numbers from a seed, for faults and waits. The same seed gives the same numbers.
 
 /// The random number generator SplitMix64. It accepts any seed.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// One of the two sockets of a connection. epoll is edge-triggered, so a flag stays true until a
-/// call would block.
+/// A socket of a connection, to the client or to the server. epoll is edge-triggered, so `readable`
+/// and `writable` stay true until a call would block.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct LinkSocket {
     pub(crate) stream: TcpStream,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -17,7 +17,7 @@ pub(crate) struct End {
     pub(crate) broken: bool,
 }
 
-impl End {
+impl LinkSocket {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, readable: false, writable: false, ending: false, broken: false }
     }

@@ -28,7 +28,7 @@ pub(crate) struct FaultPlan {
     /// True if the response begins late.
     pub(crate) delay: bool,
     /// The faults within the response. Each has its position as a fraction of the response.
-    midst: Vec<(f64, Fault)>,
+    within: Vec<(f64, Fault)>,
 }
 
 impl FaultPlan {
@@ -41,12 +41,13 @@ impl FaultPlan {
             (faults.corrupt, Fault::Corrupt),
             (faults.duplicate, Fault::Duplicate),
         ];
-        let midst = kinds.map(|(chance, fault)| (dice.roll() < chance.get(), dice.roll(), fault));
-        Self { delay, midst: midst.into_iter().filter(|f| f.0).map(|f| (f.1, f.2)).collect() }
+        let within = kinds.map(|(chance, fault)| (dice.roll() < chance.get(), dice.roll(), fault));
+        Self { delay, within: within.into_iter().filter(|f| f.0).map(|f| (f.1, f.2)).collect() }
     }
 
-    pub(crate) fn is_clean(&self) -> bool {
-        self.midst.is_empty()
+    /// Returns whether no fault lies within the response. The response may still begin late.
+    pub(crate) fn has_no_faults_within(&self) -> bool {
+        self.within.is_empty()
     }
 
     /// Returns the faults with their positions in bytes, in a response that begins with `head`.
@@ -54,9 +55,9 @@ impl FaultPlan {
     pub(crate) fn place(self, head: &[u8]) -> Vec<(u64, Fault)> {
         let length = answer_length(head);
         let mut points: Vec<_> = self
-            .midst
+            .within
             .into_iter()
-            .filter_map(|(at, fault)| Some((point(at, fault, length)?, fault)))
+            .filter_map(|(at, fault)| Some((position(at, fault, length)?, fault)))
             .collect();
         points.sort_by_key(|(point, _)| std::cmp::Reverse(*point));
         points
@@ -64,8 +65,9 @@ impl FaultPlan {
 }
 
 /// Returns the position, in bytes, of `fault` in a response of `length` bytes. `None` if the
-/// response is too short for this fault.
-fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
+/// response is too short for this fault. In a response of unknown length, a stall is at the start;
+/// other positions are spread evenly over the logarithm of the length.
+fn position(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
     let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD_BYTES } else { 0 };
     match length {
         Some(length) => Some(spared + ((length.checked_sub(spared).filter(|l| *l > 0)?) as f64 * at) as u64),
@@ -108,7 +110,7 @@ mod tests {
         let faults = Faults { cut: Chance::new(0.5), ..Faults::default() };
         let draw = |seed| -> Vec<bool> {
             let mut dice = Dice::new(seed, 3);
-            (0..200).map(|_| !FaultPlan::draw(&faults, &mut dice).is_clean()).collect()
+            (0..200).map(|_| !FaultPlan::draw(&faults, &mut dice).has_no_faults_within()).collect()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

@@ -9,8 +9,9 @@
 //!
 //! Packet loss, slow start and congestion control are not modelled, so a connection has its full
 //! rate from the first byte. A new request begins when client bytes follow server bytes, so
-//! pipelined requests count as one. The link buffers up to twice the bandwidth-delay product, in
-//! addition to the buffers of the sender's and the receiver's kernels.
+//! pipelined requests count as one. A line buffers up to twice the bytes that arrive during its
+//! delay of half a round trip, and two pieces, in addition to the buffers of the sender's and the
+//! receiver's kernels.
 //!
 //! One thread and one epoll set serve all connections. With one thread per connection, the
 //! scheduler would determine the rates.

@@ -1,8 +1,9 @@
 //! Carries one direction of a connection: reads bytes at the allowed rate, delays them by half a
 //! round trip, and writes them.
 //!
-//! A line buffers up to twice its bandwidth-delay product. If the receiver is slower, the line
-//! reads only one more piece. Then the buffers of the sender fill up, as on a real network.
+//! A line buffers up to twice the bytes that arrive during its delay of half a round trip, and two
+//! pieces. If the receiver is slower, the line reads only one more piece. Then the buffers of the
+//! sender fill up, as on a real network.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 use firstbyte_location::to_usize;
 
 use crate::config::LinkConfig;
-use crate::end::End;
+use crate::end::LinkSocket;
 use crate::pace::WirePace;
 use crate::rate::LinkRate;
 
-/// Number of bytes that a line without a rate buffers: 10 ms at 400 MB/s, which is more than
-/// loopback needs.
-const UNLIMITED_BUFFER_BYTES: u64 = 4 << 20;
+/// Bandwidth-delay product assumed for a line without a rate, in bytes: 10 ms at 400 MB/s, which is
+/// more than loopback needs.
+const UNLIMITED_PRODUCT_BYTES: u64 = 4 << 20;
 
 /// Maximum number of unused buffers that are kept for reuse. An active link needs tens of buffers.
 const SPARE_BUFFERS: usize = 64;
@@ -35,7 +36,7 @@ enum Load {
     Cut(ConnectionEnd),
 }
 
-/// How a connection ends early.
+/// Way in which a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
     Close,
@@ -68,7 +69,7 @@ pub(crate) struct SpareBuffers {
 impl SpareBuffers {
     /// Returns a pool whose buffers hold the largest read on this link.
     pub(crate) fn new(config: &LinkConfig) -> Self {
-        let largest = WirePace::new(highest(config), Instant::now()).piece();
+        let largest = WirePace::new(highest_rate(config), Instant::now()).piece();
         Self { buffers: Vec::new(), size: to_usize(largest) }
     }
 
@@ -89,8 +90,8 @@ pub(crate) struct DelayLine {
     queue: VecDeque<(Instant, Load)>,
     /// Number of bytes of the first queue element that were already written.
     written: usize,
-    held: usize,
-    hold_at_most: usize,
+    held_bytes: usize,
+    max_held_bytes: usize,
     delay: Duration,
     pace: WirePace,
     /// Time before which nothing is read.
@@ -102,7 +103,7 @@ pub(crate) struct DelayLine {
 }
 
 /// Returns the highest rate that a connection of this link can have. `None` if no rate is limited.
-fn highest(config: &LinkConfig) -> Option<LinkRate> {
+fn highest_rate(config: &LinkConfig) -> Option<LinkRate> {
     let total = config.burst.map(|burst| burst.rate).or(config.rate);
     total.into_iter().chain(config.per_connection).min()
 }
@@ -110,16 +111,16 @@ fn highest(config: &LinkConfig) -> Option<LinkRate> {
 impl DelayLine {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let delay = config.rtt / 2;
-        let product = highest(config).map_or(UNLIMITED_BUFFER_BYTES, |rate| rate.bytes_in(delay));
-        let piece = WirePace::new(highest(config), now).piece();
+        let product = highest_rate(config).map_or(UNLIMITED_PRODUCT_BYTES, |rate| rate.bytes_in(delay));
+        let piece = WirePace::new(highest_rate(config), now).piece();
         // Twice the product, so that the line can catch up after a late wake-up on a busy machine.
-        let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));
+        let max_held_bytes = to_usize(product.saturating_add(piece).saturating_mul(2));
         let pace = WirePace::new(config.per_connection, now);
         Self {
             queue: VecDeque::new(),
             written: 0,
-            held: 0,
-            hold_at_most,
+            held_bytes: 0,
+            max_held_bytes,
             delay,
             pace,
             opens_at,
@@ -132,17 +133,17 @@ impl DelayLine {
     /// of the line and the link must allow the read.
     pub(crate) fn ready(
         &mut self,
-        source: &End,
-        destination: &End,
+        source: &LinkSocket,
+        destination: &LinkSocket,
         shared: &mut WirePace,
         now: Instant,
     ) -> Readiness {
         let room = if destination.writable {
-            self.hold_at_most
+            self.max_held_bytes
         } else {
             to_usize(self.pace.piece().min(shared.piece()))
         };
-        if self.ended || !source.readable || self.held >= room {
+        if self.ended || !source.readable || self.held_bytes >= room {
             return Readiness::No;
         }
         if self.opens_at > now {
@@ -158,7 +159,7 @@ impl DelayLine {
     /// Returns the number of bytes read.
     pub(crate) fn take(
         &mut self,
-        source: &mut End,
+        source: &mut LinkSocket,
         limit: u64,
         shared: &mut WirePace,
         spare: &mut SpareBuffers,
@@ -191,7 +192,7 @@ impl DelayLine {
             let small = buffer[..length].to_vec();
             spare.give(std::mem::replace(&mut buffer, small));
         }
-        self.held += length;
+        self.held_bytes += length;
         self.queue.push_back((now + self.delay, Load::Bytes { buffer, length }));
         length
     }
@@ -200,7 +201,7 @@ impl DelayLine {
     pub(crate) fn repeat_last(&mut self, now: Instant) {
         if let Some((_, Load::Bytes { buffer, length })) = self.queue.back() {
             let (buffer, length) = (buffer[..*length].to_vec(), *length);
-            self.held += length;
+            self.held_bytes += length;
             self.queue.push_back((now + self.delay, Load::Bytes { buffer, length }));
         }
     }
@@ -216,7 +217,7 @@ impl DelayLine {
     }
 
     /// Returns true if the line has ended, and everything was delivered.
-    pub(crate) fn drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.ended && self.queue.is_empty()
     }
 
@@ -229,7 +230,7 @@ impl DelayLine {
     /// written before count as delivered.
     pub(crate) fn deliver(
         &mut self,
-        destination: &mut End,
+        destination: &mut LinkSocket,
         spare: &mut SpareBuffers,
         now: Instant,
     ) -> Delivered {
@@ -250,7 +251,7 @@ impl DelayLine {
                     if self.written < *length {
                         continue;
                     }
-                    self.held -= *length;
+                    self.held_bytes -= *length;
                     self.written = 0;
                     if let Some((_, Load::Bytes { buffer, .. })) = self.queue.pop_front() {
                         spare.give(buffer);

@@ -55,7 +55,8 @@ impl WirePace {
         })
     }
 
-    /// Returns the time at which the wire will be free, or `None` if it is free now.
+    /// Returns the time at which the wire will be free, or `None` if it is free now. A time counts
+    /// as a refusal in this round.
     pub(crate) fn busy_until(&mut self, now: Instant) -> Option<Instant> {
         let busy = self.rate.is_some() && self.free_at > now;
         self.refused |= busy;

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_needs_a_lower_rate() {
+    fn a_burst_needs_a_total_rate_that_is_not_higher() {
         let burst: BurstBucket = "1GB:600MB/s".parse().unwrap();
         let rate = |mb: u64| Some(LinkRate::bytes_per_second(mb * 1_000_000));
         for (burst, total, right) in [

@@ -2,8 +2,8 @@
 //! too.
 //!
 //! A link replays the time to the first byte, the rate of one connection, and the total rate with
-//! its burst. [`Replay::left_out`] names the model's other fields. Called by the proxy and by the
-//! slow file system.
+//! its burst. [`Replay::left_out`] names the model's other fields. The command `link` takes the
+//! values for both forms of a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,8 +38,8 @@ impl Replay {
     /// Takes the values of `model` that a link replays.
     ///
     /// # Errors
-    /// [`Error::Model`]: the model has no such figure. [`Error::Figure`]: no link can have one of
-    /// them.
+    /// [`Error::Model`] if the model has no value that a link replays, [`Error::Figure`] if a value
+    /// is out of a link's range.
     pub fn of(model: &ServiceModel) -> Result<Self, Error> {
         check(model)?;
         let (latency, rates) = (&model.latency, &model.rates);
@@ -72,7 +72,8 @@ impl Replay {
 /// Longest wait in seconds: a day, as for the options of a link.
 const MAX_WAIT_SECONDS: f64 = 86_400.0;
 
-/// Checks the figures that a link replays. It has whole bytes, and waits of at most a day.
+/// Checks the figures that a link replays: a link moves at least one byte per second, and waits at
+/// most a day.
 fn check(model: &ServiceModel) -> Result<(), Error> {
     let refused = |figure, why| Err(Error::Figure { model: model.name.clone(), figure, why });
     if let Some(first) = &model.latency.first_byte {
@@ -140,8 +141,8 @@ pub enum Preset {
     /// The network of a serverless function in sustained use: 0.6 Gbit/s in total, 20 ms.
     #[default]
     Function,
-    /// The network of a serverless function that has just started: like `Function`, but after a
-    /// burst of about 300 MB.
+    /// The network of a serverless function that has just started: a burst of about 300 MB, and
+    /// then nearly the same rate as `Function`.
     FunctionBurst,
     /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
     /// MB/s in total. Unlike at a real store, connecting takes the whole 30 ms too, because they

@@ -75,7 +75,7 @@ impl LinkRouter {
 
     /// Runs until the link is stopped. All connections then end.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
+        // Without this setting, timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
@@ -90,7 +90,7 @@ impl LinkRouter {
                 match event.data.u64() {
                     LISTENER => self.accept(),
                     STOP => return Ok(()),
-                    token => self.note(token, event.flags),
+                    token => self.record_event(token, event.flags),
                 }
             }
             if self.accept_at.is_some_and(|at| at <= Instant::now()) {
@@ -120,7 +120,7 @@ impl LinkRouter {
         }
     }
 
-    fn note(&mut self, token: u64, flags: EventFlags) {
+    fn record_event(&mut self, token: u64, flags: EventFlags) {
         let Some(connection) = self.connections.get_mut(&(token / 2)) else { return };
         let end = if token.is_multiple_of(2) { &mut connection.client } else { &mut connection.server };
         let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);

@@ -311,7 +311,7 @@ fn a_client_that_does_not_read_slows_the_server_down() {
 }
 
 #[test]
-fn stopping_ends_its_connections() {
+fn stopping_a_link_ends_its_connections() {
     let link = start(echo(), |config| config);
     let mut stream = TcpStream::connect(link.address()).unwrap();
     stream.write_all(b"x").unwrap();

@@ -151,7 +151,7 @@ fn a_file_that_was_changed_is_read_anew_when_it_is_opened() {
 }
 
 #[test]
-fn it_ends_when_another_program_has_unmounted_it() {
+fn a_slow_file_system_ends_when_another_program_has_unmounted_it() {
     let world = World::new(2);
     let mut fs = SlowFs::start(&world.config()).unwrap();
     assert!(!fs.wait(Duration::ZERO));

@@ -111,7 +111,7 @@ impl AheadDirectory {
                 self.part = self.parts.recv().ok();
             }
             let Some(part) = &self.part else { return Ok(None) };
-            if let Some(next) = self.take_message(part.recv().unwrap_or_else(|_| Err(died()))) {
+            if let Some(next) = self.take_message(part.recv().unwrap_or_else(|_| Err(thread_ended_early()))) {
                 return next;
             }
         }
@@ -132,7 +132,7 @@ impl AheadDirectory {
             let message = match self.part.as_ref()?.try_recv() {
                 Ok(message) => message,
                 Err(TryRecvError::Empty) => return None,
-                Err(TryRecvError::Disconnected) => Err(died()),
+                Err(TryRecvError::Disconnected) => Err(thread_ended_early()),
             };
             if let Some(next) = self.take_message(message) {
                 return Some(next);
@@ -184,12 +184,12 @@ fn plan(reader: &DirectoryReader) -> (VecDeque<Option<DirectoryPart>>, usize) {
     }
 }
 
-fn died() -> io::Error {
+fn thread_ended_early() -> io::Error {
     io::Error::other("the thread that read it ended before the directory did")
 }
 
 impl Shared {
-    /// Runs a thread: reads parts until no part is left, or the receiver is dropped.
+    /// Runs a thread: reads parts until no part is left, a read fails, or the receiver is dropped.
     fn work(&self) {
         while let Some((part, batches)) = self.next() {
             let end = self.read(part, &batches).map(|()| None);

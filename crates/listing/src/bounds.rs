@@ -38,21 +38,22 @@ impl fmt::Debug for NameTest {
 /// The bounds of a walk. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct WalkBounds {
-    /// Whether a name is wanted. Errors of unwanted names are not reported. `None`: every name.
+    /// Test for names that are wanted. Errors about other names are not reported. `None`: every
+    /// name is wanted.
     pub wanted: Option<NameTest>,
-    /// Whether a directory may contain wanted names. Other directories are not opened. `None`:
-    /// every directory.
+    /// Test for directories that may contain wanted names. Other directories are not opened.
+    /// `None`: every directory may.
     pub entered: Option<NameTest>,
-    /// Whether the target of a link is refused. A link with such a target is an error, and is left
-    /// out. `None`: no link is refused.
+    /// Test for links whose target is refused. Such a link is an error, and is left out. `None`: no
+    /// link is refused.
     pub refused: Option<NameTest>,
     /// Device and inode number of the directory that is refused wherever it is found.
     pub outside: Option<(u64, u64)>,
 }
 
 impl WalkBounds {
-    /// True if the walk reports an error of this name.
-    pub(crate) fn wants(&self, name: &[u8]) -> bool {
+    /// True if the walk reports errors about this name, because the caller wants it.
+    pub(crate) fn reports_errors_of(&self, name: &[u8]) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.is_met(bare(name)))
     }
 
@@ -61,10 +62,12 @@ impl WalkBounds {
         self.entered.as_ref().is_none_or(|entered| entered.is_met(bare(name)))
     }
 
-    /// True if the walk must not follow the link of this name, whose target has this type. A target
-    /// that is not looked at is not refused.
+    /// True if the walk must not follow the link of this name, whose target has this type. A link
+    /// is not refused if the walk would neither return its target nor enter it.
     pub(crate) fn refuses_link(&self, name: &[u8], target: FileType) -> bool {
-        self.refused.as_ref().is_some_and(|refused| self.reports(name, target) && refused.is_met(name))
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| self.reports_errors_of_entry(name, target) && refused.is_met(name))
     }
 
     /// True if the walk must not enter this directory.
@@ -72,13 +75,13 @@ impl WalkBounds {
         self.outside == Some((identity.device, identity.inode))
     }
 
-    /// True if the walk reports an error at an entry. A link that cannot be resolved has no names
-    /// below it.
-    pub(crate) fn reports(&self, name: &[u8], kind: FileType) -> bool {
+    /// True if the walk reports errors about an entry of this kind. A link that cannot be resolved
+    /// has no names below it.
+    pub(crate) fn reports_errors_of_entry(&self, name: &[u8], kind: FileType) -> bool {
         match kind {
             FileType::Directory => self.enters(name),
-            FileType::Unknown => self.wants(name) || self.enters(name),
-            _ => self.wants(name),
+            FileType::Unknown => self.reports_errors_of(name) || self.enters(name),
+            _ => self.reports_errors_of(name),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Reads attributes of entries that are not in the directory itself, by one system call for each
-//! entry that needs it.
+//! Reads attributes that a directory does not state about its entries, by one system call for each
+//! entry that needs them.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ pub(crate) struct Details<'a, D> {
 
 impl<D: AsFd> Details<'_, D> {
     /// Adds details to the entries from `first` on, which must all be in one directory. Removes
-    /// entries whose file no longer exists.
+    /// entries whose file no longer exists, and links that the caller refuses.
     pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
         let mut errors = Vec::new();
         batch.complete_entries(
@@ -49,7 +49,7 @@ impl<D: AsFd> Details<'_, D> {
                     }
                     Err(Errno::NOENT) => None,
                     Err(error) => {
-                        if self.bounds.reports(&[path, name.to_bytes()].concat(), kind) {
+                        if self.bounds.reports_errors_of_entry(&[path, name.to_bytes()].concat(), kind) {
                             errors.push(self.error(path, name, error));
                         }
                         // The entry exists, so it is kept, with the type that the directory states.

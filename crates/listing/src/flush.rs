@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::IntoRawFd;
 
-/// Writes back data as closing the file would, and keeps the file open. Costs nothing on a local
+/// Writes back data as closing the file would, and keeps the file open. Writes nothing on a local
 /// file system, where closing a file writes no data.
 ///
 /// # Errors

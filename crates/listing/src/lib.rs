@@ -8,11 +8,11 @@
 //! entry that is removed during the listing is left out. A name that exists during the whole
 //! listing is listed exactly once.
 //!
-//! There are four interfaces, from the fastest to the slowest. [`scan`] passes batches to visitors
-//! on the threads that list. [`stream`] returns batches as an iterator. [`walk`] returns entries
-//! one by one like the listing of a store, on request in a store's order. A [`DirectoryReader`]
-//! reads one directory; an [`AheadDirectory`] reads one directory with threads that read the next
-//! entries ahead.
+//! Three interfaces list trees, from the fastest to the slowest: [`scan`] passes batches to
+//! visitors on the threads that list; [`stream`] returns batches as an iterator; [`walk`] returns
+//! entries one by one like the listing of a store, on request in a store's order. Two list one
+//! directory: a [`DirectoryReader`] reads it on the calling thread, and an [`AheadDirectory`] on
+//! threads that read the next entries ahead.
 
 mod ahead;
 mod batch;

@@ -41,7 +41,7 @@ pub enum Symlinks {
     Follow,
 }
 
-/// Whether a listing leaves the root's file system.
+/// Treatment of file systems that are mounted below the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Boundary {
     /// File systems that are mounted below the root are listed too.
@@ -62,9 +62,9 @@ pub enum Detail {
     /// Name, inode and type.
     #[default]
     Names,
-    /// Also size, modification time and change time.
+    /// Name, inode, type, size, modification time and change time.
     Size,
-    /// Also size, blocks, number of links and inode number, from which disk usage is computed.
+    /// Name, inode, type, size, blocks and number of links, from which disk usage is computed.
     Usage,
     /// Everything in [`InodeStat`](crate::InodeStat).
     Full,
@@ -97,7 +97,7 @@ pub struct ListingOptions {
     pub symlinks: Symlinks,
     /// Detail to read for each entry.
     pub detail: Detail,
-    /// Whether to enter other file systems.
+    /// Treatment of file systems that are mounted below the root.
     pub boundary: Boundary,
     /// Number of bytes to read from a directory at once, and size of a [`Batch`](crate::Batch).
     /// `None`: chosen for the file system ([`Tuning`](crate::Tuning)).

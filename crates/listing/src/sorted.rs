@@ -44,7 +44,7 @@ pub(crate) struct SortedWalk {
     device: u64,
     reach: FileSystemReach,
     /// Number of entries of which to read a cached attribute between two reads of a directory.
-    looks: usize,
+    attribute_reads: usize,
     root: DirectoryHandle,
     /// The directories from the root to the current one.
     levels: Vec<Level>,
@@ -100,7 +100,11 @@ impl SortedWalk {
             device: identity.device,
             reach: tuning.file_system.reach,
             // Types are needed to sort, because `/` is appended to the names of directories.
-            looks: tuning.looks(if options.detail.has_stats() { options.detail } else { Detail::Names }),
+            attribute_reads: tuning.attribute_reads(if options.detail.has_stats() {
+                options.detail
+            } else {
+                Detail::Names
+            }),
             levels: Vec::new(),
             due: None,
             errors: Vec::new(),
@@ -179,7 +183,7 @@ impl SortedWalk {
                 bounds: &self.bounds,
             };
             details.add(&mut self.batch, 0);
-            read_attributes(&self.batch, 0, self.looks, open);
+            read_attributes(&self.batch, 0, self.attribute_reads, open);
             for entry in self.batch.entries() {
                 names.add(entry.name(), entry.kind(), after, limit);
             }
@@ -224,9 +228,9 @@ impl SortedWalk {
         }
     }
 
-    /// Makes an entry with the requested details. `None` if the file no longer exists, or has
-    /// another type now.
-    fn show(
+    /// Makes an entry with the requested details. `None` if the file no longer exists or has
+    /// another type now, or if the entry would be an error about a name that is not wanted.
+    fn make_entry(
         &self,
         path: &[u8],
         open: Option<&DirectoryHandle>,
@@ -258,7 +262,7 @@ impl SortedWalk {
             Ok(stat) if stat.kind() != kind => None,
             Ok(stat) => describe(&self.path, self.options.symlinks, &self.bounds, full, kind, Some(&stat)),
             Err(Errno::NOENT) => None,
-            Err(_) if kind == EntryKind::File && !self.bounds.wants(&full) => None,
+            Err(_) if kind == EntryKind::File && !self.bounds.reports_errors_of(&full) => None,
             Err(error) => Some(Err(Error::at(&self.path, &full, error))),
         }
     }
@@ -285,7 +289,7 @@ impl Iterator for SortedWalk {
             let name = name.to_vec();
             level.shown += 1;
             let level = self.levels.last()?;
-            let shown = self.show(&level.path, level.open.as_ref(), &name, kind);
+            let shown = self.make_entry(&level.path, level.open.as_ref(), &name, kind);
             if kind == EntryKind::Directory
                 && self.options.depth.enters(depth - 1)
                 && matches!(shown, Some(Ok(_)))
@@ -376,7 +380,7 @@ pub(crate) fn describe(
     stat: Option<&InodeStat>,
 ) -> Option<Result<Entry>> {
     if symlinks == Symlinks::Follow && kind == EntryKind::Symlink {
-        return bounds.wants(&name).then(|| Err(Error::at(root, &name, Errno::NOENT)));
+        return bounds.reports_errors_of(&name).then(|| Err(Error::at(root, &name, Errno::NOENT)));
     }
     Some(Ok(Entry {
         name,

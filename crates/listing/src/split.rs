@@ -72,7 +72,7 @@ pub(crate) struct DirectoryPart {
 pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<DirectoryPart> {
     let boundaries = boundaries(read, next, most);
     let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
-    let Ok(true) = seeks(directory, *middle) else { return Vec::new() };
+    let Ok(true) = can_seek_to(directory, *middle) else { return Vec::new() };
     let Ok(stamp) = Stamp::of(directory) else { return Vec::new() };
     let split = Arc::new(Split { joins: Mutex::default(), stamp });
     let starts = [next].into_iter().chain(boundaries.iter().copied());
@@ -91,8 +91,8 @@ fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     (1..parts).map(|index| position + (left / parts * index) as i64).collect()
 }
 
-/// True if a seek to `position` leads to entries after that position.
-fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
+/// True if a seek to `position` leads to entries after that position, in order.
+fn can_seek_to(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
     let probe = reopen(directory)?;
     let mut buffer = [0; MIN_BUFFER_BYTES];
     let filled = seek_and_read(&probe, position, &mut buffer)?;
@@ -131,7 +131,7 @@ impl DirectoryPart {
         Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
     }
 
-    /// Whether this part continues the reading that was in progress when the directory was split,
+    /// True if this part continues the reading that was in progress when the directory was split,
     /// with the same descriptor.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
@@ -175,10 +175,11 @@ impl DirectoryPart {
     }
 
     /// True if this part has no gap to its neighbours and no overlap with them. Neighbours that are
-    /// not done yet are not checked.
+    /// not done yet are not checked. If the directory may have changed since the split, only the
+    /// order of the part's own positions is checked.
     pub(crate) fn joins(&self, directory: impl AsFd) -> bool {
-        let starts = self.is_first || self.split.meets(self.start, self.first.as_ref());
-        let stops = self.stop.is_none_or(|stop| self.split.meets(stop, self.after.as_ref()));
+        let starts = self.is_first || self.split.record_seen(self.start, self.first.as_ref());
+        let stops = self.stop.is_none_or(|stop| self.split.record_seen(stop, self.after.as_ref()));
         self.ordered && ((starts && stops) || !self.split.stamp.is_current(directory))
     }
 }
@@ -186,7 +187,7 @@ impl DirectoryPart {
 impl Split {
     /// Records the entry that one side of a boundary saw. False if the other side saw another
     /// entry.
-    fn meets(&self, boundary: i64, seen: Option<&Vec<u8>>) -> bool {
+    fn record_seen(&self, boundary: i64, seen: Option<&Vec<u8>>) -> bool {
         let mut joins = self.joins.lock();
         match joins.remove(&boundary) {
             Some(other) => other.as_ref() == seen,
@@ -195,7 +196,7 @@ impl Split {
     }
 }
 
-/// The last modification of a directory. After a change within the same clock tick, it is the same.
+/// The last modification of a directory. A change within the same clock tick does not change it.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     seconds: i64,

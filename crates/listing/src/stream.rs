@@ -39,14 +39,14 @@ pub(crate) fn stream_of(root: &Path, scan: Scan) -> Result<BatchStream> {
     let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, MAX_WAITING_BATCHES + 1));
     let (sender, batches) = sync_channel(MAX_WAITING_BATCHES);
     let filler = Arc::clone(&spare);
-    let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
+    let work = move || drop(scan.run(|| sending_visitor(sender.clone(), Arc::clone(&filler))));
     let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);
     started.map_err(|source| Error::Io { path: root.to_path_buf(), source })?;
     Ok(BatchStream { batches, spare })
 }
 
 /// Makes a visitor that sends its batches until the receiver is dropped.
-fn send(
+fn sending_visitor(
     sender: SyncSender<Batch>,
     spare: Arc<SpareBatches>,
 ) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::mounts;
 use crate::options::{Detail, ListingOptions};
 
-/// Whether the data of a file system is near or far.
+/// Place of a file system's data, which decides what limits a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemReach {
     /// In memory or on this machine's disks. Processors limit the speed of a listing.
@@ -63,7 +63,7 @@ enum Attributes {
 pub struct FileSystemKind {
     /// Usual name, such as `ext4`.
     pub name: &'static str,
-    /// Whether the data is near or far.
+    /// Place of the data.
     pub reach: FileSystemReach,
     magic: u64,
     positions: Positions,
@@ -84,7 +84,8 @@ const fn remote(name: &'static str, magic: u64) -> FileSystemKind {
 /// treated as its oldest version.
 const NFS: u64 = 0x6969;
 
-/// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
+/// The file systems with settings of their own. Magic numbers are from the kernel's `linux/magic.h`
+/// and the file systems' own sources.
 const KNOWN: &[FileSystemKind] = &[
     FileSystemKind { positions: Positions::Hashes, ..local("ext4", 0xEF53) },
     local("tmpfs", 0x0102_1994),
@@ -139,10 +140,11 @@ pub enum SettingBasis {
     Asked,
 }
 
-/// How a listing reads directories, and why.
+/// Settings with which a listing reads directories, and their origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// The file system of the root. Other file systems below it are read the same way.
+    /// The file system of the root. Other file systems below it are read with the same settings,
+    /// except that each decides whether its large directories are split.
     pub file_system: FileSystemKind,
     /// Number of bytes that one call reads from a directory.
     pub buffer: usize,
@@ -250,7 +252,7 @@ impl Tuning {
         }
     }
 
-    /// Whether several threads may read one directory of the root's file system from several
+    /// True if several threads may read one directory of the root's file system from several
     /// positions.
     pub(crate) fn splits(&self) -> bool {
         self.file_system.positions == Positions::Hashes && self.threads > 1
@@ -258,7 +260,7 @@ impl Tuning {
 
     /// Returns the number of entries of which to read an attribute before a directory's next read,
     /// so that attributes keep coming with the names.
-    pub(crate) fn looks(&self, detail: Detail) -> usize {
+    pub(crate) fn attribute_reads(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,
             Attributes::IfLooked => detail != Detail::Bare,
@@ -266,7 +268,7 @@ impl Tuning {
         if wants { LOOKED_UP_ENTRIES } else { 0 }
     }
 
-    /// Whether this position is the end of a directory on the root's file system. ext4 gives the
+    /// True if this position is the end of a directory on the root's file system. ext4 gives the
     /// maximum position to the last entry, and no name has it as a hash (`EXT4_HTREE_EOF_64BIT` in
     /// its `fs/ext4/ext4.h`). Recognising the end saves a call per directory.
     pub(crate) fn is_end(&self, position: i64) -> bool {
@@ -327,7 +329,7 @@ mod tests {
     fn entries_are_looked_up_where_attributes_follow_lookups() {
         let looks = |kind, detail| {
             let options = ListingOptions { detail, ..ListingOptions::default() };
-            Tuning::choose(FileSystemKind::mounted_as(kind).unwrap(), &options).looks(detail) > 0
+            Tuning::choose(FileSystemKind::mounted_as(kind).unwrap(), &options).attribute_reads(detail) > 0
         };
         let of = |kind| [Detail::Bare, Detail::Names, Detail::Size].map(|detail| looks(kind, detail));
         assert_eq!(of("nfs"), [false, true, true]);

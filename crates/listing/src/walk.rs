@@ -31,7 +31,7 @@ pub struct Walk(Kinds);
 
 #[derive(Debug)]
 enum Kinds {
-    Any(Unsorted),
+    Any(UnsortedEntries),
     Bytes(Box<SortedWalk>),
 }
 
@@ -54,7 +54,7 @@ pub fn walk_within(
     bounds: WalkBounds,
 ) -> Result<Walk> {
     Ok(Walk(match order {
-        EntryOrder::Any => Kinds::Any(Unsorted {
+        EntryOrder::Any => Kinds::Any(UnsortedEntries {
             root: root.to_owned(),
             symlinks: options.symlinks,
             stream: stream_of(root, Scan::within(root, options, bounds.clone())?)?,
@@ -78,7 +78,7 @@ impl Iterator for Walk {
 
 /// The entries of a stream's batches, one at a time.
 #[derive(Debug)]
-struct Unsorted {
+struct UnsortedEntries {
     root: PathBuf,
     symlinks: Symlinks,
     bounds: WalkBounds,
@@ -87,7 +87,7 @@ struct Unsorted {
     found: std::vec::IntoIter<Result<Entry>>,
 }
 
-impl Unsorted {
+impl UnsortedEntries {
     fn entries(&self, batch: &mut Batch) -> Vec<Result<Entry>> {
         let mut found: Vec<_> = batch.take_errors().into_iter().map(Err).collect();
         for directory in batch.directories() {
@@ -100,7 +100,7 @@ impl Unsorted {
     }
 }
 
-impl Iterator for Unsorted {
+impl Iterator for UnsortedEntries {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {

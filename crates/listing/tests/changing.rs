@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use firstbyte_listing::{Detail, EntryOrder, ListingOptions, walk};
 use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
-use support::{Found, TREE, ahead};
+use support::{FoundNames, TREE, ahead};
 
-/// Number of files at which a large ext4 directory is read from several positions.
+/// Number of files that stay: enough for ext4 to be read from several positions.
 const PERMANENT_FILES: usize = 60_000;
 
 /// Lists `root` repeatedly while other names are added and removed.
@@ -24,20 +24,20 @@ fn list_while_it_changes(root: &Path) {
     std::thread::scope(|scope| {
         for half in 0..2 {
             let over = &over;
-            scope.spawn(move || come_and_go(root, half, over));
+            scope.spawn(move || add_and_remove_names(root, half, over));
         }
         let listed = std::panic::catch_unwind(|| {
             for round in 0..6 {
                 let detail = if round % 2 == 0 { Detail::Names } else { Detail::Size };
-                check(Found::below(root, &ListingOptions { detail, ..TREE }));
+                check(FoundNames::below(root, &ListingOptions { detail, ..TREE }));
             }
-            let mut sorted = Found::default();
+            let mut sorted = FoundNames::default();
             for entry in walk(root, EntryOrder::Bytes, &TREE).unwrap() {
                 *sorted.names.entry(entry.unwrap().name).or_default() += 1;
             }
             check(sorted);
             for _ in 0..4 {
-                let mut read = Found::default();
+                let mut read = FoundNames::default();
                 for name in ahead(root) {
                     *read.names.entry(name).or_default() += 1;
                 }
@@ -49,7 +49,7 @@ fn list_while_it_changes(root: &Path) {
     });
 }
 
-fn come_and_go(root: &Path, half: u32, over: &AtomicBool) {
+fn add_and_remove_names(root: &Path, half: u32, over: &AtomicBool) {
     for number in 0.. {
         let name = |number: u32| root.join(format!("goes-{half}-{number}"));
         fs::create_dir(name(number)).unwrap();
@@ -63,7 +63,7 @@ fn come_and_go(root: &Path, half: u32, over: &AtomicBool) {
     }
 }
 
-fn check(found: Found) {
+fn check(found: FoundNames) {
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     let stayed: Vec<u32> =
         found.names.iter().filter(|(name, _)| name.starts_with(b"stays-")).map(|(_, times)| *times).collect();

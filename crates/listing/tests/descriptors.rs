@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::{Found, TREE};
+use support::{FoundNames, TREE};
 
 #[test]
 fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
@@ -23,8 +23,10 @@ fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
     }
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(290), ..limit }).unwrap();
-    let found =
-        Found::below(root.path(), &firstbyte_listing::ListingOptions { threads: 2.try_into().ok(), ..TREE });
+    let found = FoundNames::below(
+        root.path(),
+        &firstbyte_listing::ListingOptions { threads: 2.try_into().ok(), ..TREE },
+    );
     setrlimit(Resource::Nofile, limit).unwrap();
     assert_eq!(found.exact().len(), LEVELS * 3);
 }

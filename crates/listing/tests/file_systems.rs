@@ -9,12 +9,12 @@ use firstbyte_link::{SlowFs, SlowFsConfig};
 use firstbyte_listing::{Detail, EntryOrder, ListingOptions, walk};
 use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
-use support::{Found, TREE, ahead, find, in_order, make_tree};
+use support::{FoundNames, TREE, ahead, find, in_order, make_tree};
 
-/// Number of files at which a large ext4 directory is read from several positions.
+/// Number of files in the flat directory: enough for ext4 to be read from several positions.
 const FLAT_FILES: u32 = 80_000;
 
-/// Lists a tree by every method and compares the names.
+/// Lists a tree by every method, and compares the names with those that `find` prints.
 fn compare(name: &str, root: &Path) {
     let wanted = find(root);
     assert!(!wanted.is_empty());
@@ -27,7 +27,7 @@ fn compare(name: &str, root: &Path) {
     for threads in [1, 2, 5] {
         for detail in [Detail::Names, Detail::Full] {
             let options = ListingOptions { threads: threads.try_into().ok(), detail, ..TREE };
-            check(&format!("{threads} threads, {detail:?}"), Found::below(root, &options).exact());
+            check(&format!("{threads} threads, {detail:?}"), FoundNames::below(root, &options).exact());
         }
     }
     let mut sorted: Vec<_> =
@@ -40,7 +40,7 @@ fn compare(name: &str, root: &Path) {
     assert!(ahead(&flat) == in_order(&flat), "{name}, read ahead: other names, or in another order");
 }
 
-fn planted(mounted: &Mounted, flat: u32) {
+fn make_and_compare(mounted: &Mounted, flat: u32) {
     make_tree(mounted.path(), flat);
     compare(mounted.name, mounted.path());
 }
@@ -55,17 +55,17 @@ fn names_are_those_of_find_on_the_temporary_directory() {
 #[test]
 fn names_are_those_of_find_on_ext4_with_and_without_an_index() {
     if !lacks_root() {
-        planted(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), FLAT_FILES);
+        make_and_compare(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), FLAT_FILES);
         let plain = ["mkfs.ext4", "-q", "-N", "10000", "-O", "^dir_index"];
-        planted(&Mounted::image("ext4 without index", &plain), 8_000);
+        make_and_compare(&Mounted::image("ext4 without index", &plain), 8_000);
     }
 }
 
 #[test]
 fn names_are_those_of_find_on_xfs_and_btrfs() {
     if !lacks_root() {
-        planted(&Mounted::image("xfs", &["mkfs.xfs", "-q"]), 20_000);
-        planted(&Mounted::image("btrfs", &["mkfs.btrfs", "-q"]), 20_000);
+        make_and_compare(&Mounted::image("xfs", &["mkfs.xfs", "-q"]), 20_000);
+        make_and_compare(&Mounted::image("btrfs", &["mkfs.btrfs", "-q"]), 20_000);
     }
 }
 
@@ -74,7 +74,7 @@ fn names_are_those_of_find_on_tmpfs_and_overlay() {
     if !lacks_root() {
         let tmpfs = Mounted::tmpfs();
         let overlay = Mounted::overlay(&tmpfs);
-        planted(&overlay, 20_000);
+        make_and_compare(&overlay, 20_000);
         drop(overlay);
         compare("tmpfs", tmpfs.path());
     }

@@ -14,7 +14,7 @@ use firstbyte_listing::{Batch, Boundary, Depth, Detail, EntryOrder, ListingOptio
 use firstbyte_testkit::{lacks_root, unprivileged};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use support::mount::Mounted;
-use support::{Found, TREE};
+use support::{FoundNames, TREE};
 
 fn tree(directories: &[&str]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn names(found: &Found) -> Vec<String> {
+fn names(found: &FoundNames) -> Vec<String> {
     found.names.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
@@ -38,7 +38,7 @@ fn names(found: &Found) -> Vec<String> {
 fn a_directory_that_may_not_be_read_is_listed_and_named_as_an_error() {
     let root = tree(&["a", "closed", "z"]);
     mode(&root.path().join("closed"), 0);
-    let found = unprivileged(|| Found::below(root.path(), &TREE));
+    let found = unprivileged(|| FoundNames::below(root.path(), &TREE));
     assert_eq!(names(&found), ["a", "a/file", "closed", "z", "z/file"]);
     assert_eq!(found.errors.len(), 1);
     assert!(found.errors[0].contains("closed: Permission denied"), "{:?}", found.errors);
@@ -52,10 +52,10 @@ fn names_whose_details_may_not_be_read_are_listed_each_with_its_error() {
     let root = tree(&["listable"]);
     // The owner gets no search permission either, because the owner may be the user of the test.
     mode(&root.path().join("listable"), 0o444);
-    let plain = unprivileged(|| Found::below(root.path(), &TREE));
+    let plain = unprivileged(|| FoundNames::below(root.path(), &TREE));
     assert_eq!((names(&plain), plain.errors.len()), (vec!["listable".into(), "listable/file".into()], 0));
     let full = ListingOptions { detail: Detail::Full, ..TREE };
-    let found = unprivileged(|| Found::below(root.path(), &full));
+    let found = unprivileged(|| FoundNames::below(root.path(), &full));
     assert_eq!(names(&found), ["listable", "listable/file"]);
     assert!(found.errors.len() == 1 && found.errors[0].contains("listable/file: "), "{:?}", found.errors);
     mode(&root.path().join("listable"), 0o755);
@@ -67,12 +67,13 @@ fn a_root_that_is_missing_or_no_directory_or_closed_is_an_error() {
     mode(&root.path().join("closed"), 0);
     for (name, why) in [("missing", "No such file"), ("closed/file", "Permission"), ("closed", "Permission")]
     {
-        let error =
-            unprivileged(|| scan(&root.path().join(name), &TREE, Found::default).unwrap_err().to_string());
+        let error = unprivileged(|| {
+            scan(&root.path().join(name), &TREE, FoundNames::default).unwrap_err().to_string()
+        });
         assert!(error.contains(name) && error.contains(why), "{error}");
     }
     mode(&root.path().join("closed"), 0o755);
-    let error = scan(&root.path().join("closed/file"), &TREE, Found::default).unwrap_err().to_string();
+    let error = scan(&root.path().join("closed/file"), &TREE, FoundNames::default).unwrap_err().to_string();
     assert!(error.contains("Not a directory"), "{error}");
 }
 
@@ -117,7 +118,7 @@ fn followed_links_lead_on_and_one_that_leads_back_is_an_error() {
     symlink("../other", root.path().join("a/aside")).unwrap();
     symlink("nowhere", root.path().join("dangling")).unwrap();
     symlink("itself", root.path().join("itself")).unwrap();
-    let found = Found::below(root.path(), &ListingOptions { symlinks: Symlinks::Follow, ..TREE });
+    let found = FoundNames::below(root.path(), &ListingOptions { symlinks: Symlinks::Follow, ..TREE });
     let wanted = [
         "a",
         "a/aside",
@@ -138,14 +139,14 @@ fn followed_links_lead_on_and_one_that_leads_back_is_an_error() {
         errors[0].contains("a/b/back: a symbolic link back") && errors[1].contains("itself: "),
         "{errors:?}"
     );
-    let reported = Found::below(root.path(), &TREE);
+    let reported = FoundNames::below(root.path(), &TREE);
     assert_eq!((reported.names.len(), reported.errors.len()), (9, 0));
 }
 
 #[test]
 fn levels_below_the_asked_depth_are_not_entered() {
     let root = tree(&["a/b/c/d"]);
-    let at = |depth| names(&Found::below(root.path(), &ListingOptions { depth, ..TREE }));
+    let at = |depth| names(&FoundNames::below(root.path(), &ListingOptions { depth, ..TREE }));
     assert_eq!(at(Depth::OneLevel), ["a"]);
     assert_eq!(at(Depth::Levels(0)), ["a"]);
     assert_eq!(at(Depth::Levels(2)), ["a", "a/b", "a/b/c"]);
@@ -158,9 +159,9 @@ fn a_mount_point_is_listed_and_entered_only_where_that_is_asked_for() {
         let mounted = Mounted::tmpfs();
         fs::write(mounted.path().join("inside"), "").unwrap();
         let above = mounted.path().parent().unwrap();
-        assert_eq!(names(&Found::below(above, &TREE)), ["mounted", "mounted/inside"]);
+        assert_eq!(names(&FoundNames::below(above, &TREE)), ["mounted", "mounted/inside"]);
         let stay = ListingOptions { boundary: Boundary::Stay, ..TREE };
-        assert_eq!(names(&Found::below(above, &stay)), ["mounted"]);
+        assert_eq!(names(&FoundNames::below(above, &stay)), ["mounted"]);
         let sorted: Vec<_> =
             walk(above, EntryOrder::Bytes, &stay).unwrap().map(|entry| entry.unwrap().name).collect();
         assert_eq!(sorted, [b"mounted"]);
@@ -193,7 +194,7 @@ fn a_tree_far_deeper_than_a_path_may_be_long_is_listed() {
         at = openat(&at, "deeper", OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
     let found: BTreeSet<usize> =
-        Found::below(root.path(), &TREE).exact().into_iter().map(|name| name.len()).collect();
+        FoundNames::below(root.path(), &TREE).exact().into_iter().map(|name| name.len()).collect();
     assert_eq!(found.len(), LEVELS);
     assert_eq!(found.last(), Some(&(LEVELS * 7 - 1)));
     let sorted =

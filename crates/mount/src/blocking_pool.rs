@@ -30,7 +30,7 @@ struct BlockingPoolState {
     /// long, so this is the order in which the jobs were added.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
     watched: bool,
-    /// Whether the thread that watches the deadlines sleeps without a timeout, and has to be woken.
+    /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
     dormant: bool,
 }
 
@@ -83,8 +83,8 @@ impl BlockingPool {
         self.deadline
     }
 
-    /// Runs `work`, and then `answer` with its result. If the deadline passes first, runs `overdue`
-    /// instead of `answer`.
+    /// Runs `work` on a thread of the pool, then `answer` with `reply` and the result. If the
+    /// deadline passes first, runs `overdue` with `reply` instead.
     pub(crate) fn within<R: Send + 'static, T: 'static>(
         &self,
         reply: R,

@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc2822;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
-    /// Whether the name is that of a file or of a directory.
+    /// Kind of the entry. A directory and a file may have the same name.
     pub(crate) kind: EntryKind,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: VersionIdentity,
@@ -63,7 +63,7 @@ fn parse_mode(text: &str) -> Option<u16> {
     Some((mode & 0o777) as u16)
 }
 
-/// Which attributes a listing provides.
+/// Attributes that a listing provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedAttributes {
     /// All attributes that are shown of an object.
@@ -148,7 +148,8 @@ impl Child {
         let pin = match entry.kind {
             _ if listed == ListedAttributes::NamesOnly => VersionIdentity::Unknown,
             EntryKind::Directory => VersionIdentity::Directory,
-            // A length of 0 that may be wrong is requested again when the file is looked up.
+            // Some servers list every length as 0. Such a length is left unknown, and the file's
+            // attributes are requested when the file is looked up.
             _ if !version.has_credible_length() => VersionIdentity::Unknown,
             _ => Some(VersionIdentity::of(version))
                 .filter(|pin| matches!(pin, VersionIdentity::Tagged(..)))

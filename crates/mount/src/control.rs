@@ -2,8 +2,8 @@
 //! which files are cached, and to hydrate files.
 //!
 //! A request is one line of JSON, and so is each answer (`protocol`). The connection stays open
-//! until either side closes it. It ends with the daemon, so a client can wait for the daemon's end.
-//! Only the mount's owner can connect.
+//! until either side closes it. The connection ends with the daemon, so a client can wait for the
+//! daemon's end. Only the mount's owner can connect.
 
 mod address;
 mod jobs;
@@ -24,7 +24,7 @@ use crate::mountpoint::{FS_TYPE, is_dead};
 pub use protocol::{ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts};
 pub(crate) use server::ControlListener;
 
-/// Time within which the daemon has to answer a request. It answers from memory.
+/// Time within which the daemon has to answer a request. The daemon answers from memory.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the attribute `user.firstbyte.NAME` of a path below a mount. Returns `None` for any other

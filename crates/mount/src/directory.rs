@@ -47,7 +47,7 @@ pub(crate) struct ListedName {
     pub(crate) ino: Ino,
 }
 
-/// How much of a directory is known.
+/// Part of a directory that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Whole,
@@ -66,7 +66,7 @@ pub(crate) struct DirectorySnapshot {
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Instant,
-    /// Whether the names that the kernel caches are those of this snapshot.
+    /// True if the names that the kernel caches are those of this snapshot.
     is_in_kernel: AtomicBool,
 }
 
@@ -246,9 +246,9 @@ impl KnownDirectories {
         Some(page)
     }
 
-    /// Returns whether to request the page that begins with `name`, which is in no valid page. The
-    /// page is worth a request if the names before `name` were looked up in order.
-    pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
+    /// Records a lookup of `name`, which is in no valid page. Returns whether to request the page
+    /// that begins with `name`: the names before it were looked up in order.
+    pub(crate) fn note_lookup_in_order(&self, path: &[u8], name: &[u8]) -> bool {
         let mut inner = self.inner.lock();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };
         lookups.note(name);
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn a_page_is_requested_only_for_names_looked_up_in_their_order() {
         let directories = KnownDirectories::new(Duration::from_secs(60), 0);
-        let in_order = |name: &str| directories.is_in_order(b"d", name.as_bytes());
+        let in_order = |name: &str| directories.note_lookup_in_order(b"d", name.as_bytes());
         assert!(!in_order("a"), "nothing is known of it");
         directories.mark_wide(b"d");
         assert_eq!(["a", "b", "c", "d", "e"].map(in_order), [false, false, false, false, true]);

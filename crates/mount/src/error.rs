@@ -1,5 +1,5 @@
-//! Defines the errors of a mount and of operations below it. Only `fuse.rs` turns them into error
-//! numbers.
+//! Defines the errors of a mount and of operations below it. Only the module `fuse` turns them into
+//! error numbers.
 
 use std::io;
 use std::path::{Path, PathBuf};

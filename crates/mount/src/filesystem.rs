@@ -100,7 +100,7 @@ impl FileSystem {
 
     /// Returns the result of looking up a name that a listing in progress has just returned.
     /// Returns `None` if its attributes are unknown, or if it is known to be overwritten.
-    pub(crate) fn listed(
+    pub(crate) fn lookup_listed(
         &self,
         parent: Ino,
         listed: &ListedName,
@@ -136,7 +136,9 @@ impl FileSystem {
         // a directory mostly look for others in it, so a page is worth its request.
         let from = match self.directories.get(&directory.path) {
             KnownNames::Nothing => Some(None),
-            KnownNames::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
+            KnownNames::Wide if self.directories.note_lookup_in_order(&directory.path, name) => {
+                Some(Some(name))
+            }
             KnownNames::Wide | KnownNames::Whole(_) => None,
         };
         if let Some(from) = from.filter(|_| self.source.lists_by_page()) {

@@ -61,7 +61,7 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 /// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
 const MAX_NAME_LENGTH: usize = 255;
 
-/// Whether the kernel reads hydrated files directly (FUSE passthrough).
+/// Extent of FUSE passthrough, with which the kernel reads hydrated files directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
     /// Every read passes through this process.
@@ -101,13 +101,13 @@ impl Fuse {
 
     /// Looks a name up among the names that a listing has just returned. Used for directories that
     /// are too wide to be kept.
-    fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
+    fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         if self.core.inodes.fullness() == Fullness::Room {
             return None;
         }
         let directory = self.core.directory(parent).ok()?;
         let (listed, valid) = self.directories.recent(&directory.path, name, self.core.ttl)?;
-        self.core.listed(parent, &listed, valid).transpose()
+        self.core.lookup_listed(parent, &listed, valid).transpose()
     }
 
     /// Runs `work` on a thread that may wait, counts the operation, and replies in time: with the
@@ -175,7 +175,7 @@ impl Filesystem for Fuse {
         let begun = Instant::now();
         self.bound_memory();
         let known = self.core.lookup_here(parent.0, name.as_bytes());
-        if let Some(found) = known.or_else(|| self.listed(parent.0, name.as_bytes())) {
+        if let Some(found) = known.or_else(|| self.lookup_listed(parent.0, name.as_bytes())) {
             self.core.operations.count(
                 MountOperation::Lookup,
                 begun,

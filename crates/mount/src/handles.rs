@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
 
-/// How the kernel reads an inode.
+/// Way in which the kernel reads an inode.
 pub(crate) enum InodeReadMode<B> {
     /// Through its page cache, with requests to this process.
     Cached,

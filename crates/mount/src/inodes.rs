@@ -57,7 +57,7 @@ impl Bounds {
     }
 }
 
-/// How the number of inodes compares with its bounds.
+/// Number of inodes in relation to its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fullness {
     /// At most the soft bound: the kernel may cache replies.
@@ -86,7 +86,7 @@ pub(crate) struct Node {
     pub(crate) path: Box<[u8]>,
     pub(crate) kind: EntryKind,
     pub(crate) pin: VersionIdentity,
-    /// Whether the object is known to be overwritten. An open is then refused, so that the kernel
+    /// True if the object is known to be overwritten. An open is then refused, so that the kernel
     /// looks the name up again.
     pub(crate) is_stale: bool,
 }
@@ -146,7 +146,7 @@ impl Inodes {
 
     /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
     /// A child that was seen after its object was found overwritten or deleted is there again, in
-    /// the same version.
+    /// the same version, so its inode is no longer stale.
     pub(crate) fn enter_seen(
         &self,
         directory: &[u8],
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_changes_is_shown() {
+    fn a_changed_modification_time_is_shown() {
         let inodes = Inodes::new(Bounds::of(32 << 20), None);
         let at = |child: Child, seconds| Child {
             modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),

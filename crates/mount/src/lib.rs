@@ -1,5 +1,5 @@
-//! Mounts a location as a read-only file system: an S3 bucket or prefix, a directory of an HTTP
-//! server, or a local or network directory.
+//! Mounts a location as a read-only file system: a bucket or prefix of an object store, a directory
+//! of an HTTP or SFTP server, a local directory, or a single object.
 //!
 //! The kernel's requests (`fuse`) become operations with types independent of FUSE (`filesystem`),
 //! on inodes (`inodes`). Each inode is one version of one object, so data that the kernel caches

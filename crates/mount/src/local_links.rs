@@ -1,9 +1,9 @@
 //! Decides which symbolic links of a local source are shown.
 //!
 //! A mount shows a link as its target, so the kernel sees neither the link nor the directories on
-//! the way to the target. Two links are therefore left out: one that leads to a directory above
-//! itself, because the tree below it would have no end, and, if other users may access the mount,
-//! one whose target these users could not reach without the mount. [`source`](crate::source) asks
+//! the way to the target. Two kinds of links are therefore left out: those that lead to a directory
+//! above themselves, because the tree below would have no end; and, if other users may access the
+//! mount, those whose target these users could not reach without it. [`source`](crate::source) asks
 //! for each path before it is looked up or listed. A file is opened in the version that was looked
 //! up, so a link that is changed after the check leads to no other file.
 
@@ -64,9 +64,9 @@ impl LocalLinks {
         shown.into_iter().any(|above| fs::canonicalize(above).is_ok_and(|above| above == target))
     }
 
-    /// Returns whether every user may search the directories on the way to `target`. Of those above
-    /// the source, this is required only for a target outside the source, because who mounts the
-    /// source for every user shows all below it.
+    /// Returns whether every user may search the directories on the way to `target`. For a target
+    /// inside the source, only the directories below the source count: mounting for every user
+    /// already shows the source itself.
     fn is_reached_by_all(&self, target: &Path) -> bool {
         let is_inside = target.starts_with(&self.root);
         let above = target.ancestors().skip(1).take_while(|above| !is_inside || *above != self.root);

@@ -107,7 +107,7 @@ impl Mount {
     }
 
     /// Does all steps that wait for the store or are likely to fail. Nothing is mounted or written
-    /// yet.
+    /// yet, but a mount that a dead daemon has left at the directory is removed.
     ///
     /// # Errors
     /// A mount at the directory would hide something, this process cannot mount, or the location
@@ -124,7 +124,7 @@ impl Mount {
         // The device is opened first, so that limits of this machine are reported before any
         // request is sent.
         let device = mountpoint::device(&directory)?;
-        mountpoint::may_mount(&directory)?;
+        mountpoint::check_may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
         let begun = Instant::now();
         let (source, children) = MountSource::open(store, location.clone(), options)?;

@@ -31,7 +31,7 @@ const MAX_STALE_MOUNTS: usize = 16;
 /// (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// How a mount is ended.
+/// Way in which a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountMode {
     /// Unmounts now, but only if no file below the mount is open.
@@ -229,7 +229,7 @@ pub(crate) fn helper() -> Option<&'static str> {
 ///
 /// # Errors
 /// [`Error::NoPrivilege`].
-pub(crate) fn may_mount(directory: &Path) -> Result<()> {
+pub(crate) fn check_may_mount(directory: &Path) -> Result<()> {
     let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if has_right || helper().is_some() {
         return Ok(());

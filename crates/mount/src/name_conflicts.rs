@@ -46,8 +46,8 @@ impl<I> NameConflicts<I> {
     }
 }
 
-/// Returns whether a directory `name` can still be listed after the object `name` and then `next`.
-/// Called for every name, so it does not allocate.
+/// Returns whether `next` comes before the directory `name` in a listing, so that the directory may
+/// still follow. Called for every name, so it does not allocate.
 fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
     let Some(rest) = next.name.strip_prefix(name) else { return false };
     let end: &[u8] = if next.kind == EntryKind::Directory { b"/" } else { b"" };

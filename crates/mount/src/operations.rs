@@ -55,7 +55,7 @@ pub(crate) struct OperationCounters {
     pub(crate) handed: AtomicU64,
 }
 
-/// Whether an operation succeeded.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationOutcome {
     Done,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use firstbyte_hydrate::StartFile;
 use firstbyte_store::Prices;
 
-/// Which users may access the mount.
+/// Users who may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedUsers {
     /// Only the user who has mounted the location, and not even root.
@@ -39,22 +39,21 @@ pub struct ShownModes {
     pub user: Option<u32>,
     /// Group of all files and directories.
     pub group: Option<u32>,
-    /// How stored modes and owners are used if none of the fields above is set.
+    /// Use of stored modes and owners, where the fields above do not replace them.
     pub stored: StoredModes,
 }
 
-/// How modes and owners that programs have stored with objects are used.
+/// Use of modes and owners that programs have stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
-    /// Do not request stored modes. A stored mode is shown only if its name was looked up
-    /// separately, because listings do not report modes.
+    /// Neither request nor show stored modes.
     #[default]
     Ignore,
     /// Show stored modes, which takes a request for each file.
     Show,
 }
 
-/// Whether FUSE passthrough is used, with which the kernel reads a hydrated file directly.
+/// Use of FUSE passthrough, with which the kernel reads a hydrated file directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
     /// The kernel reads hydrated files directly, if the kernel and the cache allow it.
@@ -76,7 +75,7 @@ pub struct MountOptions {
     /// waits for the whole file, but no longer than the deadline, and the kernel then reads the
     /// file directly. With 0, no open waits.
     pub eager: u64,
-    /// Which users may access the mount.
+    /// Users who may access the mount.
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,
@@ -85,7 +84,7 @@ pub struct MountOptions {
     /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
     /// tenths of it.
     pub memory: u64,
-    /// Whether the kernel reads hydrated files directly.
+    /// Use of FUSE passthrough.
     pub passthrough: PassthroughUse,
     /// The start file in which directories and reads are recorded.
     pub record: Option<PathBuf>,
@@ -93,8 +92,8 @@ pub struct MountOptions {
     pub replay: Option<Arc<StartFile>>,
     /// The address at which counters are served as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Path of the socket on which other processes ask for hydration and status. It may have any
-    /// length.
+    /// Path of the socket on which other processes ask for hydration and status. The path may have
+    /// any length.
     pub control: Option<PathBuf>,
     /// Prices of the mount's requests and bytes. `None` if they are not known.
     pub prices: Option<Prices>,

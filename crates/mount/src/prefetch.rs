@@ -30,7 +30,7 @@ pub(crate) struct Prefetch {
     series: Series,
     siblings: Siblings,
     families: Families,
-    /// Whether there is a cache that keeps fetched blocks.
+    /// True if there is a cache that keeps fetched blocks.
     is_enabled: bool,
     /// Maximum length of a file for which an open waits, bytes.
     eager: u64,

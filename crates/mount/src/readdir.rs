@@ -22,7 +22,7 @@ pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
 
-/// Whether the names that the kernel caches of a directory can still be used.
+/// State of the names of a directory that the kernel caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFreshness {
     /// The kernel's names are those of a listing that is still valid.
@@ -31,7 +31,7 @@ pub(crate) enum ListingFreshness {
     Unknown,
 }
 
-/// Where names come from. The whole file system has one.
+/// The sources of names, which all open directories share.
 #[derive(Clone)]
 pub(crate) struct NameSources {
     pub(crate) source: Arc<MountSource>,
@@ -48,10 +48,10 @@ enum Feed {
     Known(Arc<DirectorySnapshot>),
     Listing {
         children: Children,
-        /// All names so far. When they are too many to keep, only the names of the current page.
+        /// All names so far or, if the directory is wide, only the names of the current page.
         names: Vec<ListedName>,
         begun: Instant,
-        /// Whether the directory has too many names to be kept as a whole.
+        /// True if the directory has too many names to be kept as a whole.
         is_wide: bool,
     },
     End,

@@ -73,7 +73,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records a read. The version is requested only once for each line.
+    /// Records a read. `version` is called only if the read begins a new line of the record.
     pub(crate) fn note(
         &self,
         location: &Location,

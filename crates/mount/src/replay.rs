@@ -1,9 +1,9 @@
 //! Fetches the content of a start file before programs ask for it: lists its directories and, at
 //! the same time, fetches its ranges in order.
 //!
-//! Programs need not wait for this. Bytes that have not arrived are read as without a start file,
-//! and a range that is being fetched is not fetched again. If the version of an object is not the
-//! recorded one, the object is not fetched ahead.
+//! Programs do not wait for the fetches. Bytes that have not arrived are read as without a start
+//! file, and a range that is being fetched is not fetched again. If the version of an object is not
+//! the recorded one, the object is not fetched ahead.
 
 use std::path::Path;
 use std::sync::Arc;

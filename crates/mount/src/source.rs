@@ -58,7 +58,7 @@ enum Shape {
 /// One page of the names in a directory.
 pub(crate) struct ListedChildren {
     pub(crate) children: Vec<Child>,
-    /// Whether this is the last page.
+    /// True if this is the last page.
     pub(crate) is_last: bool,
 }
 

@@ -78,7 +78,7 @@ fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_on
 }
 
 #[test]
-fn behind_the_second_of_a_series_comes_the_third() {
+fn the_third_file_of_a_series_is_fetched_after_the_second() {
     if lacks_root() {
         return;
     }

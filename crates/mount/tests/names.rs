@@ -162,7 +162,7 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
 }
 
 #[test]
-fn positions_in_a_directory_hold_as_long_as_it_is_open() {
+fn a_rewound_directory_gives_the_same_names_in_the_same_order() {
     let wanted: Vec<String> = (0..5000).map(|number| format!("name-{number:06}")).collect();
     let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place_many(&wanted));
     let open = rustix::fs::open(mounted.directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
@@ -355,7 +355,7 @@ fn times_of_a_local_source_are_shown_as_they_are_and_as_they_become() {
 }
 
 #[test]
-fn what_is_known_is_not_asked_again() {
+fn known_names_cause_no_request() {
     let wanted: Vec<String> = (0..300).map(|number| format!("d/name-{number:06}")).collect();
     let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place_many(&wanted));
     assert!(mounted.path("d/name-000123").exists());

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use firstbyte_layout::{self as layout, Error, Hash, LayoutDurability, LayoutScheme, Leaf, SchemeError};
+use firstbyte_layout::{self as layout, DigitSource, Error, LayoutDurability, LayoutScheme, Leaf, SchemeError};
 use firstbyte_location::shown;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -51,7 +51,7 @@ impl PyLayout {
         durable: bool,
     ) -> PyResult<Self> {
         let refuse = |error: SchemeError| fail(root.py(), &error.into(), NameType::Text);
-        let hash: Hash = hash.parse().map_err(refuse)?;
+        let hash: DigitSource = hash.parse().map_err(refuse)?;
         let leaf: Leaf = leaf.parse().map_err(refuse)?;
         let (levels, width) = shape;
         let scheme = LayoutScheme::suggest(hash, files, levels, width, leaf).map_err(refuse)?;

@@ -5,7 +5,7 @@
 //! link, a server's bucket is a local directory, or a file system is mounted twice. Identities
 //! cannot be compared across hosts and stores. So a [`MarkerFile`] is created in one directory and
 //! must not appear in the other. A pair that cannot be tested is refused.
-//! [`sources`](crate::sources) and [`sync`](crate::sync) call this.
+//! [`sources`](crate::sources) and [`extras`](crate::extras) call this.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::marker::MarkerFile;
 /// Maximum number of characters of an object's name that are used at the end of a marker's name.
 const MAX_END_LENGTH: usize = 40;
 
-/// How far apart two directories must be.
+/// In what sense two directories must be different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
     /// The two names are of different directories.
@@ -32,21 +32,21 @@ pub(crate) enum Separation {
     SourceOutside,
 }
 
-/// Pairs of directories of which it is known whether they are different places. At most a page of
-/// pairs is kept, because the directories of a tree need a test of their own only below links on a
-/// host.
+/// The pairs of directories that were compared, with the result. At most a page ([`PAGE`]) of pairs
+/// is kept. That is enough, because in a tree on an SFTP host only directories below links are
+/// compared.
 pub(crate) struct Apart {
     store: Store,
     known: Mutex<HashMap<(Location, Location), PairFinding>>,
 }
 
-/// Knowledge about a pair of directories.
+/// The result of comparing a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PairFinding {
     Different,
-    /// Both are one place, and the run ends. The result is kept so that no other worker creates a
-    /// marker while the run ends.
-    One,
+    /// The two directories are one place, so the run fails. The finding is kept so that no other
+    /// worker creates a marker while the run ends.
+    Same,
 }
 
 impl Apart {
@@ -68,15 +68,15 @@ impl Apart {
         let pair = (source.clone(), destination.clone());
         match known.get(&pair) {
             Some(PairFinding::Different) => return Ok(()),
-            Some(PairFinding::One) => {
+            Some(PairFinding::Same) => {
                 return Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() });
             }
             None => {}
         }
-        let outcome = prove(&self.store, source, destination, separation);
+        let outcome = test_with_marker(&self.store, source, destination, separation);
         match outcome {
             Ok(()) => note(&mut known, pair, PairFinding::Different),
-            Err(Error::OnePlace { .. }) => note(&mut known, pair, PairFinding::One),
+            Err(Error::OnePlace { .. }) => note(&mut known, pair, PairFinding::Same),
             Err(_) => {}
         }
         outcome
@@ -148,7 +148,12 @@ fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     }
 }
 
-fn prove(store: &Store, source: &Location, destination: &Location, separation: Separation) -> Result<()> {
+fn test_with_marker(
+    store: &Store,
+    source: &Location,
+    destination: &Location,
+    separation: Separation,
+) -> Result<()> {
     let places = match separation {
         Separation::Names => vec![source.clone()],
         Separation::Trees => [vec![source.clone()], locations_above(source)].concat(),

@@ -74,8 +74,8 @@ pub(crate) fn of_tree(
     Ok(())
 }
 
-/// Copies `source` as a link. Returns `None` if `source` is not a link, because its content must
-/// then be copied.
+/// Copies `source` as a link. Returns `None` if `source` is not a link: its content must then be
+/// copied.
 pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summary>> {
     if !fs::symlink_metadata(source).is_ok_and(|metadata| metadata.is_symlink()) {
         return Ok(None);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use firstbyte_store::POLL_INTERVAL;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::context::{Context, load};
+use crate::context::{Context, load_relaxed};
 use crate::job::TransferRoute;
 use crate::report::Bottleneck;
 
@@ -43,15 +43,15 @@ impl Baseline {
     /// Returns what limited the run's speed, or `None` if the run was too short to judge.
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
-        let moved = load(&context.meters.moved) as f64;
+        let moved = load_relaxed(&context.meters.moved) as f64;
         // A shorter run consists of start-up only.
         if wall < POLL_INTERVAL || moved == 0.0 {
             return None;
         }
         let seconds = wall.as_secs_f64();
-        let waiting = load(&context.meters.head_wait);
+        let waiting = load_relaxed(&context.meters.head_wait);
         // The time to the first byte is subtracted, because the rate limit does not apply to it.
-        let moving = seconds - load(&context.meters.first_byte) as f64 / 1e6;
+        let moving = seconds - load_relaxed(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
         Some(if limit.is_some_and(|rate| moved >= REACHED_SHARE * rate as f64 * moving) {
             Bottleneck::Limit
@@ -61,7 +61,7 @@ impl Baseline {
             Bottleneck::Memory
         } else if context.run_kind.route == TransferRoute::Local {
             Bottleneck::Disk
-        } else if waiting > load(&context.meters.busy).saturating_sub(waiting) {
+        } else if waiting > load_relaxed(&context.meters.busy).saturating_sub(waiting) {
             Bottleneck::Server
         } else {
             Bottleneck::Link

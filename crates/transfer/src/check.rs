@@ -26,11 +26,11 @@ pub struct Check<'a> {
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// Effect of the filter on listings of local directories.
     pub bounds: WalkBounds,
-    /// How content is compared.
+    /// Method of comparing the contents of two objects of equal length.
     pub content: ContentComparison,
 }
 
-/// How the contents of two objects of equal length are compared.
+/// Method of comparing the contents of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentComparison {
     /// By the ETags and checksums that the stores have. Objects count as the same if the stores
@@ -59,7 +59,7 @@ pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Obs
     let other = other.unwrap_or_else(no_entries);
     let mut walk = Walk::new(scope, check, observer);
     walk.deferred = (is_store(&check.source) || is_store(&check.destination)).then(DeferredRecords::default);
-    walk.all(one, other);
+    walk.compare_all(one, other);
     walk.report();
     Ok(walk.summary)
 }
@@ -81,10 +81,10 @@ pub(crate) fn check_one(
         (None, _) => {
             return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
         }
-        (Some(_), None) => walk.differs(b"", Finding::OnlySource),
+        (Some(_), None) => walk.record_difference(b"", Finding::OnlySource),
         (Some(one), Some(other)) => {
             let entry = |size| Entry { size, ..Entry::named(Vec::new(), EntryKind::File) };
-            walk.pair(&check.source, &check.destination, entry(one), &entry(other));
+            walk.compare_pair(&check.source, &check.destination, entry(one), &entry(other));
             walk.wait_for_all();
         }
     }
@@ -142,11 +142,11 @@ struct Walk<'a> {
     deferred: Option<DeferredRecords>,
     /// For each side, the names of directories that could not be listed.
     hidden: [Vec<String>; 2],
-    /// Whether the two locations are single objects and not trees.
+    /// True if the two locations are single objects and not trees.
     is_single: bool,
 }
 
-/// How the two sides differ at a name.
+/// Difference between the two sides at a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn all(&mut self, mut one: Entries, mut other: Entries) {
+    fn compare_all(&mut self, mut one: Entries, mut other: Entries) {
         loop {
             if let Some(why) = self.scope.settings.stop.error() {
                 self.summary.ended = Some(why);
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
             }
             let order = match (one.peek(), other.peek()) {
                 (Some(Err(_)), _) | (_, Some(Err(_))) => {
-                    if self.misses_names(&mut one, &mut other) {
+                    if self.record_missing_names(&mut one, &mut other) {
                         continue;
                     }
                     return;
@@ -224,18 +224,18 @@ impl<'a> Walk<'a> {
             match (left, right) {
                 (Some(left), Some(right)) => {
                     let (source, destination) = self.locations(&name);
-                    self.pair(&source, &destination, left, &right);
+                    self.compare_pair(&source, &destination, left, &right);
                 }
-                (Some(_), None) => self.differs(&name, Finding::OnlySource),
-                (None, _) => self.differs(&name, Finding::OnlyDestination),
+                (Some(_), None) => self.record_difference(&name, Finding::OnlySource),
+                (None, _) => self.record_difference(&name, Finding::OnlyDestination),
             }
         }
         self.wait_for_all();
     }
 
-    /// Records that a listing lacks names because of an error. Returns false if all names that
-    /// follow are lacking.
-    fn misses_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
+    /// Records that a listing lacks names because of an error. Returns false if the listing has
+    /// ended, so that all further names are missing.
+    fn record_missing_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
         let places = [&self.check.source, &self.check.destination];
         for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
             let Some(Err(error)) = entries.next_if(firstbyte_store::Result::is_err) else { continue };
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
                 self.summary.ended = self.scope.settings.stop.error().or(Some(error.into()));
                 return false;
             };
-            self.failed(hidden.clone(), error.into());
+            self.record_failure(hidden.clone(), error.into());
             self.hidden[side].push(hidden);
         }
         true
@@ -273,7 +273,7 @@ impl<'a> Walk<'a> {
         (place(&self.check.source), place(&self.check.destination))
     }
 
-    fn differs(&mut self, name: &[u8], finding: Finding) {
+    fn record_difference(&mut self, name: &[u8], finding: Finding) {
         if self.may_be_hidden(name, finding) {
             return;
         }
@@ -320,7 +320,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Compares two objects that have the same name.
-    fn pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
+    fn compare_pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
         let known = |location: &Location, size| match (size, location) {
             // A file whose listed length is 0 may still have content.
             (Some(0), Location::Local(_) | Location::Sftp(_)) => {
@@ -332,54 +332,54 @@ impl<'a> Walk<'a> {
         if let (Some(left), Some(right)) = sizes
             && left != right
         {
-            return self.differs(&one.name, Finding::Size(left, right));
+            return self.record_difference(&one.name, Finding::Size(left, right));
         }
         let is_one_content = |(one, other): (&String, &String)| {
             !etag::is_weak(one) && !etag::is_weak(other) && etag::is_same(one, other)
         };
         if one.etag.as_ref().zip(other.etag.as_ref()).is_some_and(is_one_content) {
-            return self.same(one.size, Verified::Full);
+            return self.record_same(one.size, Verified::Full);
         }
         let with = match self.check.content {
             _ if sizes.0.is_none() || sizes.1.is_none() => SourceComparison::Content(destination.clone()),
             ContentComparison::Held if source.as_local().is_some() || destination.as_local().is_some() => {
-                return self.same(one.size, Verified::Length);
+                return self.record_same(one.size, Verified::Length);
             }
             ContentComparison::Held => SourceComparison::Held(destination.clone()),
             ContentComparison::Read => SourceComparison::Content(destination.clone()),
         };
         if let Err(error) = self.comparisons.start(one, source.clone(), with) {
-            return self.failed(source.to_string(), error);
+            return self.record_failure(source.to_string(), error);
         }
         if self.comparisons.is_full() {
-            self.settle();
+            self.record_next();
         }
     }
 
     fn wait_for_all(&mut self) {
-        while self.settle() {}
+        while self.record_next() {}
     }
 
     /// Waits for the outcome of a running comparison and records it. Returns false if no comparison
     /// is running.
-    fn settle(&mut self) -> bool {
+    fn record_next(&mut self) -> bool {
         let Some((entry, same)) = self.comparisons.wait() else { return false };
         match same {
-            Ok(Sameness::Same) => self.same(entry.size, Verified::Full),
-            Ok(Sameness::Unknown) => self.same(entry.size, Verified::Length),
-            Ok(Sameness::Different) => self.differs(&entry.name, Finding::Content),
-            Err(error) => self.failed(self.locations(&entry.name).0.to_string(), error),
+            Ok(Sameness::Same) => self.record_same(entry.size, Verified::Full),
+            Ok(Sameness::Unknown) => self.record_same(entry.size, Verified::Length),
+            Ok(Sameness::Different) => self.record_difference(&entry.name, Finding::Content),
+            Err(error) => self.record_failure(self.locations(&entry.name).0.to_string(), error),
         }
         true
     }
 
-    fn same(&mut self, size: Option<u64>, verified: Verified) {
+    fn record_same(&mut self, size: Option<u64>, verified: Verified) {
         self.summary.objects += 1;
         self.summary.bytes += size.unwrap_or(0);
         self.summary.verified = Some(self.summary.verified.map_or(verified, |weakest| weakest.min(verified)));
     }
 
-    fn failed(&mut self, location: String, error: Error) {
+    fn record_failure(&mut self, location: String, error: Error) {
         if let Some(why) = self.scope.settings.stop.error() {
             self.summary.ended.get_or_insert(why);
             return;

@@ -17,10 +17,10 @@
 //! change time. So their dates prove nothing unless they are equal.
 //!
 //! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future
-//! proves nothing. If the listing proves nothing, one HEAD request decides: the object is unchanged
-//! if the modification time in its metadata (`x-amz-meta-mtime`), which the copy has set, equals
-//! the file's. If the object has no such metadata, the times in the listing are compared in whole
-//! seconds.
+//! proves nothing. If the listing proves nothing, a HEAD request decides (between stores, one to
+//! each side): the object is unchanged if the modification time in its metadata
+//! (`x-amz-meta-mtime`), which the copy has set, equals the source's. If the object has no such
+//! metadata, the times in the listing are compared in whole seconds.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
 //! the other checksum is computed from the bytes. [`sync`](crate::sync) compares several pairs at a
@@ -79,8 +79,9 @@ enum MetadataHolder {
     Source(SystemTime),
     /// The destination. Its metadata are compared with this time of the source's file.
     Destination(SystemTime),
-    /// The destination, which is an object like the source. Its metadata are compared with the time
-    /// in the source's metadata.
+    /// Source and destination, because the source is an object too. The time in the destination's
+    /// metadata is compared with the source's time: the one in its metadata or, without that, its
+    /// date.
     Both,
 }
 
@@ -222,8 +223,8 @@ impl DateRange {
         Self::at(store.clock_ahead(&tree.destination).unwrap_or(0), date)
     }
 
-    /// Converts a date from a store whose clock is `ahead` by so many seconds, or behind if `ahead`
-    /// is negative.
+    /// Converts a date of a store to this machine's clock. The store's clock is at most `ahead`
+    /// seconds ahead; a negative number means behind.
     fn at(ahead: i64, date: SystemTime) -> Self {
         let seconds = Duration::from_secs(ahead.unsigned_abs());
         let (before, after) = (date.checked_sub(seconds), date.checked_add(seconds));
@@ -238,7 +239,8 @@ impl DateRange {
     }
 }
 
-/// Returns whether both are objects of one service, so their dates come from the same clock.
+/// Returns whether both are objects of the same kind of service, so their dates come from the same
+/// clock.
 fn is_one_service(one: &Location, other: &Location) -> bool {
     matches!((one, other), (Location::Object(one), Location::Object(other)) if one.service == other.service)
 }
@@ -274,7 +276,7 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, stored: impl FnOnce() -> Opti
     is_exact || there.written().is_some_and(|written| is_after(written, time.modified))
 }
 
-/// How a source is compared with its destination.
+/// Comparison of a source with its destination that is still to be made.
 pub(crate) enum SourceComparison {
     /// Compare the content with that of this object, which has the same length.
     Content(Location),
@@ -328,7 +330,7 @@ impl Ask {
     }
 }
 
-/// Whether two objects have the same content.
+/// Result of comparing the contents of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
     Same,

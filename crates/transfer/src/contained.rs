@@ -1,5 +1,5 @@
-//! Proves that no directory of one tree is also a directory of another. Paths do not always show
-//! this: a FUSE or network file system, an overlay or a server can show a directory under another
+//! Proves that no directory of one tree is also a directory of another. Paths alone do not prove
+//! it: a FUSE or network file system, an overlay or a server can show a directory under another
 //! name without sharing the directories above it. Unless the table of mounts suffices, both trees
 //! are listed for the proof, once per run. [`apart`](crate::apart) calls this.
 

@@ -44,7 +44,7 @@ pub(crate) struct Meters {
     pub(crate) reread: AtomicU64,
     pub(crate) hedged: AtomicU64,
     pub(crate) slowdowns: AtomicU64,
-    /// Number of files deleted: the files of replaced directories, and the sources of moves.
+    /// Number of files deleted: files in replaced directories, and sources of moves.
     pub(crate) deleted: AtomicU64,
     /// Microseconds from the start to the first byte; 0 until then.
     pub(crate) first_byte: AtomicU64,
@@ -54,11 +54,11 @@ pub(crate) struct Meters {
     pub(crate) busy: AtomicU64,
 }
 
-pub(crate) fn add(counter: &AtomicU64, count: u64) {
+pub(crate) fn add_relaxed(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-pub(crate) fn load(counter: &AtomicU64) -> u64 {
+pub(crate) fn load_relaxed(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
@@ -119,8 +119,8 @@ pub(crate) struct Context<'a> {
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
-    /// Device and inode of each file that a run over named objects has written. With these, a
-    /// second source that has the same destination under another name is noticed.
+    /// Device and inode of each file that a run over named objects has written. They reveal a
+    /// second source whose destination is another name of the same file.
     written: Mutex<HashSet<(u64, u64)>>,
     /// The reason why the run has ended early.
     ended: OnceLock<Error>,
@@ -227,7 +227,7 @@ impl<'a> Context<'a> {
         durability: Durability,
     ) -> Result<()> {
         if let (ReplaceKind::Directory, Some(root)) = (over, self.run_kind.root) {
-            add(&self.meters.deleted, root.remove_replaced(path)?);
+            add_relaxed(&self.meters.deleted, root.remove_replaced(path)?);
         }
         let metadata = Metadata { modified: stat.modified, ..stat.metadata.clone() };
         if self.run_kind.batch != ObjectCount::Many {
@@ -244,15 +244,15 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Records a file that was renamed to its destination.
+    /// Records a file that was renamed to its destination, in a run over named objects.
     pub(crate) fn record_renamed(&self, path: &Path) {
         if self.run_kind.batch == ObjectCount::Many {
             self.written.lock().extend(identity(path));
         }
     }
 
-    /// Returns the durability of a small file on its own. Many files are made durable together, at
-    /// the end of the run.
+    /// Returns the durability with which a small file is committed. A run over many files makes
+    /// their data durable together, at its end.
     pub(crate) fn durability_of_small(&self) -> Durability {
         match (self.run_kind.batch, self.settings.durability) {
             (ObjectCount::Many | ObjectCount::Tree, Durability::Data) => Durability::None,
@@ -262,25 +262,25 @@ impl<'a> Context<'a> {
 
     /// Returns the number of bytes that have moved, including those of writes in flight.
     pub(crate) fn moved_so_far(&self) -> u64 {
-        load(&self.meters.moved).max(load(&self.meters.sent))
+        load_relaxed(&self.meters.moved).max(load_relaxed(&self.meters.sent))
     }
 
     /// Counts bytes that an earlier run has moved.
     pub(crate) fn count_resumed(&self, bytes: u64) {
-        add(&self.meters.resumed, bytes);
+        add_relaxed(&self.meters.resumed, bytes);
         self.observer.moved(bytes);
     }
 
     /// Counts bytes that are fetched or sent a second time.
     pub(crate) fn count_reread(&self, bytes: u64) {
-        add(&self.meters.reread, bytes);
+        add_relaxed(&self.meters.reread, bytes);
     }
 
     /// Counts bytes that have arrived.
     pub(crate) fn moved(&self, bytes: u64) {
-        add(&self.meters.moved, bytes);
+        add_relaxed(&self.meters.moved, bytes);
         self.observer.moved(bytes);
-        if load(&self.meters.first_byte) == 0 {
+        if load_relaxed(&self.meters.first_byte) == 0 {
             let at = micros(self.started.elapsed()).max(1);
             // If another worker has set the time first, that time stays.
             let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);

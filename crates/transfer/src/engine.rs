@@ -1,5 +1,5 @@
-//! Offers the public operations, one for each kind of transfer. Each call is one run with workers
-//! of its own.
+//! Offers the public operations. Each call that moves or deletes objects is one run with threads of
+//! its own.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::sources::{self, MovedSources};
 use crate::tree::TreeCopy;
 use crate::{attributes, check, named, remove, stream, sync, tree};
 
-/// The engine that moves objects between locations. It is cheap to create.
+/// The engine that moves objects between locations. Creating an engine is cheap.
 #[derive(Clone)]
 pub struct Engine {
     store: Store,
@@ -56,8 +56,10 @@ impl Engine {
     /// complete new one.
     ///
     /// # Errors
-    /// The reason why the copy failed. The destination is unchanged, and the bytes that have
-    /// arrived are kept for the next run.
+    /// The reason why the copy failed. The destination's content is unchanged, and the bytes that
+    /// have arrived are kept for the next run if the copy can be resumed. With
+    /// [`KeptAttributes::All`](crate::KeptAttributes::All), an attribute may fail after the content
+    /// was replaced.
     pub fn copy(
         &self,
         source: &Location,
@@ -86,7 +88,8 @@ impl Engine {
     /// early. The summary says what the run did, and from how many bytes the next run can resume.
     ///
     /// # Errors
-    /// No worker can be started.
+    /// No worker can be started, or a link or the attributes of a file cannot be copied
+    /// ([`KeptAttributes::All`](crate::KeptAttributes::All)).
     pub fn copy_until_stopped(
         &self,
         source: &Location,
@@ -437,7 +440,8 @@ fn single_result(mut summary: Summary) -> Result<Summary> {
     }
 }
 
-/// Runs jobs that were each named. If there are `sources`, deletes the sources of a move with them.
+/// Runs jobs that were each named. With `sources`, the run is a move, and deletes each source after
+/// its copy.
 fn run_many(
     scope: &CallScope<'_>,
     sources: Option<&MovedSources<'_>>,

@@ -45,12 +45,12 @@ pub enum Error {
         /// them.
         kept: u64,
     },
-    /// The version of the object is not the one in the manifest.
+    /// The source has another version than the one to copy, which a manifest or the caller names.
     #[error("{location}: changed since it was planned{}", difference(.expected, .found))]
     Replaced {
         /// The location of the object.
         location: String,
-        /// The version in the manifest.
+        /// The version to copy.
         expected: Box<Version>,
         /// The version that the store has now.
         found: Box<Version>,
@@ -100,7 +100,7 @@ pub enum Error {
     /// The caller's stream failed, from which data is read or to which data is written.
     #[error("{end} the stream: {source}")]
     Stream {
-        /// Whether data was read or written.
+        /// Direction in which the stream was used.
         end: StreamEnd,
         /// The error of the stream.
         source: std::io::Error,
@@ -242,7 +242,7 @@ impl Error {
     }
 }
 
-/// An object that could not be copied or deleted.
+/// An object that could not be copied, deleted or compared, or a name that could not be listed.
 #[derive(Debug)]
 pub struct Failure {
     /// The location of the object, printable.

@@ -7,7 +7,7 @@ use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Error as StoreError, PAGE, Unfinished};
 
 use crate::apart::{Apart, Separation};
-use crate::context::{CallScope, add};
+use crate::context::{CallScope, add_relaxed};
 use crate::deferred::DeferredRecords;
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Tree, as_path, has_directories};
@@ -36,7 +36,8 @@ impl<'a> ExtraNames<'a> {
     pub(crate) fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            // If the source is a directory, it corresponds to the object that marks the prefix.
+            // The entry with the empty name is the object that marks the prefix. Outside object
+            // stores, the directory of the source corresponds to it.
             EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
             EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
             EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
@@ -102,7 +103,7 @@ pub(crate) struct ExtraDeletion<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
-    /// Whether the files that interrupted copies have left stay.
+    /// True if the files that interrupted copies have left stay.
     keeps_leftovers: bool,
     page: Vec<Location>,
     failures: Vec<Failure>,
@@ -123,7 +124,7 @@ impl ExtraDeletion<'_> {
         }
         if let Some(root) = &self.copy.root {
             match root.beneath.remove_file(as_path(name)) {
-                Ok(()) => add(&self.copy.counts.deleted, 1),
+                Ok(()) => add_relaxed(&self.copy.counts.deleted, 1),
                 Err(error) => self.fail(&location, error),
             }
             return;
@@ -134,8 +135,8 @@ impl ExtraDeletion<'_> {
         }
     }
 
-    /// Removes what an interrupted copy of a name has left that only the destination may have. It
-    /// is not counted, because it is no object.
+    /// Removes a file that an interrupted copy has left, for a name that only the destination may
+    /// have. The file is not counted, because it is no object.
     fn remove_leftover(&mut self, name: &[u8], leftover: &Leftover) {
         let is_selected = self.copy.tree.takes(&leftover.target) && !self.scope.settings.limits.is_any();
         let Some(root) = self.copy.root.as_ref().filter(|_| is_selected && !self.keeps_leftovers) else {
@@ -168,7 +169,7 @@ impl ExtraDeletion<'_> {
             return;
         }
         let failed = self.scope.store.delete_many(&self.page);
-        add(&self.copy.counts.deleted, (self.page.len() - failed.len()) as u64);
+        add_relaxed(&self.copy.counts.deleted, (self.page.len() - failed.len()) as u64);
         self.page.clear();
         for (location, error) in failed {
             self.fail(&location, error);

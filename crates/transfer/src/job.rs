@@ -26,7 +26,7 @@ pub struct CopyJob {
     pub destination: Location,
     /// The entry of the source in a listing. If present, it saves a request.
     pub entry: Option<Entry>,
-    /// Which kinds of entries at the destination may be replaced.
+    /// Kinds of entries at the destination that may be replaced.
     pub over: ReplaceKind,
 }
 
@@ -49,7 +49,7 @@ impl CopyJob {
     }
 
     /// Returns whether an object has the listed length and date, although not the listed `ETag`.
-    /// Some stores compute the tags of listings otherwise
+    /// Some stores compute the ETags of listings in another way
     /// (<https://github.com/mojatter/s2/issues/209>, as of 28 November 2026).
     pub(crate) fn is_listed_with_another_tag(&self, found: &Version) -> bool {
         let Some(entry) = self.entry.as_ref().filter(|entry| entry.version.is_none()) else { return false };
@@ -60,7 +60,7 @@ impl CopyJob {
         is_dated && entry.size.is_some() && entry.size == found.size
     }
 
-    /// Returns the version that must be copied; `None` is the newest.
+    /// Returns the version that must be copied. `None` means the newest.
     pub(crate) fn wanted_version(&self) -> Option<Version> {
         self.entry.as_ref()?.version.as_deref().cloned()
     }
@@ -70,7 +70,7 @@ impl CopyJob {
         self.entry.as_ref()?.version.as_ref()?.version_id.as_deref()
     }
 
-    /// Fails if the version of the source is not the one in the manifest.
+    /// Fails if the source has another version than the job names, for example from a manifest.
     pub(crate) fn check_version(&self, found: &Version) -> Result<()> {
         match self.entry.as_ref().and_then(|entry| entry.version.as_ref()) {
             Some(expected) if !expected.agrees_with(found) => Err(StoreError::Changed {
@@ -84,8 +84,7 @@ impl CopyJob {
         }
     }
 
-    /// Converts the error for a changed object to [`Error::Replaced`] if a manifest names the
-    /// version.
+    /// Converts the error for a changed object to [`Error::Replaced`] if the job names the version.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
             Error::Store(StoreError::Changed { location, expected, found, .. })
@@ -130,7 +129,8 @@ pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destinat
     settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
 
-/// How many objects a run copies. Many objects are made durable together.
+/// Number of objects that a run copies: one or many. A run over one object makes the file durable
+/// at once. Other runs make all of their small files durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectCount {
     One,
@@ -161,7 +161,7 @@ pub enum EmptySource {
     Allow,
 }
 
-/// Whether a run changes anything.
+/// Effect of a run: changes, or only a report of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
     /// Changes are made.
@@ -201,7 +201,7 @@ impl Shard {
     }
 }
 
-/// How many levels of a source are listed.
+/// Levels of a source that are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Levels {
     /// Only the entries directly in the source.
@@ -211,7 +211,7 @@ pub enum Levels {
     All,
 }
 
-/// Where the names of a tree come from.
+/// Origin of the names of a tree.
 #[derive(Clone, Copy, Default)]
 pub enum TreeNames<'a> {
     /// From a listing of the source.
@@ -225,13 +225,13 @@ pub enum TreeNames<'a> {
 pub struct Tree<'a> {
     /// The location of the source, below which everything is copied.
     pub source: Location,
-    /// Where the names of the source come from.
+    /// Origin of the names of the source.
     pub names: TreeNames<'a>,
     /// The location of the destination, to which each name is joined.
     pub destination: Location,
     /// The prefix of all names. The store lists no other names.
     pub beginning: String,
-    /// How many levels of the source are listed.
+    /// Levels of the source that are listed.
     pub levels: Levels,
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
@@ -240,7 +240,7 @@ pub struct Tree<'a> {
     pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,
-    /// Whether the run changes anything.
+    /// Effect of the run.
     pub effect: Effect,
 }
 
@@ -262,15 +262,15 @@ impl Tree<'_> {
     }
 }
 
-/// How much of a location is removed.
+/// Part of a location that is removed, moved, or given attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
     Files,
-    /// Also local directories that are empty at the end. The root stays.
+    /// In addition, local directories that are empty at the end. The root stays.
     Contents,
-    /// Also the root, which is an empty local directory or the object that marks a prefix. A local
-    /// root that is a link is refused.
+    /// In addition, the root, which is an empty local directory or the object that marks a prefix.
+    /// A local root that is a link is refused.
     Whole,
 }
 
@@ -278,7 +278,7 @@ pub enum Extent {
 pub struct Move<'a> {
     /// The tree to copy.
     pub tree: Tree<'a>,
-    /// Which directories are removed once they are empty, including the objects that mark prefixes.
+    /// Directories that are removed once they are empty, including the objects that mark prefixes.
     pub extent: Extent,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Leftover {
 }
 
 impl Leftover {
-    /// Returns the leftover that has this name.
+    /// Parses the name of a leftover. Returns `None` for any other name.
     pub(crate) fn of(name: &[u8]) -> Option<Self> {
         let (directory, last) = name.split_at(name.len() - last_component(name).len());
         let stem = last.strip_prefix(b".")?;
@@ -84,8 +84,8 @@ impl Leftovers {
     }
 }
 
-/// Removes the partial file of a later attempt, or the journal that a killed copy had not yet
-/// removed. The files of a running copy stay.
+/// Removes the partial file and the journal that a killed copy has left beside a file that is
+/// complete by now. The files of a running copy stay.
 fn remove(root: &Beneath, name: &Path) -> Result<()> {
     match LocalFile::open_beneath(root, name, ReplaceKind::File, PartialPermissions::Owner) {
         Ok(partial) => {

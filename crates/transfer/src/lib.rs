@@ -3,8 +3,8 @@
 //!
 //! A *job* is one object to copy. A job may be split into *pieces* (chunks of a download, parts of
 //! an upload), and workers take pieces of started objects before they start another object. Copying
-//! one object is a run with one job; copying a tree is a run with many. Both share the limit on
-//! requests, the memory ceiling, the rate limit, and the detection of silent requests.
+//! one object is a run with one job; copying a tree is a run with many. All jobs of a run share the
+//! limit on requests, the memory ceiling, the rate limit, and the detection of silent requests.
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
 //! (deletions), `moving` (moves), `attributes` (the last pass of `cp -a`), `check`, `scheduler`

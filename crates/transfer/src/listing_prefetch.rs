@@ -1,5 +1,5 @@
-//! Reads a listing ahead, on a thread of its own. `sync` walks two listings side by side; without
-//! this, each would wait while the other is read.
+//! Reads a listing ahead, on a thread of its own. `sync` and `check` walk two listings side by
+//! side. Without the threads, each listing would wait while the other is read.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 

@@ -20,7 +20,8 @@ const MAX_CREATIONS: u32 = 5;
 const MAX_FAILURES: u32 = 3;
 
 /// A file with random content that is created in one directory and looked for in another. Its name
-/// is a hash of the two places, so a run overwrites and removes what a killed run has left.
+/// contains a hash of the two places, so a run overwrites and removes a marker that a killed run
+/// has left.
 pub(crate) struct MarkerFile<'a> {
     store: &'a Store,
     directory: &'a Location,
@@ -48,7 +49,7 @@ impl<'a> MarkerFile<'a> {
         Ok(Self { store, directory, name, end: end.into(), content })
     }
 
-    /// Fails if the marker appears in one of `places`. There its name ends with `end`.
+    /// Fails if the marker appears in one of `places`. There, its name would end with `end`.
     pub(crate) fn prove_absent(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
         self.fail_if_found(first, || {

@@ -1,7 +1,8 @@
 //! Finds local directories that overlap although their paths do not, because a part of a file
-//! system can be mounted at several places (bind mounts). [`sync`](crate::sync) calls this before
-//! it deletes. Markers ([`apart`](crate::apart)) do not show such overlaps, because the directories
-//! above a mount point are not mounted with it.
+//! system can be mounted at several places (bind mounts). Markers ([`apart`](crate::apart)) do not
+//! show such overlaps, because the directories above a mount point are not mounted with it. Called
+//! by [`sync`](crate::sync), [`sources`](crate::sources) and [`contained`](crate::contained) before
+//! names are deleted, and by [`tree`](crate::tree) before a source is listed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -115,8 +116,8 @@ pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     process_mounts().is_ok_and(|mounts| show_every_overlap(&mounts, &from, &to))
 }
 
-/// Returns the mount points below a directory. If the table cannot be read, the directories below
-/// are asked.
+/// Returns the mount points below a directory. If the table cannot be read, looks up each directory
+/// below.
 ///
 /// # Errors
 /// A directory cannot be read, or the kernel does not report mount points.

@@ -40,7 +40,7 @@ impl DirectoryTimes {
     fn record(&mut self, source: &Location, name: &[u8]) -> Result<()> {
         let Some(root) = source.as_local() else { return Ok(()) };
         let found = std::fs::symlink_metadata(root.join(as_path(name))).and_then(|found| found.modified());
-        // A directory without a time gets none.
+        // The copy of a directory whose time cannot be read gets no time from the source.
         let Ok(time) = found else { return Ok(()) };
         let (is_after, since) = match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(since) => (1, since),
@@ -65,7 +65,8 @@ impl DirectoryTimes {
         for record in self.0.into_records()? {
             let record = record?;
             let Some((time, name)) = Self::of_record(&record) else { continue };
-            // If only the contents of the root were moved, the destination's root is another one.
+            // If only the contents of the root were moved, the destination's root is not the moved
+            // directory.
             if name.is_empty() && extent != Extent::Whole {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Defines the interface between the scheduler and an object that moves in pieces. Movers implement
-//! it.
+//! Defines the interface between the scheduler and an object that moves in pieces. Downloads,
+//! uploads and relays implement it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl Piece {
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
 pub(crate) struct PendingPieces {
-    /// Whether the checksum of the whole object has to be requested. The checksum is claimed before
+    /// True if the checksum of the whole object has to be requested. The checksum is claimed before
     /// the chunks.
     pub(crate) checksum: bool,
     /// Indexes of chunks or parts.

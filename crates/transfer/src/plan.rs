@@ -11,11 +11,11 @@ use std::ops::Range;
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::LONGEST_REQUEST;
 
-/// Length of a chunk, and of the first request, which is sent before the object's length is known;
-/// bytes. An object up to this length needs only one request. For larger objects, a request has
-/// several chunks: at 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip
-/// of 0.03 s. A killed run loses the incomplete chunk of each request, and what is in the socket's
-/// buffer.
+/// Length in bytes of a chunk, and of the first request, which is sent before the object's length
+/// is known. An object up to this length needs only one request. For larger objects, several chunks
+/// share a request: four chunks (8 MiB) take 0.2 s at 40 MB/s, the rate of one S3 connection, after
+/// a round trip of 0.03 s. A killed run loses the incomplete chunk of each request, and the bytes
+/// in the socket's buffer.
 pub(crate) const CHUNK_SIZE: u64 = 2 << 20;
 /// Number of chunks of a download from which on chunks become longer, so that journals stay short.
 const CHUNKS_BEFORE_GROWTH: u64 = 32_768;
@@ -26,15 +26,15 @@ const UPLOAD_PART_SIZE: u64 = 8 << 20;
 /// quarter of this length. An object up to this length is uploaded in one request.
 pub(crate) const LARGE_OBJECT: u64 = 2 * UPLOAD_PART_SIZE;
 /// Maximum number of parts of an upload in S3.
-pub(crate) const MOST_PARTS: u64 = 10_000;
+pub(crate) const MAX_PARTS: u64 = 10_000;
 /// Minimum length of a part in S3, bytes. The last part may be shorter.
-pub(crate) const LEAST_PART: u64 = 5 << 20;
+pub(crate) const MIN_PART_SIZE: u64 = 5 << 20;
 
 /// Maximum length of a part in S3, bytes.
 const MAX_PART_SIZE: u64 = 5 << 30;
-/// Number of a stream's parts that have the minimum length. Together these parts have 10 GiB.
+/// Number of a stream's parts that have the minimum length. Together these parts have 9.8 GiB.
 const SMALL_PARTS: u32 = 2_000;
-/// Number of a stream's parts of each length above the minimum.
+/// Number of a stream's parts of each length between the minimum and the maximum.
 const PARTS_PER_LENGTH: u32 = 200;
 
 /// Returns the length in bytes of part `number` (from 1) of a stream of unknown length, or `None`
@@ -43,11 +43,11 @@ const PARTS_PER_LENGTH: u32 = 200;
 /// maximum length (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>,
 /// 2026-11-27).
 pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
-    if u64::from(number) > MOST_PARTS {
+    if u64::from(number) > MAX_PARTS {
         return None;
     }
     let behind = number.saturating_sub(SMALL_PARTS);
-    Some((LEAST_PART << behind.div_ceil(PARTS_PER_LENGTH)).min(MAX_PART_SIZE))
+    Some((MIN_PART_SIZE << behind.div_ceil(PARTS_PER_LENGTH)).min(MAX_PART_SIZE))
 }
 
 /// The chunks of an object. All have the same length, except the last.
@@ -58,8 +58,8 @@ pub struct ChunkPlan {
 }
 
 impl ChunkPlan {
-    /// Plans chunks for reading `size` bytes in parallel. Their length limits what is read again
-    /// after a kill.
+    /// Plans chunks for reading `size` bytes in parallel. The length of a chunk limits how much is
+    /// read again after a kill.
     #[must_use]
     pub fn download(size: u64) -> Self {
         let chunk =
@@ -72,7 +72,7 @@ impl ChunkPlan {
     pub fn upload(size: u64) -> Self {
         Self {
             size,
-            chunk: size.div_ceil(MOST_PARTS).next_multiple_of(UPLOAD_PART_SIZE).max(UPLOAD_PART_SIZE),
+            chunk: size.div_ceil(MAX_PARTS).next_multiple_of(UPLOAD_PART_SIZE).max(UPLOAD_PART_SIZE),
         }
     }
 
@@ -90,7 +90,7 @@ impl ChunkPlan {
 
     /// Returns the length of each chunk but the last, bytes.
     #[must_use]
-    pub fn chunk(&self) -> u64 {
+    pub fn chunk_size(&self) -> u64 {
         self.chunk
     }
 
@@ -102,7 +102,7 @@ impl ChunkPlan {
 
     /// Returns the indexes of all chunks.
     #[must_use]
-    pub fn pieces(&self) -> Range<u32> {
+    pub fn chunk_indexes(&self) -> Range<u32> {
         0..self.count()
     }
 
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn the_parts_of_a_stream_grow_within_the_limits_of_s3() {
         let parts: Vec<u64> = (1..).map_while(stream_part_size).collect();
-        assert_eq!(parts.len() as u64, MOST_PARTS);
+        assert_eq!(parts.len() as u64, MAX_PARTS);
         assert!(parts.iter().sum::<u64>() > 31 << 40);
-        assert!(parts.iter().all(|part| (LEAST_PART..=MAX_PART_SIZE).contains(part)));
-        assert!(parts.windows(2).all(|two| two[0] <= two[1]) && parts[1_999] == LEAST_PART);
+        assert!(parts.iter().all(|part| (MIN_PART_SIZE..=MAX_PART_SIZE).contains(part)));
+        assert!(parts.windows(2).all(|two| two[0] <= two[1]) && parts[1_999] == MIN_PART_SIZE);
     }
 
     proptest! {
@@ -136,10 +136,10 @@ mod tests {
             let size = if upload { size } else { size % (1 << 36) };
             let plan = if upload { ChunkPlan::upload(size) } else { ChunkPlan::download(size) };
             let mut at = 0;
-            for index in plan.pieces() {
+            for index in plan.chunk_indexes() {
                 let range = plan.range(index);
                 prop_assert_eq!(range.start, at);
-                prop_assert!(!range.is_empty() && range.len() <= plan.chunk());
+                prop_assert!(!range.is_empty() && range.len() <= plan.chunk_size());
                 at = range.end;
             }
             prop_assert_eq!(at, size);
@@ -149,7 +149,7 @@ mod tests {
         #[test]
         fn parts_are_as_s3_wants_them(size in 1_u64..(5 << 40)) {
             let plan = ChunkPlan::upload(size);
-            prop_assert!(u64::from(plan.count()) <= MOST_PARTS);
+            prop_assert!(u64::from(plan.count()) <= MAX_PARTS);
             prop_assert!(plan.count() == 1 || plan.range(0).len() >= 5 << 20);
             prop_assert!(plan.count() < 3 || plan.range(0).len() == plan.range(plan.count() - 2).len());
         }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_run_reads_again_stays_bounded() {
-        assert_eq!(ChunkPlan::download(64 << 30).chunk(), 2 << 20);
-        assert_eq!(ChunkPlan::download(5 << 40).chunk(), 32 << 20);
+        assert_eq!(ChunkPlan::download(64 << 30).chunk_size(), 2 << 20);
+        assert_eq!(ChunkPlan::download(5 << 40).chunk_size(), 32 << 20);
     }
 }

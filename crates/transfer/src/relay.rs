@@ -11,7 +11,7 @@ use firstbyte_store::{Error as StoreError, Get, Payload, Stat, StatedLength, Sto
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
 use crate::pieces::{Finish, ObjectPieces, Piece, Started};
-use crate::plan::{ChunkPlan, LEAST_PART, MOST_PARTS};
+use crate::plan::{ChunkPlan, MAX_PARTS, MIN_PART_SIZE};
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::spool;
@@ -19,14 +19,14 @@ use crate::upload::parts::{self, MultipartUpload, put_options, put_over};
 
 /// Length of a part that a worker holds in memory, bytes. It is the minimum of S3, so that as many
 /// workers as possible fit below the memory ceiling.
-const RELAY_PART_SIZE: u64 = LEAST_PART;
+const RELAY_PART_SIZE: u64 = MIN_PART_SIZE;
 /// Maximum length of an object that S3 copies in one request, bytes.
 const SINGLE_COPY: u64 = 5 << 30;
 /// Length of a part that the service copies itself, bytes. It is long, because the bytes do not
 /// pass through this process.
 const COPIED_PART_SIZE: u64 = 512 << 20;
 
-/// How a part is copied.
+/// Way in which a part is copied.
 enum RelayMode {
     /// The service copies the part itself.
     Inside,
@@ -98,9 +98,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
         } else {
             (RelayMode::Through, RELAY_PART_SIZE)
         };
-    let plan = ChunkPlan::with_chunk_size(size, part.max(size.div_ceil(MOST_PARTS)));
+    let plan = ChunkPlan::with_chunk_size(size, part.max(size.div_ceil(MAX_PARTS)));
     let parts = MultipartUpload::new(context.store.begin_upload(&job.destination, &options)?, options);
-    let pending = plan.pieces().collect();
+    let pending = plan.chunk_indexes().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, mode };
     Ok(Started::Split { object: Arc::new(relay), pending, first: None })
 }

@@ -37,21 +37,21 @@ const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 pub struct Removal<'a> {
     /// The location whose contents are deleted.
     pub root: Location,
-    /// Which kinds of entries are deleted.
+    /// Kinds of entries that are deleted.
     pub extent: Extent,
     /// The prefix of all names to delete. The store lists no other names.
     pub beginning: String,
-    /// Whether only the entries directly in the root are deleted, or everything below the root.
+    /// Depth of the deletion: only the entries directly in the root, or everything below it.
     pub levels: Levels,
     /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// The filter as bounds of the listing: directories without names to delete are not opened.
     pub bounds: WalkBounds,
-    /// Whether the run changes anything.
+    /// Effect of the run: deletions, or only a report of them.
     pub effect: Effect,
 }
 
-/// Which entries a removal deletes.
+/// Entries that a removal deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemovalFilter {
     All,
@@ -147,8 +147,9 @@ impl Removal<'_> {
         self.extent == Extent::Whole
     }
 
-    /// Returns whether a selected name has to be deleted now. A dry run only reports the name.
-    fn applies(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
+    /// Returns whether the caller must delete a selected name. Reports the name if the run is a dry
+    /// run.
+    fn apply_or_report(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
         if self.effect == Effect::DryRun {
             outcome.observer.planned(&Action::Delete { location: self.root.join(name) });
         }
@@ -240,7 +241,7 @@ fn remove_keys(
             match entry {
                 Ok(entry) if entry.kind == EntryKind::Directory => {}
                 Ok(entry) if !(removal.select)(&entry.name) || !filter.takes_key(&entry) => kept = true,
-                Ok(entry) if removal.applies(&entry.name, outcome) => {
+                Ok(entry) if removal.apply_or_report(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
                 }
                 Ok(_) => {}
@@ -303,8 +304,8 @@ trait Names {
     /// Removes a directory if it is empty. Called after everything in the directory was deleted.
     fn remove_directory(&mut self, name: &[u8]);
 
-    /// Removes the root. It is an error if the root is not empty, unless a failure or the filter
-    /// has left something in it (`kept`).
+    /// Removes the root. A root that is not empty is an error, unless the filter has kept names in
+    /// it (`kept`) or a deletion has failed.
     fn remove_root(&mut self, kept: bool);
 
     /// Deletes the names that were collected and not deleted yet.
@@ -349,7 +350,7 @@ fn remove_names(
             kept = true;
         } else if directory.is_some() {
             directories.push(entry.name);
-        } else if removal.applies(&entry.name, outcome) {
+        } else if removal.apply_or_report(&entry.name, outcome) {
             names.remove_file(&entry.name);
         }
     }

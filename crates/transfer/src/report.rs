@@ -20,7 +20,7 @@ pub enum Action {
         /// Length in bytes, if the listing contains it.
         size: Option<u64>,
     },
-    /// Delete an object that the source does not have.
+    /// Delete an object. For `sync`, it is one that only the destination has.
     Delete {
         /// The location of the object.
         location: Location,
@@ -71,7 +71,7 @@ impl Difference {
 /// Log target of the event that is logged for each complete object.
 pub const OBJECTS: &str = "firstbyte_transfer::objects";
 
-/// Receives the events of a run, for progress bars, logs and tests. Worker threads call these
+/// Receives the events of a run, for progress bars, logs and tests. Threads of the run call these
 /// methods, so they must return quickly. By default, every method does nothing.
 pub trait Observer: Sync {
     /// Called when more objects and bytes that have to be moved were found.
@@ -79,12 +79,13 @@ pub trait Observer: Sync {
     /// Called when all objects of the run have been found, so no more are expected.
     fn listed(&self) {}
     /// Called when a worker starts with an object. A call of `finished`, `skipped` or `failed`
-    /// follows.
+    /// follows, unless the run ends early.
     fn began(&self, _source: &Location) {}
     /// Called when a large object starts to move in pieces. `bytes` is its length, or 0 if that is
     /// not known.
     fn started(&self, _source: &Location, _bytes: u64) {}
-    /// Called when more bytes have arrived.
+    /// Called when more bytes were moved: received, accepted by the server, or taken from an
+    /// earlier run.
     fn moved(&self, _bytes: u64) {}
     /// Called when an object of `bytes` is complete. An earlier run may have moved a part of it.
     fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
@@ -107,7 +108,7 @@ pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// How the content was verified against the source.
+/// Extent to which the content was verified against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
     /// Nothing: the source states no length, and the content ended with the connection.
@@ -131,7 +132,7 @@ impl fmt::Display for Verified {
 /// Resource that limited the speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// The network: more requests brought no more bytes.
+    /// The network: no other limit was reached.
     Link,
     /// The rate that the caller allows.
     Limit,
@@ -218,7 +219,8 @@ pub struct Summary {
     pub kept_bytes: u64,
     /// The weakest verification among the copied objects. `None` if no object was copied.
     pub verified: Option<Verified>,
-    /// The version that was copied, if the run has one object.
+    /// The version of the object, if exactly one is complete. If the destination is a store, it is
+    /// the version written, otherwise the version read.
     pub version: Option<Version>,
     /// The first [`Summary::LISTED_FAILURES`] failures.
     pub failed: Vec<Failure>,

@@ -1,8 +1,8 @@
 //! Sends the requests of a worker, using the request loop of `firstbyte_fetch` with the meters and
 //! limits of the run.
 //!
-//! Each worker has one [`Requester`], which movers borrow. It owns the worker's slot in the request
-//! tracker, and the worker's buffer.
+//! Each worker has one [`Requester`], which movers borrow. The requester owns the worker's slot in
+//! the request tracker, and the worker's buffer.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use firstbyte_location::{Location, Version};
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
-use crate::context::{Context, add, load, micros};
+use crate::context::{Context, add_relaxed, load_relaxed, micros};
 use crate::error::{Error, Result};
 use crate::job::ObjectCount;
 
@@ -56,7 +56,7 @@ impl Interest for Context<'_> {
     }
 
     fn is_known(&self) -> bool {
-        load(&self.meters.moved) > 0
+        load_relaxed(&self.meters.moved) > 0
     }
 
     fn outages(&self) -> Outages {
@@ -65,9 +65,9 @@ impl Interest for Context<'_> {
 
     fn count(&self, event: RequestEvent) {
         match event {
-            RequestEvent::Cut => add(&self.meters.hedged, 1),
+            RequestEvent::Cut => add_relaxed(&self.meters.hedged, 1),
             RequestEvent::Retry => self.store.count_retry(),
-            RequestEvent::SlowDown => add(&self.meters.slowdowns, 1),
+            RequestEvent::SlowDown => add_relaxed(&self.meters.slowdowns, 1),
         }
     }
 }
@@ -100,7 +100,7 @@ impl TransferAttempt<'_, '_> {
     /// Records that the head of a response has arrived, and that a body of `body` bytes follows.
     pub(crate) fn head_arrived(&self, body: u64) {
         let took = self.tracked.head_arrived(body);
-        add(&self.context.meters.head_wait, micros(took));
+        add_relaxed(&self.context.meters.head_wait, micros(took));
     }
 
     /// Records that `bytes` more bytes, up to the offset `end`, have arrived or were accepted by
@@ -174,7 +174,7 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Requests a description that only improves the result, once. `None` if that fails.
+    /// Requests, once, a description that the result can do without. Returns `None` on failure.
     pub(crate) fn try_stat(&mut self, location: &Location, version_id: Option<&str>) -> Option<Stat> {
         let store = &self.context.single;
         let stat = match version_id {

@@ -14,17 +14,17 @@ use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::stop::Stop;
 
-/// How many requests are in flight at once.
+/// Number of requests in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// The number that makes the transfer measurably faster.
+    /// The number grows as long as the transfer becomes measurably faster.
     #[default]
     Auto,
     /// The given number of requests.
     Fixed(usize),
 }
 
-/// How a copy of a tree and `sync` decide that an object is unchanged.
+/// Method by which a copy of a tree and `sync` decide that an object is unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
     /// By length and times. This takes one listing of each side, and hardly any request for single
@@ -76,7 +76,7 @@ impl SourceLimits {
     }
 }
 
-/// Which attributes of local files a copy keeps.
+/// Attributes of local files that a copy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptAttributes {
     /// Content, permission bits and modification times of files, and permission bits of
@@ -88,7 +88,7 @@ pub enum KeptAttributes {
     All,
 }
 
-/// Whether a silent request is replaced by a new one before the request's deadline.
+/// Treatment of a request that is silent, but not yet for as long as its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
     /// A request is replaced when it is several times slower than the others.
@@ -103,7 +103,7 @@ pub enum Hedging {
 pub struct TransferSettings {
     /// Ceiling for the resident memory of the process, bytes. It limits concurrency and buffers.
     pub memory: u64,
-    /// How many requests are in flight at once.
+    /// Number of requests in flight at once.
     pub concurrency: Concurrency,
     /// Data that must be on stable storage when a copy is reported as complete.
     pub durability: Durability,
@@ -111,21 +111,21 @@ pub struct TransferSettings {
     pub limit_rate: Option<u64>,
     /// The checksum that the object must have, for copies of one object. Not for trees.
     pub checksum: Option<Checksum>,
-    /// How copies of trees and `sync` compare objects.
+    /// Method by which copies of trees and `sync` compare objects.
     pub compare: Compare,
     /// Limits on the objects of trees.
     pub limits: SourceLimits,
-    /// Which attributes copies between local directories keep.
+    /// Attributes that copies between local directories keep.
     pub keep: KeptAttributes,
-    /// Whether slow requests are replaced.
+    /// Treatment of slow requests.
     pub hedging: Hedging,
-    /// Directory of upload journals, which is in a cache. Without it, an upload cannot be resumed.
+    /// Directory in which journals of uploads are kept. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,
     /// Maximum number of times that a piece is tried again after transient errors.
     pub retries: u32,
     /// Metadata of objects that are written to stores. Each value replaces that of the source.
     pub metadata: Metadata,
-    /// How the content type is chosen if the source of an upload has none.
+    /// Choice of the content type if the source of an upload has none.
     pub content_types: ContentTypes,
     /// The condition on which a stream is written.
     pub precondition: Precondition,
@@ -164,7 +164,7 @@ impl TransferSettings {
     }
 }
 
-/// How the content type of an upload is chosen if its source has none.
+/// Choice of the content type of an upload if its source has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentTypes {
     /// By the file name extension of the source, or else of the destination.

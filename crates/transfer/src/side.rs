@@ -17,7 +17,7 @@ fn no_entries() -> Peekable<Entries> {
 /// One listing. The names of directories end in `/`, because they are sorted that way.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
-    /// Whether the listing had an error. If so, names that it did not show may exist.
+    /// True if the listing had an error. If so, names that it did not show may exist.
     pub(crate) broken: bool,
 }
 
@@ -27,8 +27,8 @@ impl Side {
         Self { entries: entries.peekable(), broken: false }
     }
 
-    /// Takes the next entry if it is an error.
-    pub(crate) fn error(&mut self) -> Option<firstbyte_store::Error> {
+    /// Takes the next entry if it is an error, and marks the listing as broken.
+    pub(crate) fn take_error(&mut self) -> Option<firstbyte_store::Error> {
         let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
         self.broken = true;
         error

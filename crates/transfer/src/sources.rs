@@ -1,7 +1,8 @@
 //! Handles the sources of a move. A source is deleted after its copy is complete and on stable
 //! storage, and only if it is still the version that was copied. If a file's new name does not
 //! exist and is on the same file system, the file is renamed. Everything else is moved only after
-//! source and destination were proven to be different places. The scheduler's workers call this.
+//! source and destination were proven to be different places. The scheduler's workers call this,
+//! and the engine for renames of whole trees.
 
 use std::path::{Path, PathBuf};
 

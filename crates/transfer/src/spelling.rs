@@ -2,9 +2,9 @@
 //! letter case or Unicode forms treats both spellings as the same name.
 //!
 //! If a lookup finds a name, the name must be in its directory byte for byte. A directory is read
-//! only once, when the first of its names is found. A name that is not in the directory as it was
-//! read then is looked up once more, before it counts as another spelling. [`tree`](crate::tree)
-//! calls this for each name that exists.
+//! only once, when the first of its names is found. If a name is missing in that reading, the name
+//! is looked up once more before it counts as another spelling. [`tree`](crate::tree) calls this
+//! for each name that exists, and for the directories above others.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ pub(crate) struct Spellings {
     hasher: RandomState,
 }
 
-/// Which parts of a name are checked.
+/// Parts of a name that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckedParts {
     /// Only the directories above the name, because the name itself did not exist.

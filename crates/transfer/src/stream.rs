@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result, StreamEnd};
-use crate::plan::{LEAST_PART, MOST_PARTS, stream_part_size};
+use crate::plan::{MAX_PARTS, MIN_PART_SIZE, stream_part_size};
 use crate::report::{CompletedObject, Verified};
 use crate::request::{Requester, TransferAttempt};
 use crate::settings::TransferSettings;
@@ -23,15 +23,15 @@ use crate::spool::unnamed_file;
 use crate::upload::parts::{self, MultipartUpload};
 
 /// Length of the first parts of a stream of unknown length, bytes.
-const FIRST_PART_SIZE: usize = LEAST_PART as usize;
+const FIRST_PART_SIZE: usize = MIN_PART_SIZE as usize;
 /// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts,
-/// which streams have from 12 GiB on, are kept in temporary files.
-const MAX_PART_IN_MEMORY: u64 = 2 * LEAST_PART;
+/// which begin after 11.7 GiB of a stream, are kept in temporary files.
+const MAX_PART_IN_MEMORY: u64 = 2 * MIN_PART_SIZE;
 
 /// Returns the number of workers for a stream: as many as can have a part in memory below the
 /// ceiling.
 pub(crate) fn workers(settings: &TransferSettings) -> usize {
-    settings.workers_of(LEAST_PART, 0).min(START)
+    settings.workers_of(MIN_PART_SIZE, 0).min(START)
 }
 
 /// Writes an object, or a range of it, to `out`.
@@ -81,10 +81,10 @@ struct Output<'a> {
     written: u64,
     /// The description of the object in the first response.
     stat: Option<Stat>,
-    /// True if the first response did not show where it ends.
+    /// True if the first response did not show where its body ends.
     is_open_ended: bool,
-    /// The checksum that the object should have, if its store or the user gave one, and the hash of
-    /// the bytes so far.
+    /// The expected checksum, if the object's store or the user gave one, and the hash of the bytes
+    /// so far.
     hasher: Option<(Checksum, Hasher)>,
 }
 
@@ -228,9 +228,9 @@ fn put_parts(
     Ok(parts::completed_object(bytes, written, None))
 }
 
-/// A stream whose bytes are hashed while they are read, if the settings have its checksum. Every
-/// way to store a stream reads it through this type, and calls [`verify`](Self::verify) before the
-/// destination changes.
+/// A stream whose bytes are hashed while they are read, if the settings contain the expected
+/// checksum. Every way to store a stream reads it through this type, and calls
+/// [`verify`](Self::verify) before the destination changes.
 struct CheckedReader<'a> {
     reader: &'a mut (dyn Read + Send),
     expected: Option<(Checksum, Hasher)>,
@@ -287,7 +287,8 @@ fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) 
     }
 }
 
-/// The input, which the senders share: one of them reads while the others send.
+/// The input stream, which the sender threads share: one thread reads a part while the others send
+/// theirs.
 struct Reading<'a> {
     reader: &'a mut (dyn Read + Send),
     destination: &'a Location,
@@ -329,7 +330,7 @@ impl Reading<'_> {
 
     fn too_long(&self) -> Error {
         let why = format!(
-            "the stream is longer than the {} bytes that {MOST_PARTS} parts hold; write it to several objects",
+            "the stream is longer than the {} bytes that {MAX_PARTS} parts hold; write it to several objects",
             self.bytes
         );
         Error::invalid(self.destination, why)

@@ -3,8 +3,8 @@
 //! no request.
 //!
 //! Names that only the destination has are deleted after the copies of the run ([`extras`]). If a
-//! listing was out of order, the run starts again and
-//! sorts the store's names itself ([`Engine::sync`](crate::Engine::sync)).
+//! listing was out of order, the run starts again and sorts the store's names itself
+//! ([`Engine::sync`](crate::Engine::sync)).
 //!
 //! The destination is listed without following links, and files are deleted beneath a local
 //! destination, so nothing outside is touched. If a source file has the name of a destination
@@ -138,7 +138,7 @@ struct Replacement {
     file: Entry,
     /// The name of the directory, which ends in `/`.
     prefix: Vec<u8>,
-    /// Whether all names that were listed in the directory so far may be deleted.
+    /// True if all names that were listed in the directory so far may be deleted.
     whole: bool,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Join<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
-    /// Whether a local destination contained any name at the start.
+    /// True if a local destination contained any name at the start.
     has_names: bool,
     /// Names that are deleted after the copies unless the source still lists them.
     extra_names: ExtraNames<'a>,
@@ -173,7 +173,7 @@ pub(crate) struct Join<'a> {
     /// The last file that was in the place of a directory. A dry run has not deleted it.
     last_obstacle: Option<Vec<u8>>,
     failures: Vec<Failure>,
-    /// Whether a listing was out of order. If so, the walk ends.
+    /// True if a listing was out of order. If so, the walk ends.
     disordered: bool,
 }
 
@@ -192,7 +192,7 @@ impl Iterator for Join<'_> {
             for (side, place) in
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
-                while let Some(error) = side.error() {
+                while let Some(error) = side.take_error() {
                     // If nothing is deleted, a name that only the destination has does not matter.
                     // A copy below a directory that cannot be listed reports its own error.
                     let is_destination = place == &tree.destination;
@@ -238,8 +238,8 @@ impl Iterator for Join<'_> {
 }
 
 impl Join<'_> {
-    /// Deletes what only the destination has. The copies of the run have completed, so a name that
-    /// is deleted is no longer needed as the target of a link of the source.
+    /// Deletes the names that only the destination has. The copies of the run have completed, so a
+    /// name that is deleted is no longer needed as the target of a link of the source.
     pub(crate) fn delete_extras(self, summary: &mut Summary) {
         if summary.ended.is_some() || self.disordered {
             return;

@@ -1,11 +1,12 @@
 //! Decides whether a copy has the modification time of its source. File systems store times in
 //! different units and ranges, so the two times of a copy may differ.
 //!
-//! The times that a local destination can store are found once for each file system, by a file
-//! that is created and removed, and only if they can decide. They are exact: a copy within the
-//! unit of its source is the same, and no other one is. Where they cannot be found (a dry run, a
-//! host with SSH, an object's metadata), the unit is guessed from the copy's time.
-//! [`compare`](crate::compare) calls this.
+//! The times that a local destination can store are found once for each file system, by creating
+//! and removing a file, and only if they can decide. With them, the test is exact: only a copy
+//! within the unit of its source's time is the same. A host with SSH stores whole seconds
+//! ([`HOST_TIMES`]). Elsewhere (a dry run, a web server, an object's metadata), the unit is guessed
+//! from the copy's time. [`compare`](crate::compare), [`named`](crate::named) and
+//! [`sync`](crate::sync) call this.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +24,7 @@ pub(crate) const HOST_TIMES: StoredTimes =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceTime {
     pub(crate) modified: SystemTime,
-    /// Whether a protocol, a header or the file system may have rounded the time down.
+    /// True if a protocol, a header or the file system may have rounded the time down.
     may_be_rounded: bool,
 }
 
@@ -44,9 +45,9 @@ impl SourceTime {
         Some(Self::with_changed(stat.modified?, stat.version.file.and_then(FileIdentity::changed)))
     }
 
-    /// If the inode change time is finer than the modification time, the file system of the source
-    /// has not rounded the latter. Older kernels store the change times of FAT in units of 10 ms,
-    /// so only finer ones prove this.
+    /// Combines a modification time with the inode change time, if known. If the latter has a finer
+    /// unit than 10 ms, the file system of the source has not rounded the modification time. Change
+    /// times in units of 10 ms prove nothing, because older kernels store such times on FAT.
     fn with_changed(modified: SystemTime, changed: Option<SystemTime>) -> Self {
         let is_fine = changed.is_some_and(|changed| TimeUnit::of(changed) < TimeUnit::HUNDREDTH);
         Self { modified, may_be_rounded: !is_fine }

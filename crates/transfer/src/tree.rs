@@ -11,7 +11,7 @@ use firstbyte_store::{
 };
 
 use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
-use crate::context::{CallScope, add, load};
+use crate::context::{CallScope, add_relaxed, load_relaxed};
 use crate::error::{Error, Failure, Result};
 use crate::job::{CopyJob, Effect, Extras, Levels, Tree, TreeNames};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
@@ -22,7 +22,7 @@ use crate::report::{Action, Observer, Summary};
 use crate::settings::{Compare, SourceLimits, TransferSettings};
 use crate::spelling::{CheckedParts, Spellings};
 
-/// Counts of a run over a tree. Its jobs keep counts of their own.
+/// Counts of names that need no job, in a run over a tree. The scheduler counts the jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     skipped: AtomicU64,
@@ -39,12 +39,12 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn add_to(&self, summary: &mut Summary) {
-        summary.skipped = load(&self.skipped);
-        summary.objects += load(&self.links);
-        summary.deleted += load(&self.deleted);
-        summary.special = load(&self.special);
-        summary.empty_directories = load(&self.empty_directories);
-        summary.unfinished = load(&self.unfinished);
+        summary.skipped = load_relaxed(&self.skipped);
+        summary.objects += load_relaxed(&self.links);
+        summary.deleted += load_relaxed(&self.deleted);
+        summary.special = load_relaxed(&self.special);
+        summary.empty_directories = load_relaxed(&self.empty_directories);
+        summary.unfinished = load_relaxed(&self.unfinished);
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct TreeCopy<'a> {
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
     limits: SourceLimits,
-    /// Whether links are copied as links and not followed.
+    /// True if links are copied as links and not followed.
     keeps_links: bool,
     leftovers: Leftovers,
     spellings: Spellings,
@@ -90,10 +90,10 @@ impl<'a> TreeCopy<'a> {
         let name = name.unwrap_or(&entry.name);
         let selected = self.tree.contains(name);
         if !selected && is_unfinished(&self.tree.source, name) && self.tree.takes(name) {
-            add(&self.counts.unfinished, 1);
+            add_relaxed(&self.counts.unfinished, 1);
         }
         if selected && entry.kind == EntryKind::Other {
-            add(&self.counts.special, 1);
+            add_relaxed(&self.counts.special, 1);
         }
         match entry.kind {
             // If the caller gave a name whose length is unknown, the name is passed on: the copy
@@ -115,7 +115,8 @@ impl<'a> TreeCopy<'a> {
         is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
     }
 
-    /// Returns what an interrupted copy has left under a name of a local destination.
+    /// Parses the name of a leftover of an interrupted copy. Returns `None` for other names, and if
+    /// the destination is not local.
     pub(crate) fn leftover(&self, name: &[u8]) -> Option<Leftover> {
         self.root.as_ref().and_then(|_| Leftover::of(name))
     }
@@ -148,7 +149,7 @@ impl<'a> TreeCopy<'a> {
         {
             return match root.link(&entry.name, from) {
                 Ok(made) => {
-                    add(if made { &self.counts.links } else { &self.counts.skipped }, 1);
+                    add_relaxed(if made { &self.counts.links } else { &self.counts.skipped }, 1);
                     None
                 }
                 Err(error) => Some(Err(self.tree.failure(&entry.name, error))),
@@ -187,9 +188,10 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Counts an object that was found unchanged, and removes what a killed copy of it has left.
+    /// Counts an object that was found unchanged, and removes the files that a killed copy of it
+    /// has left.
     pub(crate) fn skip(&self, entry: &Entry, observer: &dyn Observer) -> std::result::Result<(), Failure> {
-        add(&self.counts.skipped, 1);
+        add_relaxed(&self.counts.skipped, 1);
         observer.skipped(&self.tree.source.join(&entry.name));
         match (&self.root, self.tree.effect) {
             (Some(root), Effect::Apply) => self
@@ -213,7 +215,10 @@ impl<'a> TreeCopy<'a> {
         if !has_directories(&tree.destination) {
             // A store cannot hold an empty directory.
             if entry.kind == EntryKind::Directory {
-                add(&self.counts.empty_directories, u64::from(self.is_empty(&entry.name) == Some(true)));
+                add_relaxed(
+                    &self.counts.empty_directories,
+                    u64::from(self.is_empty(&entry.name) == Some(true)),
+                );
                 return Ok(None);
             }
             if matches!(tree.destination, Location::Object(_)) && std::str::from_utf8(&entry.name).is_err() {
@@ -315,7 +320,7 @@ pub(crate) fn source(
 ) -> firstbyte_store::Result<Listing> {
     let listing = match tree.names {
         TreeNames::Listed => store.list(&tree.source, options)?,
-        TreeNames::Given(open) => refusing(open()?, tree.source.clone(), options.bounds.refused.clone()),
+        TreeNames::Given(open) => refuse_names(open()?, tree.source.clone(), options.bounds.refused.clone()),
     };
     let listing = match options.links {
         Links::Follow => listing.refusing_broken_links(&tree.source, options.bounds.wanted.clone()),
@@ -328,8 +333,9 @@ pub(crate) fn source(
     Ok(Listing::of(listing.map(move |entry| entry.map(|entry| with_looked_up_length(&store, &root, entry)))))
 }
 
-/// Makes names an error that lead to the destination. A listing of a directory does that itself.
-fn refusing(listing: Listing, root: Location, refused: Option<NameTest>) -> Listing {
+/// Turns names that lead to the destination into errors. In the listing of a directory, the store
+/// does so.
+fn refuse_names(listing: Listing, root: Location, refused: Option<NameTest>) -> Listing {
     let Some(refused) = refused else { return listing };
     Listing::of(listing.map(move |entry| match entry {
         Ok(entry) if refused.is_met(&entry.name) => {
@@ -383,7 +389,7 @@ struct Jobs<'a> {
     observer: &'a dyn Observer,
     listing: Listing,
     compare: Compare,
-    /// Whether the destination contained any name at the start.
+    /// True if the destination contained any name at the start.
     has_names: bool,
     comparisons: Comparisons,
 }
@@ -396,7 +402,7 @@ impl Iterator for Jobs<'_> {
         loop {
             let job = match self.listing.next().map(|entry| entry.map(with_sort_name)) {
                 Some(Ok(entry)) if !copy.selects(&entry) => None,
-                Some(Ok(entry)) => self.entry(entry),
+                Some(Ok(entry)) => self.handle_entry(entry),
                 Some(Err(error)) => Some(Err(Failure::of_listing(&copy.tree.source, error))),
                 None => {
                     let outcome = self.comparisons.wait()?;
@@ -411,7 +417,7 @@ impl Iterator for Jobs<'_> {
 }
 
 impl Jobs<'_> {
-    fn entry(&mut self, entry: Entry) -> Option<JobResult> {
+    fn handle_entry(&mut self, entry: Entry) -> Option<JobResult> {
         let (copy, observer) = (self.copy, self.observer);
         let root = copy.root.as_ref().filter(|_| self.has_names);
         let found = root.map(|root| root.beneath.find(as_path(&entry.name)));
@@ -424,7 +430,7 @@ impl Jobs<'_> {
         {
             return Some(Err(failure));
         }
-        match self.times(&entry, found) {
+        match self.compare_times(&entry, found) {
             TimeVerdict::Unchanged => copy.skip(&entry, observer).err().map(Err),
             TimeVerdict::Changed => copy.job(entry, over, observer),
             TimeVerdict::Ask(ask) => self.ask(entry, ask),
@@ -432,7 +438,7 @@ impl Jobs<'_> {
     }
 
     /// Decides whether the destination has a listed file, complete and unchanged.
-    fn times(
+    fn compare_times(
         &self,
         entry: &Entry,
         found: Option<firstbyte_store::Result<Option<FoundEntry>>>,

@@ -16,8 +16,9 @@ use rustix_futex_sync::{Condvar, Mutex};
 use crate::error::{Error, Result};
 use crate::plan::ChunkPlan;
 
-/// Maximum number of times that the same bytes are fetched, until they have the expected checksum
-/// or, if there is none, until two fetches agree.
+/// Maximum number of fetches of a small object, or of repeated fetches of a chunk in one audit.
+/// Fetching ends earlier if the object has the expected checksum, or if two fetches of the chunk
+/// agree.
 pub(crate) const MAX_FETCHES: u32 = 6;
 
 /// Computes the checksum of a range of a file.
@@ -77,7 +78,7 @@ struct FrontState {
     filling: FillState,
 }
 
-/// Whether the file that is hashed will still be filled.
+/// State of the file that is hashed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum FillState {
     #[default]

@@ -193,7 +193,7 @@ fn a_changed_source_is_started_over() {
 }
 
 #[test]
-fn bodies_cut_short_are_gone_on_with_where_they_broke() {
+fn truncated_bodies_are_continued_where_they_ended() {
     let server = Scripted::start(|number, head| match correct_reply(&CONTENT, head, "\"v\"") {
         ScriptedReply::Send(mut answer) if number % 3 == 1 => {
             answer.truncate(answer.len() / 2);

@@ -14,7 +14,8 @@ use firstbyte_transfer::{
     Summary, TransferSettings, Tree,
 };
 
-/// Creates a store with a marker of this content and metadata at `p/`, and an object below `p/`.
+/// Creates a store with a marker of this content, and with metadata, at `p/`, and an object below
+/// `p/`.
 fn store_with_marker(content: &[u8]) -> QuirkStore {
     let server = QuirkStore::start(&[]);
     let file = scratch();

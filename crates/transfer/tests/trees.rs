@@ -31,8 +31,7 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     }
 }
 
-/// Creates two files that are sorted differently as names and as paths, and a third in a directory
-/// between them.
+/// Creates `a.txt` and `a/x`, which are sorted differently as names and as paths, and `b`.
 fn fill(root: &Path) {
     std::fs::create_dir_all(root.join("a")).unwrap();
     for (index, name) in ["a.txt", "a/x", "b"].iter().enumerate() {
@@ -55,7 +54,7 @@ fn a_second_sync_finds_nothing_to_do() {
 }
 
 #[test]
-fn only_asked_for_are_extras_deleted() {
+fn extras_are_deleted_only_if_requested() {
     let (from, to) = (scratch(), scratch());
     fill(from.path());
     std::fs::write(to.path().join("extra"), b"x").unwrap();

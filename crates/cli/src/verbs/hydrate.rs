@@ -278,7 +278,7 @@ impl From<HydrationProgress> for ReachedProgress {
             bytes: progress.bytes,
             bytes_here: progress.bytes_here,
             fetched: progress.fetched,
-            is_counted: progress.is_counted,
+            is_counted: progress.totals_are_final,
             failed: failed.collect(),
             is_over: progress.is_over,
         }

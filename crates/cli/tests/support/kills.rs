@@ -29,7 +29,7 @@ impl Survival {
     /// kill costs, for each connection, the chunk in flight and the bytes in the socket.
     #[track_caller]
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &ChunkPlan, in_sockets: u64) {
-        let (length, chunk) = (plan.size(), plan.chunk());
+        let (length, chunk) = (plan.size(), plan.chunk_size());
         let under_way = CONCURRENCY * (chunk + in_sockets);
         let bound = length + self.kills * under_way + (self.kills + 1) * OVERHEAD_BYTES;
         assert!(

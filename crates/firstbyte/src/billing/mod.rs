@@ -1,10 +1,10 @@
-//! Computes what the traffic with a service costs: of a measurement, a copy, or a mount. The cost
+//! Computes the cost of the traffic with a service: of a measurement, a copy, or a mount. The cost
 //! of storage is not included.
 //!
 //! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
-//! an unknown price is missing, and never free: a service of another provider than AWS gets an
-//! item that no price list has. Called by `bench` for its estimates, and by the verbs for the
-//! prices that their store counts with.
+//! an unknown price is missing, and never free: a service of another provider than AWS gets an item
+//! that no price list has. Called by `bench` for its estimates, and by [`account`](crate::account)
+//! for the prices that a store counts with.
 
 mod own_prices;
 mod service;
@@ -98,8 +98,8 @@ impl Transfer {
         }
     }
 
-    /// Keys of the path's prices, of bytes received and of bytes sent; `None` for bytes that cost
-    /// nothing.
+    /// Returns the keys of the path's prices, of bytes received and of bytes sent; `None` for bytes
+    /// that cost nothing.
     ///
     /// A bucket of S3 Standard is in no zone: "There is no Data Transfer charge for data
     /// transferred between Amazon EC2 and Amazon S3 within the same Region" (<https://aws.amazon.com/s3/faqs/>,
@@ -122,8 +122,8 @@ impl Transfer {
 /// The service of the buckets that are in no zone.
 const STANDARD: &str = "s3-standard";
 
-/// List prices of `service` in `region` on `day`, for a reader at `transfer`. A store adds them up
-/// while requests are sent.
+/// Returns the list prices of `service` in `region` on `day`, for a reader at `transfer`. A store
+/// adds them up while requests are sent.
 ///
 /// # Errors
 /// The first price that is not known, as a sentence.

@@ -91,7 +91,7 @@ pub enum MissingFact {
     Price(String),
     /// A single price list for all requests that are counted together.
     OneList,
-    /// Whether bytes that a service copies between two buckets leave a region.
+    /// The way of bytes that a service copies between two buckets: within a region, or out of it.
     CopyWay,
     /// The network path of the bytes.
     Way,

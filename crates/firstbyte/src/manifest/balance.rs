@@ -12,8 +12,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 /// Maximum number of large objects that are assigned first. Their sizes take 1 MiB.
 const MAX_KEPT_SIZES: usize = 1 << 16;
-/// Divisor of the mean size of the objects. Every object counts as this share of the mean in
-/// addition to its bytes, so that very many small and empty objects do not all go to one shard.
+/// Divisor of the mean size of the objects. The quotient is added to the bytes of every object, so
+/// that very many small and empty objects do not all go to one shard.
 const OVERHEAD: u64 = 64;
 
 /// The sizes of all objects, collected before the objects are assigned.
@@ -67,7 +67,7 @@ impl Balancer {
         let mut largest: Vec<(u64, u64)> = sizes.largest.into_iter().map(|Reverse(it)| it).collect();
         largest.sort_unstable_by_key(|&(size, number)| (Reverse(size), number));
         for (size, number) in largest {
-            let shard = balancer.emptiest(size);
+            let shard = balancer.add_to_emptiest(size);
             balancer.large.insert(number, shard);
         }
         balancer
@@ -79,11 +79,11 @@ impl Balancer {
         self.next += 1;
         match self.large.remove(&number) {
             Some(shard) => shard,
-            None => self.emptiest(size),
+            None => self.add_to_emptiest(size),
         }
     }
 
-    fn emptiest(&mut self, size: u64) -> u32 {
+    fn add_to_emptiest(&mut self, size: u64) -> u32 {
         let Some(mut top) = self.shards.peek_mut() else { return 0 };
         let shard = top.0.1;
         top.0.0 = top.0.0.saturating_add(size).saturating_add(self.overhead);

@@ -9,7 +9,7 @@ use super::{MOST_SHARDS, Manifest};
 use crate::environment::{ARRAY_VARIABLES, VariableLookup, array_task};
 use crate::error::{Error, Result};
 
-/// How the shard is chosen.
+/// The way in which the shard is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardChoice {
     /// Given as `I/N`.
@@ -48,7 +48,7 @@ impl ShardChoice {
     /// # Errors
     /// `auto` is used outside an array job, or the number of tasks is not known.
     pub fn resolve(self, lookup: VariableLookup<'_>) -> Result<Shard> {
-        self.with(None, lookup)
+        self.resolve_with_plan(None, lookup)
     }
 
     /// Determines the shard of a manifest. The option, the array job and the manifest must have the
@@ -57,10 +57,10 @@ impl ShardChoice {
     /// # Errors
     /// The errors of [`resolve`](Self::resolve), and a number of shards that is not the manifest's.
     pub fn of_manifest(self, manifest: &Manifest, lookup: VariableLookup<'_>) -> Result<Shard> {
-        self.with(Some(manifest.count()), lookup)
+        self.resolve_with_plan(Some(manifest.count()), lookup)
     }
 
-    fn with(self, planned: Option<u32>, lookup: VariableLookup<'_>) -> Result<Shard> {
+    fn resolve_with_plan(self, planned: Option<u32>, lookup: VariableLookup<'_>) -> Result<Shard> {
         let fails = |why: String| Error::Option { name: "shard".into(), why };
         let (index, counts) = match self {
             Self::Given(shard) => (shard.index, [(Some(shard.count), "--shard"), (None, "")]),
@@ -109,7 +109,7 @@ mod tests {
         let lookup =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let choice = text.parse::<ShardChoice>()?;
-        let shard = choice.with(planned, &lookup).map_err(|error| error.to_string())?;
+        let shard = choice.resolve_with_plan(planned, &lookup).map_err(|error| error.to_string())?;
         Ok((shard.index, shard.count))
     }
 

@@ -150,7 +150,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts
         .map(|(destination, shards)| ShardsOfDestination { destination, shards: listed(shards) })
         .collect();
     merged.count(manifest, &shards)?;
-    merged.settle(shards);
+    merged.collect_failures(shards);
     Ok(merged)
 }
 
@@ -217,9 +217,10 @@ impl MergedReceipts {
         Ok(())
     }
 
-    /// Collects the failures that still matter: those of shards that are not complete, without
-    /// changed objects that another run of their shard has done.
-    fn settle(&mut self, shards: BTreeMap<u32, KnownShard>) {
+    /// Collects the failures that still matter: those of shards that are not complete. Leaves out
+    /// changed objects that another run of their shard has done, unless too many objects are
+    /// missing to be listed.
+    fn collect_failures(&mut self, shards: BTreeMap<u32, KnownShard>) {
         for known in shards.into_values().filter(|known| !known.done.is_complete()) {
             self.changed.extend(known.changed);
             self.failed.extend(known.failed);

@@ -46,11 +46,11 @@ pub const FORMAT: u64 = 1;
 /// in AWS Batch and Slurm.
 pub const MOST_SHARDS: u32 = 100_000;
 
-/// Explains rows that do not fit the header.
+/// Explanation of rows that do not fit the header.
 const CHANGED: &str = "the file was changed since it was planned; plan again";
 
-/// Returns the path of a manifest or a receipt, which are local files. The same text would name a
-/// local directory `s3:`, and what is written there would be lost with the machine.
+/// Returns the path of a manifest or a receipt, which are local files. A URL used as a path would
+/// name a local directory such as `s3:`, and a file written there would be lost with the machine.
 ///
 /// # Errors
 /// [`Error::Operand`] if the path is a URL of another place.
@@ -96,7 +96,7 @@ pub struct ManifestHeader {
 pub struct PlannedSource {
     /// The root location. The names of the source's objects are relative to it.
     pub root: String,
-    /// Whether a destination `DST/` takes the source under the source's own name, as in `cp -r SRC
+    /// True if a destination `DST/` takes the source under the source's own name, as in `cp -r SRC
     /// DST/`.
     pub named: bool,
     /// The kind of the source.

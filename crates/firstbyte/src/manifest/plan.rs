@@ -35,7 +35,7 @@ pub struct ManifestPlan<'a> {
     /// Objects, trees and patterns as the user has written them. Everything below a tree is
     /// planned.
     pub sources: &'a [OsString],
-    /// Whether sources may contain patterns.
+    /// Treatment of `*`, `?` and `[` in sources.
     pub wildcards: Wildcards,
     /// A filter on the names of trees and patterns.
     pub filter: &'a Filter,
@@ -88,7 +88,7 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
     let written = (|| {
         let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
-        // While they are listed, objects are kept apart by source.
+        // Objects are kept apart by source while they are listed.
         let own = listed.try_clone().map_err(at_out)?;
         let writer = ManifestWriter::new(own, sources.len() as u32).map_err(at_out)?;
         let writer = writer.for_readers(sources.len());
@@ -283,7 +283,8 @@ impl FirstPass<'_> {
         Ok(())
     }
 
-    /// Adds an object. If the object no longer exists, it is left out.
+    /// Adds an object. A listed object that no longer exists is left out; one that the user has
+    /// named is an error.
     fn add(&mut self, source: u32, root: &Location, name: &[u8], entry: Option<&Entry>) -> Result<()> {
         let location = root.join(name);
         let fails = |why: &str| Error::Operand { operand: location.to_string(), why: why.into() };
@@ -318,8 +319,8 @@ impl FirstPass<'_> {
     }
 }
 
-/// Returns what the filter and the pattern of a source mean for the listing of a local directory:
-/// errors at names that are left out do not end the plan.
+/// Returns the filter and the pattern of a source as bounds for the listing of a local directory.
+/// Errors about names that are left out do not end the plan.
 fn bounds(filter: &Filter, glob: Option<&Glob>) -> WalkBounds {
     let Some(glob) = glob.cloned() else { return filter.bounds() };
     let (wanted, entered) = ((filter.clone(), glob.clone()), (filter.clone(), glob));
@@ -334,7 +335,7 @@ fn bounds(filter: &Filter, glob: Option<&Glob>) -> WalkBounds {
     }
 }
 
-/// Converts a time to microseconds since 1970. A time that is out of range becomes the nearest one.
+/// Converts a time to microseconds since 1970, rounded down.
 fn microseconds(time: std::time::SystemTime) -> i64 {
     let micros = OffsetDateTime::from(time).unix_timestamp_nanos().div_euclid(1_000);
     i64::try_from(micros).unwrap_or(i64::MAX)

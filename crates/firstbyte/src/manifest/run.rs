@@ -37,7 +37,7 @@ pub struct ShardRun {
     marks: Arc<Mutex<ObjectMarks>>,
 }
 
-/// Where a shard is copied.
+/// Destination of a shard.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardTarget<'a> {
     /// To where `cp -r SRC DST` would copy each source.
@@ -77,8 +77,8 @@ impl ShardRun {
         roots.collect::<Vec<_>>().join(" ")
     }
 
-    /// Copies the shard. Calls `report` with the outcome of each source; `report` returns whether
-    /// to continue.
+    /// Copies the shard. Calls `report` with the outcome of each source that has objects in the
+    /// shard; `report` returns whether to continue.
     ///
     /// # Errors
     /// The destination cannot be used, or the manifest cannot be read.
@@ -136,7 +136,8 @@ impl ShardRun {
         Ok(())
     }
 
-    /// Parses the destination of a copy; `None` if the location is given.
+    /// Parses the destination of a copy; `None` if the location is given. Refuses a manifest in
+    /// which two objects have a common target, and several sources for a given location.
     fn destination(&self, target: ShardTarget<'_>) -> Result<Option<Destination>> {
         let header = &self.manifest.header;
         if let Some(CommonTarget { first, second }) = &header.common_target {
@@ -181,8 +182,8 @@ impl ShardRun {
     }
 
     /// Records the end of a hydration: all objects that have not failed are done. Must not be
-    /// called after a hydration that was stopped. When that is run again, it finds the blocks that
-    /// were cached.
+    /// called after a hydration that was stopped. A hydration that is run again finds the blocks
+    /// that were cached.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -191,7 +192,7 @@ impl ShardRun {
         let mut marks = self.marks.lock();
         for failure in failed {
             if let firstbyte_hydrate::Error::Changed { expected, found, .. } = &failure.error {
-                marks.changed(failure.location.to_string(), expected.clone(), found.clone());
+                marks.record_changed(failure.location.to_string(), expected.clone(), found.clone());
             }
         }
         for row in self.feed()? {
@@ -243,7 +244,7 @@ impl ObjectMarks {
         }
     }
 
-    fn changed(&mut self, location: String, expected: String, found: String) {
+    fn record_changed(&mut self, location: String, expected: String, found: String) {
         if self.changed.len() < Summary::LISTED_FAILURES {
             self.changed.push(Changed { location, expected, found });
         }
@@ -300,7 +301,7 @@ impl Observer for MarkingObserver<'_> {
         }
         if let TransferError::Replaced { expected, found, .. } = &failure.error {
             let (expected, found) = differing_texts(expected, found);
-            marks.changed(failure.location.clone(), expected, found);
+            marks.record_changed(failure.location.clone(), expected, found);
         }
         drop(marks);
         self.inner.failed(failure);
@@ -339,8 +340,8 @@ struct SourceEntries {
 }
 
 impl SourceEntries {
-    /// Returns the next row of this source. A row of a source that has ended is an error: it would
-    /// not be copied.
+    /// Returns the next row of this source. A row that is out of place is an error, because no
+    /// source would copy it.
     fn next_row(&self) -> Option<io::Result<(u64, ManifestRow)>> {
         let mut feed = self.feed.lock();
         let source = match feed.rows.peek()? {

@@ -75,7 +75,7 @@ impl ManifestWriter {
         Ok(Self { file: file.map_err(io_error)?, waiting, bytes: 0, group_bytes: GROUP_BYTES })
     }
 
-    /// Writes smaller groups, for a file of which `readers` read at the same time.
+    /// Writes smaller groups, for a file that `readers` readers read at the same time.
     pub(super) fn for_readers(self, readers: usize) -> Self {
         Self { group_bytes: (GROUP_BYTES / readers.max(1)).max(MIN_GROUP_BYTES), ..self }
     }
@@ -119,18 +119,19 @@ impl ManifestWriter {
         let text = |text: &mut String| ByteArray::from(std::mem::take(text).into_bytes());
         let written = (|| {
             let mut group = self.file.next_row_group()?;
-            let mut write_text = |values: Vec<ByteArray>| column::<ByteArrayType>(&mut group, &values, None);
+            let mut write_text =
+                |values: Vec<ByteArray>| write_column::<ByteArrayType>(&mut group, &values, None);
             write_text(rows.iter_mut().map(|row| text(&mut row.location)).collect())?;
             let sizes: Vec<i64> = rows.iter().map(|row| row.size.cast_signed()).collect();
-            column::<Int64Type>(&mut group, &sizes, None)?;
+            write_column::<Int64Type>(&mut group, &sizes, None)?;
             let versions: Vec<ByteArray> = rows.iter_mut().map(|row| text(&mut row.version)).collect();
-            column::<ByteArrayType>(&mut group, &versions, None)?;
+            write_column::<ByteArrayType>(&mut group, &versions, None)?;
             let shards: Vec<i32> = rows.iter().map(|row| row.shard.cast_signed()).collect();
-            column::<Int32Type>(&mut group, &shards, None)?;
+            write_column::<Int32Type>(&mut group, &shards, None)?;
             let modified: Vec<i64> = rows.iter().filter_map(|row| row.modified).collect();
-            column::<Int64Type>(&mut group, &modified, Some(&levels))?;
+            write_column::<Int64Type>(&mut group, &modified, Some(&levels))?;
             let sources: Vec<i32> = rows.iter().map(|row| row.source.cast_signed()).collect();
-            column::<Int32Type>(&mut group, &sources, None)?;
+            write_column::<Int32Type>(&mut group, &sources, None)?;
             group.close().map(drop)
         })();
         written.map_err(io_error)
@@ -138,7 +139,7 @@ impl ManifestWriter {
 }
 
 /// Writes the next column of a group.
-fn column<T: DataType>(
+fn write_column<T: DataType>(
     group: &mut parquet::file::writer::SerializedRowGroupWriter<'_, File>,
     values: &[T::T],
     levels: Option<&[i16]>,
@@ -331,7 +332,8 @@ fn needed<T: DataType>(group: &dyn RowGroupReader, index: usize) -> Result<Vec<T
     let (values, _) = values::<T>(group, index)?;
     match usize::try_from(group.metadata().num_rows()) == Ok(values.len()) {
         true => Ok(values),
-        // The other columns have a value for each row, so the values would be of other rows.
+        // Other columns have a value for each row, so the values after the missing one would be
+        // taken for those of other rows.
         false => Err(ParquetError::General(format!("a value is missing in column {index}"))),
     }
 }
@@ -441,7 +443,7 @@ mod tests {
         let (own, properties) = (file.try_clone().unwrap(), WriterProperties::builder().build());
         let mut writer = SerializedFileWriter::new(own, Arc::new(schema), Arc::new(properties)).unwrap();
         let mut group = writer.next_row_group().unwrap();
-        column::<Int32Type>(&mut group, &[4, 5], Some(&[1, 0, 1])).unwrap();
+        write_column::<Int32Type>(&mut group, &[4, 5], Some(&[1, 0, 1])).unwrap();
         group.close().unwrap();
         writer.close().unwrap();
         let reader = ManifestReader::new(file).unwrap();

@@ -44,18 +44,18 @@ impl HydrationJob {
     /// Starts a thread that fetches the `wanted` files at no more than `rate` bytes per second.
     /// Without a rate, `pace` sets how fast the job fetches while readers fetch.
     pub(crate) fn start(
-        engine: &Arc<HydrationContext>,
+        context: &Arc<HydrationContext>,
         wanted: HydrationList,
         rate: Option<u64>,
         pace: FetchPace,
     ) -> Result<Self> {
         let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
-        let throttle = own.into_iter().chain(engine.background_limit.clone()).collect();
+        let throttle = own.into_iter().chain(context.background_limit.clone()).collect();
         let state = Arc::new(JobState::new(throttle, pace));
         let job = Self { state: Arc::clone(&state) };
-        let engine = Arc::clone(engine);
+        let context = Arc::clone(context);
         let work = move || {
-            if catch_unwind(AssertUnwindSafe(|| run(&engine, &state, wanted))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| run(&context, &state, wanted))).is_err() {
                 state.end_panicked();
             }
         };
@@ -79,7 +79,7 @@ impl HydrationJob {
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> HydrationProgress {
         let until = Instant::now() + timeout;
-        let mut progress = self.state.lock();
+        let mut progress = self.state.lock_progress();
         while !progress.is_over {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -91,12 +91,11 @@ impl HydrationJob {
         self.progress()
     }
 
-    /// Waits until one fetch of the job has ended, the job is over, or `timeout` has passed.
-    /// Returns the progress. A fetch that ended just before the call is missed, so use a short
-    /// timeout.
+    /// Waits until a fetch of the job has ended, the job is over, or `timeout` has passed. Returns
+    /// the progress. A fetch that ended just before the call is missed, so use a short timeout.
     #[must_use]
     pub fn wait_for_more(&self, timeout: Duration) -> HydrationProgress {
-        let progress = self.state.lock();
+        let progress = self.state.lock_progress();
         if !progress.is_over {
             drop(self.state.wait(progress, timeout));
         }
@@ -107,7 +106,7 @@ impl HydrationJob {
 /// A wanted file or range that was found.
 struct FoundItem {
     item: HydrationItem,
-    /// Whether the object counts, because the item is its first.
+    /// True if the object counts as found with this item, because the item is its first.
     is_first: bool,
 }
 
@@ -146,8 +145,8 @@ impl WantedFiles {
     fn find(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
         let found = if self.is_ended { None } else { self.list.next() };
         self.is_ended = found.is_none();
-        let mut progress = job.lock();
-        progress.is_counted = self.is_ended;
+        let mut progress = job.lock_progress();
+        progress.totals_are_final = self.is_ended;
         let item = match found? {
             Ok(item) => item,
             Err(failure) => return Some(Err(failure)),
@@ -161,7 +160,7 @@ impl WantedFiles {
 }
 
 /// Runs a job on the job's thread.
-fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationList) {
+fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationList) {
     let mut wanted = WantedFiles::new(wanted);
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
     let mut waiting_file: Option<Candidate> = None;
@@ -169,13 +168,13 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
     let mut least_refused = u64::MAX;
     let disk_writer: LazyCell<Option<DiskWriter>> = LazyCell::new(DiskWriter::start);
     while !job.is_cancelled() {
-        let mut busy = active.iter_mut().any(|file| file.submit(engine));
+        let mut busy = active.iter_mut().any(|file| file.submit(context));
         // The next file starts only when all fetches of the active files are submitted, so files
         // are fetched in order.
-        let has_room = engine.queue.has_room_in_background() && job.has_room();
+        let has_room = context.queue.has_room_in_background() && job.may_submit();
         if waiting_file.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
             match wanted.next(job) {
-                Some(Ok(wanted)) => waiting_file = open(engine, job, wanted),
+                Some(Ok(wanted)) => waiting_file = open(context, job, wanted),
                 Some(Err(failure)) => job.fail(failure),
                 None => exhausted = true,
             }
@@ -200,11 +199,11 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
             break;
         }
         if !busy {
-            drop(job.wait(job.lock(), POLL_INTERVAL));
+            drop(job.wait(job.lock_progress(), POLL_INTERVAL));
         }
     }
     // The running fetches of a cancelled job end with their next block; wait for them.
-    let mut progress = job.lock();
+    let mut progress = job.lock_progress();
     while active.iter().any(|file| !file.shared.is_idle()) {
         progress = job.wait(progress, POLL_INTERVAL);
     }
@@ -212,16 +211,16 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
 }
 
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
-fn open(engine: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
+fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
     let FoundItem { item: wanted, is_first } = found;
     // The listed bytes are subtracted here; `start` adds the file again, in whole blocks.
-    let mut progress = job.lock();
+    let mut progress = job.lock_progress();
     progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
     drop(progress);
     let location = wanted.location;
     let opened = match wanted.version {
-        Some(version) => Ok(engine.open_version(&location, version)),
-        None => engine.open(&location),
+        Some(version) => Ok(context.open_version(&location, version)),
+        None => context.open(&location),
     };
     let version = match opened {
         Ok(version) => version,
@@ -260,9 +259,9 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether the object counts when the file is over.
+    /// True if the object counts as done with this item.
     is_first: bool,
-    /// Whether the file found no room before, and waits until no other file is active.
+    /// True if the file found no room before, and waits until no other file is active.
     waits: bool,
 }
 
@@ -302,17 +301,17 @@ impl Candidate {
     /// Starts the file, and counts its cached bytes.
     fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
         let Self { version, blocks, bytes, is_first, .. } = self;
-        let mut is_cached = version.table.blocks.is_cached_in_order();
+        let mut is_cached = version.table.blocks.ascending_cache_test();
         let cached_blocks = blocks.clone().filter(|block| is_cached(*block));
         let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
         drop(is_cached);
-        let mut progress = job.lock();
+        let mut progress = job.lock_progress();
         progress.bytes = progress.bytes.saturating_add(bytes.len());
         progress.bytes_here += cached;
         drop(progress);
         let is_whole = bytes.len() == version.table.size();
-        let learns_checksum = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
-        let shared = Arc::new(JobFile::new(Arc::clone(job), cached, learns_checksum));
+        let checksum_wanted = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
+        let shared = Arc::new(JobFile::new(Arc::clone(job), cached, checksum_wanted));
         ActiveFile {
             version,
             next: blocks.start,
@@ -333,7 +332,7 @@ struct ActiveFile {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether the object counts when the file is over.
+    /// True if the object counts as done with this item.
     is_first: bool,
     /// The first block that has not been examined in this round.
     next: u64,
@@ -349,13 +348,13 @@ struct ActiveFile {
 
 impl ActiveFile {
     /// Submits fetches while the queue has room. Returns whether the queue had room for any.
-    fn submit(&mut self, engine: &HydrationContext) -> bool {
+    fn submit(&mut self, context: &HydrationContext) -> bool {
         let mut busy = false;
-        while !self.is_submitted() && engine.queue.has_room_in_background() && self.shared.has_room() {
+        while !self.is_submitted() && context.queue.has_room_in_background() && self.shared.may_submit() {
             busy = true;
             let most = self.shared.throttle().request().unwrap_or(u64::MAX);
             let rest = (self.blocks.end - self.next) * BLOCK;
-            let request = engine.queue.background_request(rest).min(most);
+            let request = context.queue.background_request(rest).min(most);
             let most = (request / BLOCK).max(1);
             let fetched = self.version.fetch_in_background(self.next, self.blocks.end, most, &self.shared);
             self.next = fetched.map_or(self.blocks.end, |blocks| blocks.end);
@@ -427,11 +426,11 @@ impl ActiveFile {
                 && !self.version.table.blocks.is_settled() =>
             {
                 // If nothing had to be fetched, no fetch has verified the version.
-                self.version.table.verify_if_complete(&self.version.engine.store);
+                self.version.table.verify_if_complete(&self.version.context.store);
                 false
             }
             None => {
-                let mut progress = job.lock();
+                let mut progress = job.lock_progress();
                 progress.files_done += u64::from(self.is_first);
                 // Corrects the count for blocks that readers fetched and for blocks that were
                 // fetched twice.

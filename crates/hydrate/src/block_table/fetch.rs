@@ -50,7 +50,7 @@ pub(crate) struct Fetch {
     /// The bytes to request, if not the whole blocks. A block of which only a part arrives is not
     /// stored.
     pub(crate) only: Option<ByteRange>,
-    /// Whether some of the blocks belonged to another fetch of this process that has the right to
+    /// True if some of the blocks belonged to another fetch of this process that has the right to
     /// fetch them.
     pub(crate) took_over: bool,
     /// Distance from the reader, in MiB.

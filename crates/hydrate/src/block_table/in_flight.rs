@@ -50,10 +50,10 @@ struct Tracked {
     priority: Priority,
     /// The time at which a thread started the fetch. `None` while the fetch is queued.
     started: Option<Instant>,
-    /// Whether the fetch brings only the bytes of one read, so that no other reader can wait for
+    /// True if the fetch brings only the bytes of one read, so that no other reader can wait for
     /// it.
     is_exact: bool,
-    /// Whether the fetch has the right to fetch, which only one of the processes sharing the cache
+    /// True if the fetch has the right to fetch, which only one of the processes sharing the cache
     /// can have.
     has_lease: bool,
     pace: FetchPace,
@@ -82,21 +82,25 @@ impl Tracked {
 
 /// The fetches of one version.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight {
+pub(crate) struct FetchesInFlight {
     owners: HashMap<u64, FetchId>,
     fetches: HashMap<FetchId, Tracked>,
 }
 
-impl InFlight {
+impl FetchesInFlight {
     /// Returns the runs of `blocks` that are neither present nor being fetched.
-    pub(crate) fn free(&self, blocks: Range<u64>, mut present: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
+    pub(crate) fn unowned_runs(
+        &self,
+        blocks: Range<u64>,
+        mut present: impl FnMut(u64) -> bool,
+    ) -> Vec<Range<u64>> {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
     /// Returns the runs of `blocks` that need a fetch ahead of a sequential reader, which reaches
     /// them soon. Background fetches of these blocks that have started bring them without pauses
     /// from now on. Background fetches that are queued, or have a limited rate, lose these blocks.
-    pub(crate) fn ahead(
+    pub(crate) fn claim_ahead(
         &mut self,
         blocks: Range<u64>,
         mut present: impl FnMut(u64) -> bool,
@@ -166,8 +170,8 @@ impl InFlight {
         }
     }
 
-    /// Returns whether a fetch has demand priority now.
-    pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
+    /// Returns whether a fetch has demand priority now, from its start or by promotion.
+    pub(crate) fn has_demand_priority(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
     }
 
@@ -271,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_a_near_block_and_fetches_one_that_is_far_or_in_the_background() {
-        let (mut table, now) = (InFlight::default(), Instant::now());
+        let (mut table, now) = (FetchesInFlight::default(), Instant::now());
         table.begin(1, Priority::Ahead, 0..64);
         assert_eq!(table.want(0, None, now), Want::Promote(1));
         table.start(1, now);
@@ -289,26 +293,30 @@ mod tests {
 
     #[test]
     fn a_reader_in_order_takes_what_waits_in_the_background_and_hastens_what_has_started() {
-        let (mut table, now) = (InFlight::default(), Instant::now());
+        let (mut table, now) = (FetchesInFlight::default(), Instant::now());
         for id in 1..=3 {
             table.begin(id, Priority::Background, id * 10..id * 10 + 10);
         }
         table.start(1, now);
-        assert_eq!(table.ahead(0..35, |block| block == 5), [0..5, 6..10, 20..35], "2 and 3 have not started");
+        assert_eq!(
+            table.claim_ahead(0..35, |block| block == 5),
+            [0..5, 6..10, 20..35],
+            "2 and 3 have not started"
+        );
         assert!(!table.yields(1) && table.yields(2) && table.yields(3));
         assert_eq!(table.want(10, None, now), Want::Join(1));
         assert_eq!(table.want(25, None, now), Want::Fetch);
         table.set_pace(3, FetchPace::Steady);
         assert_eq!(table.want(30, None, now), Want::Promote(3));
         table.set_pace(1, FetchPace::Limited);
-        let taken: Vec<u64> = table.ahead(10..12, |_| false).into_iter().flatten().collect();
+        let taken: Vec<u64> = table.claim_ahead(10..12, |_| false).into_iter().flatten().collect();
         assert_eq!(taken, [10, 11], "no reader waits for a limited rate");
         assert_eq!(table.want(10, None, now), Want::Fetch);
     }
 
     #[test]
     fn a_reader_waits_for_a_block_that_arrives_soon_at_any_distance() {
-        let (mut table, began) = (InFlight::default(), Instant::now());
+        let (mut table, began) = (FetchesInFlight::default(), Instant::now());
         table.begin(1, Priority::Ahead, 0..200);
         table.start(1, began);
         (0..10).for_each(|block| table.arrived(1, block));
@@ -322,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_fetch_ends_before_blocks_that_another_took_over() {
-        let mut table = InFlight::default();
+        let mut table = FetchesInFlight::default();
         table.begin(1, Priority::Background, 0..8);
         table.begin(2, Priority::Demand, 6..8);
         assert_eq!(table.remaining(1), 0..6);
@@ -334,7 +342,7 @@ mod tests {
 
     #[test]
     fn no_other_reader_waits_for_a_fetch_of_one_reads_bytes() {
-        let mut table = InFlight::default();
+        let mut table = FetchesInFlight::default();
         table.begin(1, Priority::Demand, 0..2);
         table.set_exact(1);
         assert_eq!(table.want(0, None, Instant::now()), Want::Fetch);
@@ -346,7 +354,7 @@ mod tests {
         /// Compares the table with a model that maps each block to its owner.
         #[test]
         fn every_block_has_one_owner(steps in proptest::collection::vec((0..4_u8, 0..40_u64, 1..10_u64), 1..200)) {
-            let mut table = InFlight::default();
+            let mut table = FetchesInFlight::default();
             let mut model: BTreeMap<u64, FetchId> = BTreeMap::new();
             let mut next: BTreeMap<FetchId, u64> = BTreeMap::new();
             for (id, (step, at, len)) in (1_u64..).zip(steps) {
@@ -357,7 +365,7 @@ mod tests {
                         next.insert(id, at);
                     }
                     1 => {
-                        let free: BTreeSet<u64> = table.free(at..at + len, |block| block % 7 == 0).into_iter().flatten().collect();
+                        let free: BTreeSet<u64> = table.unowned_runs(at..at + len, |block| block % 7 == 0).into_iter().flatten().collect();
                         let expected = (at..at + len).filter(|b| b % 7 != 0 && !model.contains_key(b)).collect();
                         prop_assert_eq!(free, expected);
                     }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// Callback that is called once, with the bytes of a read or with an error.
 pub type ReadCallback = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// Where the bytes for a callback are until all of them have arrived.
+/// Place of the bytes for a callback until all of them have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// The bytes stay in the cache.

@@ -11,7 +11,7 @@ use firstbyte_location::to_usize;
 use firstbyte_store::Store;
 
 use super::fetch::Requests;
-use super::in_flight::{FetchId, InFlight};
+use super::in_flight::{FetchId, FetchesInFlight};
 use super::pending_read::PendingRead;
 use super::{BlockTable, TableState};
 use crate::block::BLOCK;
@@ -25,9 +25,10 @@ impl BlockTable {
         self.state.lock().in_flight.start(id, Instant::now());
     }
 
-    /// Returns whether a reader now waits for a fetch that began as read-ahead.
-    pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
-        self.state.lock().in_flight.is_promoted(id)
+    /// Returns whether a fetch has demand priority now, from its start or because a reader waits
+    /// for it.
+    pub(crate) fn has_demand_priority(&self, id: FetchId) -> bool {
+        self.state.lock().in_flight.has_demand_priority(id)
     }
 
     /// Returns whether a fetch pauses while readers fetch.
@@ -93,7 +94,7 @@ impl BlockTable {
     /// Delivers the blocks of a fetch that another process has cached. `buffer` is at least as long
     /// as the longest block. Returns `None` if no block was cached.
     pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> Option<Requests> {
-        let mut is_cached = self.blocks.is_cached_in_order();
+        let mut is_cached = self.blocks.ascending_cache_test();
         let cached: Vec<u64> =
             self.state.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
         let mut requests = None;
@@ -118,7 +119,7 @@ impl BlockTable {
         block: u64,
         start: u64,
         bytes: &[u8],
-        update: impl FnOnce(&mut InFlight) -> bool,
+        update: impl FnOnce(&mut FetchesInFlight) -> bool,
     ) -> Requests {
         let mut requests = Requests::default();
         let waiting = {
@@ -230,13 +231,13 @@ mod tests {
         let handle = Arc::new(());
         let ahead = AheadRange { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
         let queued = table.request_ahead(&ahead, &Arc::downgrade(&handle)).fetches;
-        assert!(!table.is_promoted(queued[0].id));
+        assert!(!table.has_demand_priority(queued[0].id));
         let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
         let pending = table.new_pending_read(Instant::now() + Duration::from_secs(60), receiver);
         let sizes = ReadSizes::of(None, None);
         let reader = BlockReader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
         let requests = table.request(&pending, &reader);
         assert_eq!((requests.fetches.len(), requests.promoted), (0, vec![queued[0].id]));
-        assert!(table.is_promoted(queued[0].id), "the queue asks once it has the fetch");
+        assert!(table.has_demand_priority(queued[0].id), "the queue asks once it has the fetch");
     }
 }

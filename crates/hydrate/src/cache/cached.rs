@@ -29,7 +29,7 @@ pub struct CachedVersion {
     pub(super) inner: Arc<OpenVersion>,
 }
 
-/// Whether a version is exempt from eviction.
+/// Protection of a version from eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// The version stays in the cache until it is released or unpinned.
@@ -38,7 +38,7 @@ pub enum Pin {
     Unpinned,
 }
 
-/// Whether a block is cached.
+/// State of a block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,
@@ -94,7 +94,7 @@ impl CachedVersion {
             let stop = end.min(until * BLOCK);
             let part = &mut buffer[..to_usize(stop - offset)];
             let read = self.inner.data.file().read_exact_at(part, offset);
-            if self.inner.is_cut() {
+            if self.inner.invalidate_if_cut() {
                 return 0;
             }
             if let Err(error) = read {
@@ -115,7 +115,7 @@ impl CachedVersion {
         let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
         // The blocks are checked before the lock, which is then often unnecessary, and again after
         // it, because eviction may remove a block in between.
-        if blocks.is_empty() || !all_present() || self.inner.is_cut() {
+        if blocks.is_empty() || !all_present() || self.inner.invalidate_if_cut() {
             return None;
         }
         if !self.inner.locks.try_lock(pins(blocks.clone()), LockMode::Shared) {
@@ -212,7 +212,7 @@ impl PinnedBlocks {
     /// the file are right.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.cached.inner.is_cut()
+        !self.cached.inner.invalidate_if_cut()
     }
 }
 
@@ -259,9 +259,10 @@ impl OpenVersion {
         self.generation() == generation && generation & INTACT != 0
     }
 
-    /// Returns whether another program has cut the data file short. If so, all processes stop
-    /// reading and filling the file. The file is created again when no process has it open.
-    pub(super) fn is_cut(&self) -> bool {
+    /// Checks whether another program has cut the data file short. If so, invalidates the version
+    /// for all processes, which then stop reading and filling the file. The file is created again
+    /// when no process has it open.
+    pub(super) fn invalidate_if_cut(&self) -> bool {
         if length(self.data.file()).is_ok_and(|length| length == self.identity.size()) {
             return false;
         }

@@ -53,8 +53,8 @@ pub(super) enum IfNoCache {
     Create,
 }
 
-/// Opens the directory of a cache. Returns `None` if there is no cache and `absent` forbids
-/// creating one.
+/// Opens the directory of a cache. Returns `None` if `absent` is [`IfNoCache::Leave`], and there is
+/// no cache or only one of an older format.
 pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
         IfNoCache::Leave => PrivateDirectory::open(path, sharing),

@@ -126,7 +126,7 @@ pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     if excess == 0 { 0 } else { evict_round(shared, excess.min(BYTES_PER_ROUND), Exempt::Pinned).freed }
 }
 
-/// How much of the cache a round has examined.
+/// Part of the cache that a round has examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Examined {
     Everything,
@@ -186,8 +186,8 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Samples versions. Returns each with the time of its last use. Versions that were used since a
-/// job began are skipped: otherwise a job that has filled the cache would find little else.
+/// Samples versions. Returns each with the time of its last use. If a job needs room, skips the
+/// versions that are exempt: otherwise a job that has filled the cache would find little else.
 fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
@@ -508,7 +508,9 @@ fn cost_of(blocks: &Range<u64>, size: u64, missing: u64) -> u64 {
     }
     let bytes = (missing * BLOCK).min(size);
     let pages = (blocks.end - blocks.start).div_ceil(BLOCKS_PER_MAP_PAGE) + 1;
-    // The words of the first blocks are on the page of the header.
+    // The words of the first half page of blocks are usually on the pages of the map's header,
+    // which exist already. After a text of more than 1.9 KiB, some may be on another page, which is
+    // not counted.
     let pages = if blocks.end <= BLOCKS_PER_MAP_PAGE / 2 { 0 } else { pages };
     bytes.next_multiple_of(block_cost(1)) + pages * page_cost()
 }

@@ -128,7 +128,7 @@ impl OpenVersion {
             Some((last, others)) if block + 1 == self.map.blocks() => {
                 self.data.write_all_at(others, at)?;
                 put_byte(self.data.file(), at + others.len() as u64, *last).map_err(|error| {
-                    let is_full = error.raw_os_error() == Some(libc::EFAULT) && !self.is_cut();
+                    let is_full = error.raw_os_error() == Some(libc::EFAULT) && !self.invalidate_if_cut();
                     if is_full { io::ErrorKind::StorageFull.into() } else { error }
                 })
             }
@@ -147,7 +147,7 @@ impl OpenVersion {
         if self.presence(block) == Presence::Present {
             return Ok(FillOutcome::Already);
         }
-        if self.is_cut() || !self.map.is_whole() {
+        if self.invalidate_if_cut() || !self.map.is_whole() {
             return Ok(FillOutcome::NoRoom);
         }
         let cost = block_cost(self.block_len(block));
@@ -203,7 +203,7 @@ impl OpenVersion {
     /// Fails if the map or the data file was cut short, because the bytes that were read back may
     /// then be zeros.
     fn check_length(&self) -> Result<(), StoreError> {
-        if self.is_cut() || !self.map.is_whole() {
+        if self.invalidate_if_cut() || !self.map.is_whole() {
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "was cut short by another program");
             return Err(self.io_error(cut));
         }

@@ -100,7 +100,7 @@ impl Drop for LockFile {
     }
 }
 
-/// Whether a lock may have several holders at the same time.
+/// Mode of a lock: several holders at the same time, or one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockMode {
     Shared,
@@ -146,7 +146,7 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Whether a process was the first to open a file that is not open in another process.
+/// Rank of a process among those that have the same file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
     /// No other process has the file open, so this process must prepare it. Other processes wait

@@ -74,14 +74,14 @@ impl Packed {
     }
 
     /// Looks up the object's slot. Returns `None` if the object is absent.
-    pub(super) fn seen(&self) -> Option<SlotCopy> {
+    pub(super) fn slot(&self) -> Option<SlotCopy> {
         self.packs()?.look_up(self.tag)
     }
 
     /// Calls `work` with the content. Returns `None` if the object is absent or its record is
     /// damaged.
     pub fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let (packs, seen) = (self.packs()?, self.seen()?);
+        let (packs, seen) = (self.packs()?, self.slot()?);
         with_scratch(|buffer| {
             let record = packs.read(&seen, buffer, &self.shared).ok()?;
             (record.text == self.text).then(|| work(record.content))
@@ -96,7 +96,7 @@ impl Packed {
     /// Returns whether the object is cached. A read may still find its record damaged.
     #[must_use]
     pub fn is_present(&self) -> bool {
-        self.seen().is_some()
+        self.slot().is_some()
     }
 
     /// Reads bytes from `offset` on. Returns their number, which is 0 if the object is absent or
@@ -164,15 +164,16 @@ impl Packed {
     /// Returns whether the object is cached and matches the store's checksum, if the store has one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.seen().is_some_and(|seen| seen.flags & COMPLETE != 0)
+        self.slot().is_some_and(|seen| seen.flags & COMPLETE != 0)
     }
 
-    /// Compares the object with the checksum that was set.
+    /// Compares the object with the checksum that was set. Without one, the object counts as
+    /// complete.
     ///
     /// # Errors
     /// [`Error::Checksum`]: the content is not that of the object. The cached content is dropped.
     pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
-        let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else {
+        let (Some(packs), Some(seen)) = (self.packs(), self.slot()) else {
             return Ok(VersionVerification::Missing);
         };
         let compared =
@@ -235,7 +236,7 @@ impl Packed {
     pub(super) fn release(&self) -> Option<u64> {
         let packs = self.packs()?;
         packs.set_flags(self.tag, 0, PINNED, &self.shared);
-        packs.remove(&self.seen()?, Exempt::None, &self.shared)
+        packs.remove(&self.slot()?, Exempt::None, &self.shared)
     }
 }
 

@@ -229,7 +229,7 @@ impl Packs {
     }
 
     /// Clears a record's place and frees its bytes. Returns the number of bytes freed, or `None` if
-    /// the record is exempt or was already removed.
+    /// the record is exempt, was already removed, or cannot be punched.
     pub(super) fn remove(&self, seen: &SlotCopy, exempt: Exempt, shared: &Shared) -> Option<u64> {
         let _stays = self.keep_table();
         let table = self.current();
@@ -346,8 +346,8 @@ impl Packs {
         }
     }
 
-    /// Replaces a table by a larger one without the removed records. Returns `None` if there is no
-    /// room for the new table.
+    /// Replaces a table by a larger one without the removed records, unless another thread has
+    /// replaced it. Returns `None` if there is no room for the new table.
     fn grow(&self, full: &PackTable, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST_TABLE_SLOTS);
         let bytes = PackTable::bytes(slots).next_multiple_of(ALIGNMENT);
@@ -408,8 +408,8 @@ impl Packs {
     fn continue_pack(&self) -> Option<Appending> {
         let page = self.state.page();
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
-        let sealed = page.sealed.load(Ordering::SeqCst) as u32;
-        (sealed.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
+        let first_open = page.first_open_pack.load(Ordering::SeqCst) as u32;
+        (first_open.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
             let file = LockFile::new(self.dir.file(&pack_name(number), FileAccess::Write).ok()?);
             if !try_lock(&file, &OPEN, LockMode::Exclusive).ok()? {
                 return None;

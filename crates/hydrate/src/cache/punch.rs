@@ -1,6 +1,6 @@
 //! Removes blocks: marks them absent, then increments the generation, then punches them out of the
 //! data file. Readers take no lock and depend on this order. Called by eviction, release and
-//! verification.
+//! verification, by reads that find wrong blocks, and by fills that fail.
 
 use std::fs::File;
 use std::io;

@@ -22,7 +22,7 @@ use super::{Cache, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// How much of a version is cached.
+/// Part of a version that is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
     /// All blocks are cached.
@@ -61,9 +61,9 @@ pub struct VersionStatus {
     pub here: u64,
     /// The time at which the version was last opened.
     pub last_use: SystemTime,
-    /// How much of the version is cached.
+    /// Part of the version that is cached.
     pub state: VersionState,
-    /// Whether the version is exempt from eviction.
+    /// Protection of the version from eviction.
     pub pin: Pin,
 }
 
@@ -113,7 +113,7 @@ impl Packed {
     #[must_use]
     pub fn status(&self) -> Option<VersionStatus> {
         let identity = self.identity();
-        let (size, found) = (identity.size(), self.seen());
+        let (size, found) = (identity.size(), self.slot());
         Some(VersionStatus {
             location: identity.location()?,
             store: identity.store().to_owned(),
@@ -239,8 +239,8 @@ impl Iterator for Statuses {
     }
 }
 
-/// Reads the state recorded in a map. Returns `None` if no block is cached because the map was
-/// removed, is being created, or is corrupt.
+/// Reads the state recorded in a map. Returns `None` if the map was removed, is being created, or
+/// is corrupt: no block is cached then.
 fn read_status(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
     let header = shared.dir.file(path, FileAccess::Read).and_then(|file| MapHeader::read(&file));
     match header {

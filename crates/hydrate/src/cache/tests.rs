@@ -95,7 +95,7 @@ fn on_disk(dir: &Path) -> u64 {
     end_with(dir, "").iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
 
-fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
+fn change_word(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let mut word = [0; 8];
     file.read_exact_at(&mut word, at).unwrap();
@@ -118,15 +118,15 @@ fn wait_until_all_closed(dir: &Path) {
 /// Makes a closed directory look as if the last process that used it had been killed.
 fn as_if_killed(dir: &Path) {
     wait_until_all_closed(dir);
-    end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | block_map::DIRTY));
-    change(&dir.join("usage"), 16, |_| 1);
+    end_with(dir, ".map").iter().for_each(|map| change_word(map, 48, |flags| flags | block_map::DIRTY));
+    change_word(&dir.join("usage"), 16, |_| 1);
 }
 
 /// Makes a closed directory look as if the machine had restarted since it was closed.
 fn as_if_restarted(dir: &Path) {
     wait_until_all_closed(dir);
-    end_with(dir, ".map").iter().for_each(|map| change(map, 64, |boot| boot ^ 1));
-    change(&dir.join("usage"), 8, |boot| boot ^ 1);
+    end_with(dir, ".map").iter().for_each(|map| change_word(map, 64, |boot| boot ^ 1));
+    change_word(&dir.join("usage"), 8, |boot| boot ^ 1);
 }
 
 /// Waits until the usage count is exact, and returns it.

@@ -235,8 +235,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Bytes that are about to be freed. If this value is dropped without [`done`](Self::done), the
-/// bytes stay counted.
+/// Bytes that are about to be freed. If this value is dropped without [`complete`](Self::complete),
+/// the bytes stay counted.
 #[derive(Debug)]
 pub(super) struct Freeing<'a> {
     usage: &'a CacheUsage,

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_away_since_is_not_known_any_more() {
+    fn runs_of_an_older_generation_are_dropped() {
         let mut verified = VerifiedRuns::default();
         verified.add(3, run(0..1, None));
         verified.add(3, run(1..2, None));

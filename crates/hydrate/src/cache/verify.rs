@@ -67,8 +67,9 @@ impl CachedVersion {
         self.inner.is_complete()
     }
 
-    /// Verifies the whole version. Reads every block that was not read back since it was written.
-    /// Other threads can get a [`Backing`] as soon as the version is verified, before it is synced.
+    /// Verifies the whole version. Reads every block that this process has not read back right
+    /// after writing it. Other threads can get a [`Backing`] as soon as the version is verified,
+    /// before it is synced.
     ///
     /// # Errors
     /// - [`Error::Checksum`]: the blocks together are not the object. All of them are dropped.
@@ -110,7 +111,7 @@ impl CachedVersion {
         complete.store(inner.stamp.as_number(), Ordering::SeqCst);
         // Blocks that this process wrote were not read again, and the file may have been cut short
         // since they were written.
-        if inner.is_cut() || !inner.is_generation(generation) {
+        if inner.invalidate_if_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
             return Ok(VersionVerification::Missing);
         }
@@ -141,7 +142,7 @@ impl CachedVersion {
         }
         let backing = Backing(self.clone());
         // Checked again, because blocks may have been evicted just before the lock was taken.
-        (self.is_complete() && !self.inner.is_cut()).then_some(backing)
+        (self.is_complete() && !self.inner.invalidate_if_cut()).then_some(backing)
     }
 }
 
@@ -166,7 +167,7 @@ impl Drop for Backing {
 #[derive(Default)]
 struct VerifyPass {
     bytes: u64,
-    /// Whether blocks are absent.
+    /// True if blocks are absent.
     missing: bool,
     /// Blocks that do not match their CRC.
     wrong: Vec<u64>,
@@ -308,7 +309,7 @@ impl OpenVersion {
                 return Check::Missing;
             }
             let read = self.data.file().read_exact_at(bytes, block * BLOCK);
-            if self.is_cut() {
+            if self.invalidate_if_cut() {
                 return Check::Missing;
             }
             if let Err(error) = read {

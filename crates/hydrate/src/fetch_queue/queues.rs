@@ -50,11 +50,11 @@ pub(super) struct Queues {
     pub(super) starting: usize,
     pub(super) free_slots: Vec<usize>,
     pub(super) threads: usize,
-    /// Whether there is no thread, and none could be started.
+    /// True if there is no thread, and none could be started.
     pub(super) threadless: bool,
-    /// Whether the supervisor's thread exists.
+    /// True if the supervisor's thread exists.
     pub(super) supervised: bool,
-    /// Whether the supervisor sleeps until it is woken. Otherwise it wakes after a tick by itself,
+    /// True if the supervisor sleeps until it is woken. Otherwise it wakes after a tick by itself,
     /// because waking it for each request would cost more.
     pub(super) dormant: bool,
     pub(super) closed: bool,

@@ -194,8 +194,8 @@ impl<'a> Lease<'a> {
     }
 
     /// Returns true once this process may fetch. Otherwise waits a moment and delivers the blocks
-    /// that the other process has cached. If that takes too long, this process fetches the blocks
-    /// too.
+    /// that the other process has cached. If no block is cached for [`SHORT_WAIT`], this process
+    /// fetches the blocks too.
     fn acquire(&mut self, buffer: &mut [u8]) -> bool {
         if let FetchTurn::Ours { .. } = self.turn {
             return true;
@@ -227,7 +227,7 @@ struct Receiver<'a> {
     fetch: &'a Fetch,
     lease: Lease<'a>,
     buffer: &'a mut [u8],
-    /// Whether the cached file has just failed to receive a block.
+    /// True if the cached file has just failed to receive a block.
     is_refused: bool,
     /// The index of a block whose first bytes are in the buffer, and the number of these bytes.
     partial: Option<(u64, usize)>,

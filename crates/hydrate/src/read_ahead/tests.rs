@@ -56,7 +56,7 @@ fn requests_to_a_far_server_stay_short_in_a_wide_window() {
     let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
     read_sequentially(&mut read_ahead, 0, 8 * WINDOW, MIB);
     let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, FoundBytes::All).unwrap();
-    assert_eq!(ahead.segment, MAX_FAR_REQUEST);
+    assert_eq!(ahead.segment, SHORT_REQUEST_LIMIT);
 }
 
 #[test]

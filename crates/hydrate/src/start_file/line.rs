@@ -8,7 +8,7 @@ use super::location;
 /// The format that this release reads and writes.
 const FORMAT: u64 = 1;
 
-/// Maximum offset of a byte in an object: that of a file on Linux is not larger.
+/// Maximum offset of a byte in an object, which is that of a file on Linux.
 pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// A line of a start file.
@@ -147,8 +147,8 @@ fn parse_old(line: &[u8]) -> Result<StartLine, String> {
     Ok(StartLine::Read { location, version: None, range: checked(start, end, None)?, at: 0 })
 }
 
-/// Returns the range of a read. The range, and the `size` of the object, are within what any store
-/// holds, so that blocks can be computed. A read may end behind the object.
+/// Returns the range of a read. Fails if the range, or the `size` of the object, exceeds
+/// [`MAX_OFFSET`], so that blocks can be computed. A read may end behind the object.
 fn checked(from: u64, to: u64, size: Option<u64>) -> Result<ByteRange, String> {
     if from > to {
         return Err("a range that ends before it begins".to_owned());

@@ -18,9 +18,9 @@ pub struct MergedStartFile {
     pub left_out: u64,
 }
 
-/// Joins start files, the newest of which must be the last. A range is placed by the number of
-/// bytes that a run had read before it; of several runs, the lowest number counts. What
-/// comes after `max` bytes in total is left out, in whole blocks.
+/// Joins start files, the newest of which must be the last. Ranges are ordered by the number of
+/// bytes that a run had read before them. If several runs read a range, the lowest number counts.
+/// Ranges after the first `max` bytes are left out, in whole blocks.
 ///
 /// # Errors
 /// The files are of several locations, or a file is from a release that recorded no location.

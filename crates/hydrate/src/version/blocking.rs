@@ -48,9 +48,9 @@ impl SharedVersion {
         let mut window = Window::default();
         let mut first = None;
         loop {
-            let deadline = Instant::now() + self.engine.settings.deadline;
+            let deadline = Instant::now() + self.context.settings.deadline;
             while window.pending.len() < self.most_groups() {
-                let Some(parts) = groups.next(self.engine.queue.read_sizes()) else { break };
+                let Some(parts) = groups.next(self.context.queue.read_sizes()) else { break };
                 let missing = self.read_present(parts);
                 let Some(start) = missing.first().map(|part| part.range.start) else { continue };
                 let reader = *first.get_or_insert(start);
@@ -66,16 +66,16 @@ impl SharedVersion {
             }
             requested();
             let Some(front) = window.pending.front() else { return Ok(()) };
-            self.engine.queue.submit(self.table.promote_fetches_of(front));
+            self.context.queue.submit(self.table.promote_fetches_of(front));
             match front.wait(tick, go_on) {
                 Some(result) => result?,
                 None if Instant::now() < front.deadline() => {
                     return Err(firstbyte_store::Error::Cancelled.into());
                 }
-                None => return Err(Error::deadline(&self.table.location, self.engine.settings.deadline)),
+                None => return Err(Error::deadline(&self.table.location, self.context.settings.deadline)),
             }
             window.pending.pop_front();
-            let deadline = Instant::now() + self.engine.settings.deadline;
+            let deadline = Instant::now() + self.context.settings.deadline;
             window.pending.iter().for_each(|pending| pending.extend(deadline));
         }
     }
@@ -93,10 +93,10 @@ impl SharedVersion {
     /// busy. While the distance of the server is unknown, the number is small, so that a near
     /// server does not get a queue of short requests.
     fn most_groups(&self) -> usize {
-        match self.engine.queue.server() {
+        match self.context.queue.server() {
             Proximity::Near => 2 * START_NEAR,
             Proximity::Unknown => START,
-            Proximity::Far => (2 * self.engine.queue.concurrency()).max(4 * START),
+            Proximity::Far => (2 * self.context.queue.concurrency()).max(4 * START),
         }
     }
 
@@ -104,7 +104,7 @@ impl SharedVersion {
     /// before it.
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
-            let segment = self.engine.queue.read_sizes().request / BLOCK * BLOCK;
+            let segment = self.context.queue.read_sizes().request / BLOCK * BLOCK;
             let ahead = AheadRange { range: read.start..expected.end, segment, reader: read.start };
             self.fetch_ahead(&ahead, handle);
         }
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn memory_that_is_lent_to_a_read_that_panics_is_not_written_to() {
-        let engine = Arc::new(HydrationContext::new(
+        let context = Arc::new(HydrationContext::new(
             Store::new(StoreOptions::default()).unwrap(),
             HydrationSettings::default(),
             None,
         ));
-        engine.queue.prevent_new_threads();
+        context.queue.prevent_new_threads();
         let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
-        let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
+        let version = context.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
         let mut memory = [0; 10];
         // SAFETY: `memory` outlives the part, and is used again only after the read has ended.
         let part = unsafe { ObjectPart::new(0, &mut memory) };

@@ -17,7 +17,9 @@ use std::cell::{Cell, RefCell};
 
 use super::{DiskSteps, FilePlace, MoveResult};
 
-/// The two places of the name, and the gate.
+/// The modelled disk. `flat` and `sharded` are the two places of the name, each with the number of
+/// the file in it; `target` is the place that the layout file states; `inside` counts the actors
+/// that hold the gate; `moves` are the calls that the file system has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct World {
     flat: Option<u8>,
@@ -107,7 +109,7 @@ impl ActorView {
     }
 
     /// Reverses the direction. Blocks while an actor is inside the gate.
-    fn turn(&self, target: FilePlace) -> Result<(), StopReason> {
+    fn set_target(&self, target: FilePlace) -> Result<(), StopReason> {
         let turned = self.step(|world| {
             world.target = target;
             (world.inside == 0).then_some(Answer::Done)
@@ -157,7 +159,7 @@ impl DiskSteps for ActorView {
         }
     }
 
-    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, StopReason> {
+    fn are_one_file(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, StopReason> {
         let same = self.step(|world| {
             let (from, to) = (*world.at(from), *world.at(to));
             Some(Answer::Same(from.map(|_| from == to)))

@@ -33,7 +33,7 @@ fn make_special_entries(layout: &Layout) -> Vec<&'static [u8]> {
 #[test]
 fn a_layout_holds_regular_files_only() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     layout.put(b"file", b"content").unwrap();
     let names = make_special_entries(&layout);
@@ -57,7 +57,7 @@ fn a_layout_holds_regular_files_only() {
 #[test]
 fn a_removed_file_that_is_open_over_nfs_stays_and_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     layout.put(b"file", b"content").unwrap();
     let open = layout.path(b"file").unwrap().with_file_name(".nfs000000000006de0300000016");
@@ -74,7 +74,7 @@ fn a_removed_file_that_is_open_over_nfs_stays_and_is_reported() {
 #[test]
 fn an_error_of_the_source_names_the_source() {
     let directory = tempfile::tempdir().unwrap();
-    for hash in [Hash::Xxh3, Hash::ContentSha256] {
+    for hash in [DigitSource::Xxh3, DigitSource::ContentSha256] {
         let root = directory.path().join(hash.to_string());
         let layout = Layout::create(&root, LayoutScheme::new(hash, 1, 1, Leaf::Name).unwrap()).unwrap();
         for source in [directory.path(), Path::new("/proc/self/mem")] {
@@ -88,7 +88,8 @@ fn an_error_of_the_source_names_the_source() {
 fn an_error_of_the_new_file_names_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("layout");
-    let layout = Layout::create(&root, LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+    let layout =
+        Layout::create(&root, LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
     layout.put(b"file", b"").unwrap();
     let path = layout.path(b"file").unwrap();
     mode(path.parent().unwrap(), 0o555);
@@ -110,7 +111,8 @@ fn an_error_of_the_new_file_names_its_place() {
 fn a_file_in_place_of_a_directory_is_an_error_and_no_endless_loop() {
     let directory = tempfile::tempdir().unwrap();
     let layout =
-        Layout::create(directory.path(), LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+        Layout::create(directory.path(), LayoutScheme::new(DigitSource::Xxh3, 1, 1, Leaf::Name).unwrap())
+            .unwrap();
     let path = layout.path(b"file").unwrap();
     fs::write(path.parent().unwrap(), "").unwrap();
     let error = layout.put(b"file", b"").unwrap_err();

@@ -20,7 +20,7 @@ fn digest(number: u32) -> String {
     hex::encode(Sha256::digest(number.to_le_bytes()))
 }
 
-fn by(hash: Hash) -> LayoutRequest {
+fn by(hash: DigitSource) -> LayoutRequest {
     LayoutRequest { hash: Some(hash), ..LayoutRequest::default() }
 }
 
@@ -64,7 +64,7 @@ fn names_that_stand_in_the_way_are_reported_before_anything_moves() {
 #[test]
 fn names_that_are_not_hashes_are_not_used_as_hashes() {
     let directory = flat(400);
-    let request = LayoutRequest { hash: Some(Hash::NamePrefix), ..two_levels() };
+    let request = LayoutRequest { hash: Some(DigitSource::NamePrefix), ..two_levels() };
     assert!(matches!(sharded(directory.path(), &request), Err(Error::Uneven { .. } | Error::Unfit { .. })));
     let hashes = tempfile::tempdir().unwrap();
     for number in 0..400_u32 {
@@ -80,11 +80,15 @@ fn names_that_are_not_hashes_are_not_used_as_hashes() {
 fn names_that_no_shape_could_hold_are_reported_before_anything_moves() {
     let names = || (0..20).map(digest);
     let stray = directory_with_files(names().chain(["README".into()]));
-    let error = refusal(&stray, &by(Hash::ContentSha256));
+    let error = refusal(&stray, &by(DigitSource::ContentSha256));
     assert!(matches!(error, Error::Unfit { count: 1, .. }), "{error}");
     assert!(error.to_string().contains("\"README\"") && error.to_string().contains("SHA-256"), "{error}");
-    let cut =
-        LayoutRequest { leaf: Some(Leaf::Rest), levels: Some(1), width: Some(2), ..by(Hash::NamePrefix) };
+    let cut = LayoutRequest {
+        leaf: Some(Leaf::Rest),
+        levels: Some(1),
+        width: Some(2),
+        ..by(DigitSource::NamePrefix)
+    };
     let names = || (0..20).map(|number| digest(number)[..16].to_owned());
     for odd in ["ab.firstbyte-layout", "ab.", "..evil"] {
         let error = refusal(&directory_with_files(names().chain([odd.into()])), &cut);
@@ -97,7 +101,7 @@ fn entries_that_are_not_files_may_have_any_name() {
     let directory = directory_with_files((0..40).map(digest));
     fs::create_dir(directory.path().join("x")).unwrap();
     symlink("nowhere", directory.path().join("README")).unwrap();
-    let request = LayoutRequest { levels: Some(1), width: Some(2), ..by(Hash::NamePrefix) };
+    let request = LayoutRequest { levels: Some(1), width: Some(2), ..by(DigitSource::NamePrefix) };
     assert_eq!(sharded(directory.path(), &request).unwrap().left, 2);
     unsharded(directory.path()).unwrap();
     fs::create_dir(directory.path().join("xy")).unwrap();
@@ -107,12 +111,12 @@ fn entries_that_are_not_files_may_have_any_name() {
 #[test]
 fn names_are_judged_by_the_digits_that_are_used() {
     let begun_alike = directory_with_files((0..900).map(|number| format!("x{}", &digest(number)[..8])));
-    assert!(matches!(refusal(&begun_alike, &by(Hash::NamePrefix)), Error::Uneven { .. }));
+    assert!(matches!(refusal(&begun_alike, &by(DigitSource::NamePrefix)), Error::Uneven { .. }));
     let numbered = directory_with_files((0..100).map(|number| format!("s-{number}.json")));
-    assert!(matches!(refusal(&numbered, &by(Hash::NamePrefix)), Error::Uneven { .. }));
+    assert!(matches!(refusal(&numbered, &by(DigitSource::NamePrefix)), Error::Uneven { .. }));
     let begun_evenly =
         directory_with_files((0..600).map(|number| format!("{}-{number:05}.dat", &digest(number)[..2])));
-    let done = sharded(begun_evenly.path(), &by(Hash::NamePrefix)).unwrap();
+    let done = sharded(begun_evenly.path(), &by(DigitSource::NamePrefix)).unwrap();
     assert_eq!((done.scheme.levels(), done.scheme.width(), done.moved), (1, 1, 600));
 }
 
@@ -145,7 +149,7 @@ fn a_name_that_never_fits_does_not_keep_a_layout_unfinished() {
     for content in ["one", "two"] {
         fs::write(directory.path().join(hex::encode(Sha256::digest(content))), content).unwrap();
     }
-    shard(directory.path(), &by(Hash::ContentSha256), &mut |_| ControlFlow::Break(())).unwrap_err();
+    shard(directory.path(), &by(DigitSource::ContentSha256), &mut |_| ControlFlow::Break(())).unwrap_err();
     fs::write(directory.path().join("README"), "by a stranger").unwrap();
     let state = || check(directory.path(), Mend::Report, &mut |_| {}).unwrap().state;
     assert_eq!(state(), LayoutState::Sharding);

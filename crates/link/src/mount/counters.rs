@@ -26,15 +26,15 @@ pub struct MountSnapshot {
 }
 
 impl MountCounters {
-    pub(super) fn request(&self) {
+    pub(super) fn count_request(&self) {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn read(&self) {
+    pub(super) fn count_read(&self) {
         self.reads.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn sent(&self, bytes: u64) {
+    pub(super) fn count_sent(&self, bytes: u64) {
         self.bytes_to_client.fetch_add(bytes, Relaxed);
     }
 

@@ -66,7 +66,7 @@ impl MirrorClient {
 
     /// Counts a completed request, and sends the reply one round trip after it began.
     fn answer(&self, began: Instant, send: impl FnOnce() + Send + 'static) {
-        self.counters.request();
+        self.counters.count_request();
         self.wire.delay(send, began);
     }
 }
@@ -141,11 +141,11 @@ impl Filesystem for MirrorClient {
         match self.mirror.read(handle.0, offset, size as usize) {
             Ok(bytes) => {
                 let length = bytes.len() as u64;
-                self.counters.request();
-                self.counters.read();
+                self.counters.count_request();
+                self.counters.count_read();
                 let counters = Arc::clone(&self.counters);
                 let send = move || {
-                    counters.sent(length);
+                    counters.count_sent(length);
                     reply.data(&bytes);
                 };
                 self.wire.meter(self.number, length, send, began);

@@ -24,7 +24,7 @@ pub(super) struct MirrorEntry {
     pub(super) name: OsString,
 }
 
-/// Whether the pages of a file in the kernel's cache still match the content of the file.
+/// State of a file's pages in the kernel's cache: `Valid` if they match the content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageValidity {
     Valid,

@@ -89,8 +89,8 @@ impl SlowFs {
     /// Mounts all mount points. Returns when all mounts are usable.
     ///
     /// # Errors
-    /// The burst has no lower total rate, a directory cannot be mirrored or mounted at, or this
-    /// process may not mount. In all cases nothing is mounted.
+    /// The burst has no total rate or a higher one, a directory cannot be mirrored or mounted at,
+    /// or this process may not mount. In all cases nothing is mounted.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
         BurstBucket::check(config.burst, config.rate)?;
         let source = place::source(&config.to)?;
@@ -98,7 +98,7 @@ impl SlowFs {
         for path in &config.mounts {
             directories.push(place::target(path, &source, &directories)?);
         }
-        place::device()?;
+        place::check_device()?;
         let rates = MeterRates { total: config.rate, burst: config.burst, client: config.per_client };
         let run = |source| Error::Run { source };
         let wire = Arc::new(ReplyWire::start(config.rtt, rates, directories.len()).map_err(run)?);
@@ -116,7 +116,7 @@ impl SlowFs {
                 what: "cannot be mounted at",
                 source,
             })?;
-            place::read_ahead(&directory);
+            place::set_read_ahead(&directory);
             fs.mounts.push(Mounted { directory, counters });
             fs.left += 1;
             let send = send.clone();
@@ -159,8 +159,8 @@ impl SlowFs {
             for mounted in &self.mounts {
                 let path = &mounted.directory;
                 match place::detach(path) {
-                    // Another program has already unmounted it.
                     Ok(()) => {}
+                    // Another program has already unmounted the directory.
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                     Err(source) if result.is_ok() => {
                         result =

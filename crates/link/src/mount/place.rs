@@ -59,14 +59,14 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
 }
 
 /// Checks that this machine has FUSE, and that this process may use it.
-pub(super) fn device() -> Result<()> {
+pub(super) fn check_device() -> Result<()> {
     let opened = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
 }
 
 /// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD_KIB`], if that is
 /// permitted.
-pub(super) fn read_ahead(directory: &Path) {
+pub(super) fn set_read_ahead(directory: &Path) {
     // The kernel already knows the device of the mount's root, so this sends no request.
     let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let Ok(found) = found else { return };

@@ -79,7 +79,7 @@ impl ReplyWire {
         let mut state = self.shared.state.lock();
         let at = began + self.rtt;
         state.push(at, Box::new(send));
-        self.shared.note(state, at);
+        self.shared.wake_before(state, at);
     }
 
     /// Sends a reply of `bytes` bytes to a client: one round trip after `began`, or later if the
@@ -97,7 +97,7 @@ impl ReplyWire {
         let mut state = self.shared.state.lock();
         let at = began + self.rtt;
         state.meter.add(client, at, bytes, Box::new(send));
-        self.shared.note(state, at);
+        self.shared.wake_before(state, at);
     }
 
     /// Ends the thread. Replies that are due later are not sent, because nothing is mounted any
@@ -141,7 +141,7 @@ impl WireState {
 
 impl Shared {
     /// Wakes the thread if it would sleep beyond `at`.
-    fn note(&self, state: MutexGuard<'_, WireState>, at: Instant) {
+    fn wake_before(&self, state: MutexGuard<'_, WireState>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
         drop(state);
         if sleeps {
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     fn run(&self) {
-        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
+        // Without this setting, timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut state = self.state.lock();
         while !state.stopping {

@@ -58,7 +58,8 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
 /// Lists everything below the directory `root`, in no particular order, and returns once all
 /// entries have been visited. Each thread calls `visitor` to make its own visitor. All visitors are
 /// returned, so that the caller can combine their results. A thread's first batch is visited as
-/// soon as it has an entry, later batches when they are full or a millisecond old.
+/// soon as it has an entry, later batches when they are nearly full or a millisecond old, or when
+/// the thread has no other work.
 ///
 /// # Errors
 /// [`Error::Io`] if `root` cannot be opened as a directory. All other errors are in the batches.
@@ -108,7 +109,7 @@ impl Scan {
         &self.tuning
     }
 
-    /// Whether each worker changes its working directory to the directory whose entries it
+    /// True if each worker changes its working directory to the directory whose entries it
     /// examines. This saves time if every entry needs a system call and the file system is local.
     fn changes_directory(&self) -> bool {
         self.options.detail.has_stats() && self.tuning.file_system.reach == FileSystemReach::Local
@@ -177,7 +178,8 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     }
 }
 
-/// Stops the other workers when a visitor panics. Otherwise they would wait forever for its job.
+/// Stops the other workers when a visitor panics. Otherwise they would wait forever for the job of
+/// the worker that panicked.
 struct StopOnPanic<'a>(&'a ScanPool<ScanJob>);
 
 impl Drop for StopOnPanic<'_> {

@@ -24,7 +24,7 @@ pub(crate) struct ScanPool<J> {
     sleeping: AtomicUsize,
     /// Locked from the last check of `waiting` until the worker sleeps, so that no push is missed
     /// in between.
-    bed: Mutex<()>,
+    sleep_lock: Mutex<()>,
     wake: Condvar,
     stopped: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl<J> ScanPool<J> {
             unfinished: AtomicUsize::new(0),
             enlisted: AtomicUsize::new(1),
             sleeping: AtomicUsize::new(0),
-            bed: Mutex::new(()),
+            sleep_lock: Mutex::new(()),
             wake: Condvar::new(),
             stopped: AtomicBool::new(false),
         }
@@ -50,7 +50,7 @@ impl<J> ScanPool<J> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.queues[worker].lock().push_back(job);
         if self.sleeping.load(Ordering::SeqCst) > 0 {
-            drop(self.bed.lock());
+            drop(self.sleep_lock.lock());
             self.wake.notify_one();
         }
     }
@@ -83,11 +83,11 @@ impl<J> ScanPool<J> {
             if let Some(job) = self.take(worker) {
                 return Some(job);
             }
-            let bed = self.bed.lock();
+            let sleep_lock = self.sleep_lock.lock();
             self.sleeping.fetch_add(1, Ordering::SeqCst);
             let over = self.unfinished.load(Ordering::SeqCst) == 0 || self.is_stopped();
             if !over && self.waiting.load(Ordering::SeqCst) == 0 {
-                drop(self.wake.wait(bed));
+                drop(self.wake.wait(sleep_lock));
             }
             self.sleeping.fetch_sub(1, Ordering::SeqCst);
             if over {
@@ -114,7 +114,7 @@ impl<J> ScanPool<J> {
     }
 
     fn wake_all(&self) {
-        drop(self.bed.lock());
+        drop(self.sleep_lock.lock());
         self.wake.notify_all();
     }
 

@@ -45,7 +45,7 @@ impl<'a> ThreadCwd<'a> {
         // umask, of which only the working directory is ever set.
         let own = unsafe { unshare_unsafe(UnshareFlags::FS) };
         let thread_cwd = Self { home: own.is_ok().then_some(home) };
-        thread_cwd.back();
+        thread_cwd.change_back();
         thread_cwd
     }
 
@@ -58,7 +58,7 @@ impl<'a> ThreadCwd<'a> {
     }
 
     /// Changes back to the process's working directory.
-    pub(super) fn back(&self) {
+    pub(super) fn change_back(&self) {
         if let Some(home) = self.home {
             // The call fails if the directory may no longer be entered. Relative paths would fail
             // there too.

@@ -33,7 +33,7 @@ pub(super) struct Worker<'a, V> {
     shown: Option<Instant>,
 }
 
-/// Whether a directory has more entries to read.
+/// Result of one read of a directory.
 enum Read {
     More(DirectoryCursor),
     End,
@@ -54,7 +54,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let cursor = match job {
             ScanJob::Enter(found) => self.enter(found),
             ScanJob::Read(cursor) => Some(cursor),
-            ScanJob::Part(cursor, part) => self.begin(cursor, part),
+            ScanJob::Part(cursor, part) => self.begin_part(cursor, part),
         };
         let mut next = cursor;
         while let Some(cursor) = next {
@@ -68,7 +68,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Passes the batch to the visitor, if the batch is not empty.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.thread_cwd.back();
+            self.thread_cwd.change_back();
             if !self.scan.pool.is_stopped() && self.visitor.visit(&mut self.batch).is_break() {
                 self.scan.pool.stop();
             }
@@ -81,7 +81,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
     }
 
-    fn fail(&mut self, path: &[u8], error: Errno) {
+    fn record_error(&mut self, path: &[u8], error: Errno) {
         // A directory that vanished during the listing is left out without an error, as if it had
         // been removed before the listing.
         if error != Errno::NOENT {
@@ -100,7 +100,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let (identity, open) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.fail(&found.path, error);
+                self.record_error(&found.path, error);
                 return None;
             }
         };
@@ -122,8 +122,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Some(DirectoryCursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
-    /// Reads the identity of a directory if it is needed, to detect loops or other file systems.
-    /// This costs a system call per directory.
+    /// Reads the identity of a directory if it is needed, to detect loops, other file systems or
+    /// the refused directory. This costs a system call per directory.
     fn identify(&self, open: &DirectoryHandle) -> rustix::io::Result<Option<DirectoryIdentity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow
@@ -133,7 +133,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Opens a part of a large directory with its own read position.
-    fn begin(&mut self, mut cursor: DirectoryCursor, part: DirectoryPart) -> Option<DirectoryCursor> {
+    fn begin_part(&mut self, mut cursor: DirectoryCursor, part: DirectoryPart) -> Option<DirectoryCursor> {
         let opened = cursor.open.reopen().and_then(|own| part.begin(&own).map(|()| own));
         match opened {
             Ok(open) => {
@@ -142,14 +142,14 @@ impl<'a, V: Visitor> Worker<'a, V> {
                 Some(cursor)
             }
             Err(error) => {
-                self.fail(&cursor.path, error);
+                self.record_error(&cursor.path, error);
                 None
             }
         }
     }
 
     /// Reads one buffer of a directory and processes it. Returns the rest of the directory, unless
-    /// the directory ended or its rest was queued for other workers.
+    /// the directory ended, its rest was queued for other workers, or the listing was stopped.
     fn step(&mut self, cursor: DirectoryCursor, enlist: &dyn Fn()) -> Option<DirectoryCursor> {
         if self.batch.room() < self.batch.capacity() / 4 {
             self.flush();
@@ -173,7 +173,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                 None
             }
         };
-        self.settle(first, &open);
+        self.read_details(first, &open);
         if self.scan.options.depth.enters(depth) {
             self.queue(first, &open, chain.as_ref(), enlist);
         }
@@ -213,7 +213,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                 self.flush();
                 return Read::More(cursor);
             }
-            Err(error) => self.fail(&cursor.path, error),
+            Err(error) => self.record_error(&cursor.path, error),
         }
         Read::End
     }
@@ -221,10 +221,10 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Reads a cached attribute of entries from `first` on, if the file system's next read depends
     /// on it.
     fn read_attributes(&self, first: usize, open: &DirectoryHandle) {
-        read_attributes(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
+        read_attributes(&self.batch, first, self.scan.tuning.attribute_reads(self.scan.options.detail), open);
     }
 
-    /// Whether another thread should continue to read the directory while this thread processes the
+    /// True if another thread should continue to read the directory while this thread processes the
     /// entries that it has read.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
@@ -248,7 +248,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.scan.pool.push(self.index, ScanJob::Read(cursor));
     }
 
-    /// Whether a directory may be read from several positions. For a directory on another file
+    /// True if a directory may be read from several positions. For a directory on another file
     /// system than the root, that file system's properties decide.
     pub(super) fn splits(&self, cursor: &DirectoryCursor) -> bool {
         let tuning = &self.scan.tuning;
@@ -259,7 +259,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Reads the requested details of the entries from `first` on.
-    fn settle(&mut self, first: usize, open: &DirectoryHandle) {
+    fn read_details(&mut self, first: usize, open: &DirectoryHandle) {
         if self.batch.len() == first {
             return;
         }

@@ -28,12 +28,12 @@ pub(crate) const TREE: ListingOptions = ListingOptions {
 
 /// Results of a listing: the number of times each name was found, and the errors.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundNames {
     pub(crate) names: BTreeMap<Vec<u8>, u32>,
     pub(crate) errors: Vec<String>,
 }
 
-impl Visitor for Found {
+impl Visitor for FoundNames {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         for directory in batch.directories() {
             for entry in directory.entries() {
@@ -45,7 +45,7 @@ impl Visitor for Found {
     }
 }
 
-impl Found {
+impl FoundNames {
     pub(crate) fn below(root: &Path, options: &ListingOptions) -> Self {
         let mut all = Self::default();
         for found in scan(root, options, Self::default).unwrap() {

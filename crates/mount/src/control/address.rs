@@ -2,7 +2,7 @@
 //!
 //! The address of a socket has 108 bytes, but the path of a runtime directory may be longer. So
 //! both sides open the directory, and address the socket relative to its file descriptor. The
-//! daemon uses this to listen, and clients use it to connect.
+//! daemon uses the address to listen, and clients use it to connect.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

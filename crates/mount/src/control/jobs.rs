@@ -67,7 +67,7 @@ impl MountJobs {
             bytes: progress.bytes,
             bytes_here: progress.bytes_here,
             fetched: progress.fetched,
-            is_counted: progress.is_counted,
+            is_counted: progress.totals_are_final,
             is_over: progress.is_over,
             seconds: progress.elapsed.as_secs_f64(),
             failures: progress.failed.len(),

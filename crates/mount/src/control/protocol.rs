@@ -34,10 +34,10 @@ pub enum ControlRequest {
 pub struct HydrateRequest {
     /// The location of an object, or of a directory or prefix.
     pub location: String,
-    /// Whether to hydrate everything below the location and not one object.
+    /// True to hydrate everything below the location and not one object.
     #[serde(default)]
     pub recursive: bool,
-    /// Whether to exempt the files from eviction.
+    /// True to exempt the files from eviction.
     #[serde(default)]
     pub pin: bool,
     /// Maximum rate in bytes per second. `None` means no limit.
@@ -103,9 +103,9 @@ pub struct JobProgress {
     pub bytes_here: u64,
     /// Number of bytes that this job has fetched.
     pub fetched: u64,
-    /// Whether all files have been found.
+    /// True if all files have been found.
     pub is_counted: bool,
-    /// Whether the job has ended.
+    /// True if the job has ended.
     pub is_over: bool,
     /// Time since the start of the job, seconds.
     pub seconds: f64,

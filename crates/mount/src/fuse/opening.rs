@@ -38,7 +38,7 @@ pub(super) struct FileOpener {
     core: Arc<FileSystem>,
     pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
-    /// Whether the kernel has refused to pass files through.
+    /// True if the kernel has refused to pass files through.
     refused: AtomicBool,
     /// The connection through which content is given to the kernel. Not set until the file system
     /// is mounted.
@@ -120,8 +120,8 @@ impl FileOpener {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        // Until this returns, no other open of the inode is answered, so no read of it has to wait
-        // for pages that are being given to the kernel.
+        // Until the closure returns, no other open of the inode is answered, so no read of it has
+        // to wait for pages that are being given to the kernel.
         let (handle, mode) = self.handles.open(ino, reader, || {
             self.hand_over(ino, &node, &file);
             self.pass_through(&file, &reply)

@@ -1,8 +1,8 @@
 //! Asks the kernel to drop unused inodes (FORGET), many in one message (Linux 6.18).
 //!
-//! Unlike a message that invalidates a name, this one does not wait for the lock of a directory.
-//! The kernel keeps inodes that are open or are a current directory. `fuser` does not support the
-//! message, so it is built here.
+//! Unlike a message that invalidates a name, this message does not wait for the lock of a
+//! directory. The kernel keeps inodes that are open or are a current directory. `fuser` does not
+//! support the message, so it is built here.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ const MAX_INODES: usize = 1024;
 #[derive(Default)]
 pub(super) struct Pruning {
     device: OnceLock<OwnedFd>,
-    /// Whether the kernel has rejected the message as unknown.
+    /// True if the kernel has rejected the message as unknown.
     is_unknown: AtomicBool,
 }
 

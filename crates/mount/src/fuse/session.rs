@@ -56,12 +56,12 @@ pub(super) struct Forgetting {
 
 impl Forgetting {
     /// Asks the kernel to forget unused inodes. The kernel keeps inodes as long as it has memory,
-    /// and this process has to keep them as long. Without this, `ls -lR` of a bucket would leave an
-    /// inode for every object.
+    /// and this process has to keep them as long. Without such requests, `ls -lR` of a bucket would
+    /// leave an inode for every object.
     fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
-        // While this runs, a listing adds inodes, and there may be no request after its end. So
-        // this repeats until there are few inodes. Each inode is asked for only once.
+        // While the loop runs, a listing adds inodes, and there may be no request after its end. So
+        // the loop repeats until there are few inodes. Each inode is asked for only once.
         let mut last_asked = 0;
         loop {
             let len = core.inodes.len();
@@ -173,8 +173,8 @@ fn config(access: AllowedUsers) -> io::Result<Config> {
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);
-    // A request must be answered on the descriptor on which it came. If all threads share one
-    // descriptor, it is known.
+    // A reply must be written to the descriptor on which the request came. All threads share one
+    // descriptor, so it is known.
     config.clone_fd = false;
     Ok(config)
 }

@@ -23,7 +23,8 @@ const MAX_MEMBERS: usize = 16;
 /// Length of the beginning that is fetched of a large file, bytes. It covers the file's header, and
 /// what is read until the reader is known to be sequential.
 const HEAD_BYTES: u64 = SMALL_FILE;
-/// Maximum number of families that are remembered. A program may open several in turns.
+/// Maximum number of families that are remembered. A program may alternate between several
+/// families.
 const MAX_REMEMBERED_FAMILIES: usize = 64;
 
 /// The families that were fetched most recently, by their paths up to the dot.

@@ -1,9 +1,9 @@
 //! Predicts the next file of a numbered series, such as volumes of a database or shards of a data
 //! set or model.
 //!
-//! The prediction is used if opens wait until a file is hydrated. A program that opens `db.00.nsq`
-//! and then `db.01.nsq` will probably open `db.02.nsq`, so that file is fetched while the program
-//! works on the second one. A single numbered file predicts nothing.
+//! The prediction is used for files that are so small that an open waits until they are hydrated. A
+//! program that opens `db.00.nsq` and then `db.01.nsq` will probably open `db.02.nsq`, so that file
+//! is fetched while the program works on the second one. A single numbered file predicts nothing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::inodes::name_of;
 
-/// Maximum number of paths that are remembered. A few series may be opened in turns.
+/// Maximum number of paths that are remembered. A few series may be opened alternately.
 const MAX_REMEMBERED_PATHS: usize = 64;
 
 /// The files that were opened most recently, and the predictions made.

@@ -56,7 +56,7 @@ struct Run {
     ahead: usize,
     /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
-    /// Whether a file has been opened.
+    /// True if a file has been opened.
     opened: bool,
     /// The position up to which files were fetched for opens in no order, and the number of files
     /// fetched last.

@@ -1,6 +1,7 @@
 //! Downloads an object in chunks: fetches several neighbouring chunks with one request, records
-//! each chunk in the journal, and verifies the whole object. If the whole object is damaged, each
-//! chunk is fetched again until two fetches of it agree.
+//! each chunk in the journal, and verifies the whole object. If the checksum of the whole object is
+//! wrong, all chunks are fetched again. If chunks have checksums that combine, each chunk is
+//! fetched until two fetches of it agree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -34,13 +35,13 @@ pub(super) struct ChunkedDownload {
     pub(super) over: ReplaceKind,
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
-    /// Whether a later run can resume the download.
+    /// True if a later run can resume the download.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
     pub(super) chunks: Mutex<Vec<DownloadedChunk>>,
-    /// The checksum of the whole object, or `None` if the source has none. Not set until that is
+    /// The checksum of the whole object, or `None` if the source has none. Not set until this is
     /// known.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
@@ -80,7 +81,7 @@ impl ChunkedDownload {
     /// Returns the offset up to which the file has no missing chunks.
     fn front(&self) -> u64 {
         let chunks = self.chunks.lock();
-        let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
+        let missing = self.plan.chunk_indexes().find(|index| !chunks[*index as usize].done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
@@ -192,8 +193,8 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Fetches a chunk again until two fetches agree. Damage on the way differs each time, so equal
-    /// bytes are the source's.
+    /// Fetches a chunk again until two fetches agree, but at most [`MAX_FETCHES`] times. Damage on
+    /// the way differs each time, so bytes that are equal twice are the source's.
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
@@ -252,7 +253,7 @@ impl ObjectPieces for ChunkedDownload {
     }
 
     fn most_together(&self, longest: u64) -> u32 {
-        u32::try_from(longest / self.plan.chunk()).unwrap_or(u32::MAX).max(1)
+        u32::try_from(longest / self.plan.chunk_size()).unwrap_or(u32::MAX).max(1)
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
@@ -261,7 +262,7 @@ impl ObjectPieces for ChunkedDownload {
             let found = self.whole_checksum(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
                 if self.audits.fetch_add(1, Ordering::Relaxed) < MAX_AUDITS {
-                    return Ok(Finish::Again(self.plan.pieces().collect()));
+                    return Ok(Finish::Again(self.plan.chunk_indexes().collect()));
                 }
                 return Err(error.into());
             }
@@ -283,7 +284,7 @@ impl ObjectPieces for ChunkedDownload {
         }
         let chunks = self.chunks.lock();
         self.plan
-            .pieces()
+            .chunk_indexes()
             .filter(|index| chunks[*index as usize].done)
             .map(|index| self.plan.range(index).len())
             .sum()

@@ -116,10 +116,10 @@ fn split(
     let resumed: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
     requester.context.count_resumed(resumed);
-    let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
+    let own = plan.chunk_indexes().find(|index| plan.range(*index).start == opened.0.range().start);
     let own = own.filter(|index| !chunks[*index as usize].done);
     let mut pending: PendingPieces =
-        plan.pieces().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
+        plan.chunk_indexes().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     if known.is_some() || !matches!(source, Location::Object(_)) {
@@ -172,7 +172,7 @@ fn open_files(
             let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
             let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
             let origin = JournalSource { source: &source, service: &service };
-            let header = JournalHeader::new(origin, &stat.version, plan.size(), plan.chunk());
+            let header = JournalHeader::new(origin, &stat.version, plan.size(), plan.chunk_size());
             let place = Journal::path_for(&partial.journaled_path());
             let journal = Journal::create(partial.directory(), place.clone(), &header)
                 .map_err(Error::io(shown(&place)))?;

@@ -47,7 +47,7 @@ pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<
     let plan = ChunkPlan::download(found.header.size());
     let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
     let usable = found.header.is_of(JournalSource { source: &source, service: &service })
-        && found.header.chunk() == plan.chunk()
+        && found.header.chunk() == plan.chunk_size()
         && found.header.version().strength() > Strength::None
         && length == found.header.size()
         && job.check_version(&found.header.version()).is_ok()
@@ -82,7 +82,7 @@ impl Resumable {
             }
         }
         let last = plan.count().saturating_sub(1);
-        let index = plan.pieces().find(|index| !done[*index as usize]).unwrap_or(last);
+        let index = plan.chunk_indexes().find(|index| !done[*index as usize]).unwrap_or(last);
         plan.range(index)
     }
 
@@ -99,7 +99,7 @@ impl Resumable {
             }
         }
         let header =
-            JournalHeader::new(self.header.origin(), &self.header.version(), plan.size(), plan.chunk());
+            JournalHeader::new(self.header.origin(), &self.header.version(), plan.size(), plan.chunk_size());
         let place = self.journal.path().to_owned();
         self.journal = Journal::create(self.partial.directory(), place.clone(), &header)
             .map_err(Error::io(shown(&place)))?;

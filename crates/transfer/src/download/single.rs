@@ -1,4 +1,5 @@
-//! Downloads an object with one request: a small object, or an object without a version to pin.
+//! Downloads an object with one request: a small object, an object without a version to pin, or an
+//! object whose stated length is false.
 
 use std::path::Path;
 
@@ -128,7 +129,7 @@ struct ArrivingObject<'a> {
     /// The offset of the next byte, in the object.
     at: u64,
     hasher: Option<Hasher>,
-    /// Whether ranges may be requested. False once the server has ignored a range.
+    /// True if ranges may be requested. False once the server has ignored a range.
     has_ranges: bool,
 }
 

@@ -7,12 +7,12 @@ use firstbyte_store::{THREAD_MEMORY, most_requests};
 
 use crate::context::{CallScope, RunKind};
 use crate::job::{ObjectCount, TransferRoute};
-use crate::plan::LEAST_PART;
+use crate::plan::MIN_PART_SIZE;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
-/// Additional memory of a worker that receives long bodies, bytes: what its connection has read
-/// ahead.
+/// Additional memory of a worker that receives long bodies, bytes: the data that its connection has
+/// read ahead.
 const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
@@ -22,7 +22,7 @@ pub(super) struct RunLimits {
     pub(super) controller: Controller,
     /// Maximum number of workers, limited by memory, file descriptors and the rate limit.
     pub(super) workers: usize,
-    /// Whether memory determines `workers`.
+    /// True if memory determines `workers`.
     pub(super) by_memory: bool,
     /// Maximum number of neighbouring pieces that are claimed together. `None` if only the object
     /// limits them.
@@ -41,7 +41,7 @@ impl RunLimits {
             (_, ObjectCount::One) => Work::One,
             (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
         };
-        let part = if route == TransferRoute::Relay { LEAST_PART } else { 0 };
+        let part = if route == TransferRoute::Relay { MIN_PART_SIZE } else { 0 };
         let body = if batch == ObjectCount::One { LONG_BODY } else { 0 };
         let [first, other] = [0, START].map(|worker| buffer_size(batch, worker) as u64);
         let fit = scope.settings.workers_of(THREAD_MEMORY + other + body + part, first - other);

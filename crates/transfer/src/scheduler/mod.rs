@@ -18,7 +18,7 @@ use firstbyte_store::{Durability, Error as StoreError, PAGE};
 use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::bottleneck::Baseline;
-use crate::context::{CallScope, Context, RunKind, load};
+use crate::context::{CallScope, Context, RunKind, load_relaxed};
 use crate::error::{Error, Failure, Result};
 use crate::job::ObjectCount;
 use crate::job::{CopyJob, CopyJobs};
@@ -38,7 +38,7 @@ const MAX_QUEUED_JOBS: usize = PAGE;
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
     limits: RunLimits,
-    /// Whether the whole bucket denies access. Not set until the bucket was asked.
+    /// True if the whole bucket denies access. Not set until the bucket was asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
     /// Signalled when there is a task, or when no more tasks will come.
@@ -256,16 +256,16 @@ impl<'a> Scheduler<'a> {
             queue.summary.kept_bytes += open.object.resumable_bytes();
         }
         let meters = &self.context.meters;
-        let first_byte = load(&meters.first_byte);
+        let first_byte = load_relaxed(&meters.first_byte);
         // If a stop comes after the only object is complete, it has stopped nothing.
         let is_done = self.context.run_kind.batch == ObjectCount::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
             first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
-            hedged: load(&meters.hedged),
-            resumed_bytes: load(&meters.resumed),
-            reread_bytes: load(&meters.reread),
-            deleted: load(&meters.deleted),
+            hedged: load_relaxed(&meters.hedged),
+            resumed_bytes: load_relaxed(&meters.resumed),
+            reread_bytes: load_relaxed(&meters.reread),
+            deleted: load_relaxed(&meters.deleted),
             ended: self.context.into_reason().filter(|_| !is_done),
             ..queue.summary
         }

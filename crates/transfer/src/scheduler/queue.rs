@@ -21,7 +21,7 @@ pub(super) struct Queue {
     jobs: VecDeque<CopyJob>,
     /// Total length of the waiting jobs whose length is listed, bytes.
     listed: u64,
-    /// Whether more jobs may be added.
+    /// True if more jobs may be added.
     pub(super) feeding: bool,
     pub(super) open: VecDeque<StartedObject>,
     pub(super) next_id: u64,

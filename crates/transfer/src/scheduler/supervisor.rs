@@ -8,7 +8,7 @@ use firstbyte_pacing::{Controller, Observation, Proximity, Work};
 
 use super::Scheduler;
 use super::queue::Queue;
-use crate::context::{Context, load};
+use crate::context::{Context, load_relaxed};
 use crate::error::Result;
 use crate::job::{ObjectCount, TransferRoute};
 use crate::settings::Hedging;
@@ -84,8 +84,8 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     Observation {
         now,
         bytes: context.moved_so_far(),
-        requests: load(&meters.steps),
-        slowdowns: load(&meters.slowdowns),
+        requests: load_relaxed(&meters.steps),
+        slowdowns: load_relaxed(&meters.slowdowns),
         under_way: if on_network { tracker.in_flight() } else { queue.busy },
         moving: tracker.moving(),
         round_trip: tracker.round_trip().unwrap_or_default(),

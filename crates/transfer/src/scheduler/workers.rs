@@ -14,7 +14,7 @@ use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{ClaimedPiece, StartedObject, WorkerTask};
 use super::{MAX_QUEUED_JOBS, Role, Scheduler, Unwinding};
-use crate::context::{Context, RunKind, Unchanged, add, micros};
+use crate::context::{Context, RunKind, Unchanged, add_relaxed, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::CopyJob;
 use crate::job::ObjectCount;
@@ -52,7 +52,7 @@ impl Scheduler<'_> {
                 WorkerTask::Start(job) => self.start(&mut requester, *job),
                 WorkerTask::Move(claimed) => self.move_piece(&mut requester, claimed),
             }
-            add(&self.context.meters.busy, micros(began.elapsed()));
+            add_relaxed(&self.context.meters.busy, micros(began.elapsed()));
             self.task_done();
         }
     }
@@ -84,7 +84,7 @@ impl Scheduler<'_> {
     }
 
     fn task_done(&self) {
-        add(&self.context.meters.steps, 1);
+        add_relaxed(&self.context.meters.steps, 1);
         let mut queue = self.queue.lock();
         queue.busy -= 1;
         if self.is_over(&queue) {
@@ -195,7 +195,8 @@ impl Scheduler<'_> {
             open.running -= 1;
             if let Err(error) = result {
                 open.pending = PendingPieces::default();
-                // The first failure is the cause. Later failures and interruptions follow from it.
+                // The object's own failure is reported rather than an interruption. Of several
+                // failures the first is reported, because later ones follow from it.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);
                 }
@@ -294,7 +295,7 @@ impl Scheduler<'_> {
     /// Deletes the source of a move after its copy is complete and on stable storage.
     fn delete_source(&self, sources: &MovedSources<'_>, job: &CopyJob, version: Option<&Version>) {
         match sources.delete(&job.source, version) {
-            Ok(()) => add(&self.context.meters.deleted, 1),
+            Ok(()) => add_relaxed(&self.context.meters.deleted, 1),
             Err(error) => self.failed(Failure { location: job.source.to_string(), error }),
         }
     }

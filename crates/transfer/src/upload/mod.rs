@@ -85,10 +85,11 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
         }
     };
     tracing::debug!(
-        destination = %job.destination, parts = plan.count(), part_bytes = plan.chunk(), sent = sent.len(), "upload"
+        destination = %job.destination, parts = plan.count(), part_bytes = plan.chunk_size(), sent = sent.len(), "upload"
     );
     context.count_resumed(sent.iter().map(|part| part.size).sum());
-    let pending = plan.pieces().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
+    let pending =
+        plan.chunk_indexes().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
     let parts = MultipartUpload::resume(upload, options, sent);
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
     Ok(Started::Split { object: Arc::new(object), pending, first: None })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte::receipt::Receipt;
-use firstbyte_layout::{self as layout, Converted, Hash, LayoutRequest, LayoutState, Leaf, Survey};
+use firstbyte_layout::{self as layout, Converted, DigitSource, LayoutRequest, LayoutState, Leaf, Survey};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ struct Shape {
     /// Hash that paths are computed from: xxh3, sha256 or md5 of the name; name-prefix if names are
     /// hashes already; content-sha256 if names are the SHA-256 of the content [default: xxh3]
     #[arg(long, value_name = "HASH")]
-    hash: Option<Hash>,
+    hash: Option<DigitSource>,
     /// Levels of directories above a file, 1 to 6 [default: chosen for about 100 files a directory]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstbyte_layout::{self as layout, Hash, Layout, LayoutRequest, LayoutScheme, Leaf};
+use firstbyte_layout::{self as layout, DigitSource, Layout, LayoutRequest, LayoutScheme, Leaf};
 use firstbyte_location::shown;
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ struct Assumed {
     /// Hash that paths are computed from, as for `shard` [default: that of the layout, or xxh3 if
     /// there is no layout yet]
     #[arg(long, value_name = "HASH")]
-    hash: Option<Hash>,
+    hash: Option<DigitSource>,
     /// Levels of directories above a file [default: those of the layout; required if there is no
     /// layout yet]
     #[arg(long, value_name = "N")]

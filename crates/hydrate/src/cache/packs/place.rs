@@ -25,7 +25,7 @@ impl RecordPlace {
         self.0
     }
 
-    /// Returns whether this is the word of a slot without a record.
+    /// Returns whether the slot has no record.
     pub(super) fn is_absent(self) -> bool {
         self.0 == 0
     }

@@ -50,7 +50,7 @@ pub(super) fn recover(
     }
     let before = page.charged.load(Ordering::SeqCst);
     if unclean == Unclean::Restarted {
-        page.sealed.store(page.next_pack.load(Ordering::SeqCst), Ordering::SeqCst);
+        page.first_open_pack.store(page.next_pack.load(Ordering::SeqCst), Ordering::SeqCst);
         page.charged.store(bytes, Ordering::SeqCst);
     } else if bytes < before {
         let freeing = usage.free(before - bytes);

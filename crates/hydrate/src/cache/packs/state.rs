@@ -31,7 +31,7 @@ pub(super) struct PackStatePage {
     /// The number of the next pack to create.
     pub(super) next_pack: AtomicU64,
     /// Number of the first pack to which records may be appended.
-    pub(super) sealed: AtomicU64,
+    pub(super) first_open_pack: AtomicU64,
     /// The number of the current table; 0 if there is no table yet.
     pub(super) table: AtomicU64,
     /// 1 while a table is copied into the next one. Stays 1 if the copying process is killed.
@@ -41,7 +41,7 @@ pub(super) struct PackStatePage {
 // SAFETY: all fields are atomics.
 unsafe impl Atomics for PackStatePage {}
 
-/// How the last processes stopped using the packs.
+/// Way in which the last processes stopped using the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclean {
     No,

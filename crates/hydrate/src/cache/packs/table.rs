@@ -209,7 +209,8 @@ impl PackTable {
         })
     }
 
-    /// Sets and clears flags of an object. Returns false if the table must be replaced first.
+    /// Sets and clears flags of an object. Returns false if the object needs a new slot and too few
+    /// are empty: the table must then be replaced by a larger one.
     pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64) -> bool {
         let slot = if set == 0 { self.find(tag) } else { self.claim(tag) };
         if let Some(slot) = slot {

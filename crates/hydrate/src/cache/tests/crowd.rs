@@ -107,7 +107,7 @@ fn examining_a_version_does_not_prevent_its_recovery_after_a_restart() {
         });
         for round in 0..2000 {
             wait_until_closed(&map);
-            change(&map, 64, |boot| boot ^ 1);
+            change_word(&map, 64, |boot| boot ^ 1);
             let cached = seeded(&cache, 1, BLOCK);
             let epoch = cached.inner.map.live().epoch.load(Ordering::Relaxed);
             if epoch != round + 1 {

@@ -319,8 +319,8 @@ fn damaged_files_are_started_over() {
     let damages: [Damage; 7] = [
         |map, _| File::options().write(true).open(map).unwrap().set_len(200).unwrap(),
         |map, _| File::options().write(true).open(map).unwrap().set_len(0).unwrap(),
-        |map, _| change(map, 8, |size| size + 1),
-        |map, _| change(map, 136, |text| text ^ 4),
+        |map, _| change_word(map, 8, |size| size + 1),
+        |map, _| change_word(map, 136, |text| text ^ 4),
         |map, _| fs::write(map, vec![0; 8192]).unwrap(),
         |_, data| fs::remove_file(data).unwrap(),
         |_, data| File::options().write(true).open(data).unwrap().set_len(BLOCK).unwrap(),
@@ -347,7 +347,7 @@ fn a_corrupt_version_that_is_in_use_is_an_error() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let _cached = seeded(&cache, 1, 3 * BLOCK);
-    change(&end_with(dir.path(), ".map")[0], 8, |size| size + 1);
+    change_word(&end_with(dir.path(), ".map")[0], 8, |size| size + 1);
     let error = cache.version(&location("s3://b/1"), &strong(3 * BLOCK, "a"), None).unwrap_err();
     assert!(error.to_string().contains("it is corrupt, and in use"), "{error}");
 }

@@ -57,12 +57,12 @@ fn as_if(dir: &Path, stop: Stop) {
         Stop::Kill => {
             as_if_killed(dir);
             wait_until_closed(&state);
-            change(&state, 16, |_| 1);
+            change_word(&state, 16, |_| 1);
         }
         Stop::PowerCut => {
             as_if_restarted(dir);
             wait_until_closed(&state);
-            change(&state, 8, |boot| boot ^ 1);
+            change_word(&state, 8, |boot| boot ^ 1);
         }
     }
 }
@@ -430,7 +430,7 @@ impl World {
                 let stored = put(&self.caches[instance], object);
                 let known = self.here.contains_key(&object);
                 assert_eq!(stored, if known { FillOutcome::Already } else { FillOutcome::Kept });
-                let place = small(&self.caches[instance], object).seen().unwrap().place;
+                let place = small(&self.caches[instance], object).slot().unwrap().place;
                 assert_eq!(*self.here.entry(object).or_insert(place), place);
             }
             Step::Read { instance, object } => {

@@ -169,14 +169,14 @@ fn bytes_counted_by_killed_processes_are_subtracted() {
     }
     let used = cache.usage().used.unwrap();
     drop(cache);
-    change(&dir.path().join("usage"), 24, |used| used + 12_345_678);
+    change_word(&dir.path().join("usage"), 24, |used| used + 12_345_678);
     // After a clean close the count is trusted, even though it is wrong here.
     let cache = open_at(dir.path());
     assert_eq!(cache.usage().used, Some(used + 12_345_678));
     drop(cache);
     as_if_killed(dir.path());
     assert_eq!(exact_count(&open_at(dir.path())), used);
-    change(&dir.path().join("usage"), 24, |_| 0);
+    change_word(&dir.path().join("usage"), 24, |_| 0);
     as_if_restarted(dir.path());
     assert_eq!(exact_count(&open_at(dir.path())), used);
     fs::remove_file(dir.path().join("usage")).unwrap();

@@ -14,8 +14,8 @@ enum Work {
     Look,
     /// Looks only once in each place. This is a mistake, which the search must find.
     HastyLook,
-    /// Writes without the lock of the layout ([`gate`](crate::gate)). This is another mistake that
-    /// the search must find.
+    /// Finds the target under the gate, but writes outside of it. This is another mistake that the
+    /// search must find.
     RashPut(u8),
     Put(u8),
     Delete,
@@ -50,22 +50,22 @@ struct Actor {
     fate: Fate,
 }
 
-fn perform(work: Work, seat: &ActorView) -> Result<Outcome, StopReason> {
+fn perform(work: Work, view: &ActorView) -> Result<Outcome, StopReason> {
     match work {
-        Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
-        Work::HastyLook => first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut |place| seat.read(place))
+        Work::Look => find_file(view, |place| view.read(place)).map(Outcome::Looked),
+        Work::HastyLook => first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut |place| view.read(place))
             .map(Outcome::Looked),
-        Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
+        Work::Put(file) => put(view).map(|()| Outcome::Put(file)),
         Work::RashPut(file) => {
-            let target = seat.gated(Ok)?;
-            move_file(seat, target.other(), target)?;
-            seat.install(target).map(|()| Outcome::Put(file))
+            let target = view.gated(Ok)?;
+            move_file(view, target.other(), target)?;
+            view.install(target).map(|()| Outcome::Put(file))
         }
-        Work::Delete => delete(seat).map(Outcome::Deleted),
+        Work::Delete => delete(view).map(Outcome::Deleted),
         Work::Convert(target) => {
-            seat.turn(target)?;
-            while seat.read(target.other())?.is_some()
-                && move_file(seat, target.other(), target)? != MoveResult::Taken
+            view.set_target(target)?;
+            while view.read(target.other())?.is_some()
+                && move_file(view, target.other(), target)? != MoveResult::Taken
             {}
             Ok(Outcome::Converted)
         }
@@ -117,7 +117,7 @@ impl SearchState {
             actor.before = finished;
         }
         let file = if let Work::Put(file) | Work::RashPut(file) = actor.work { file } else { 0 };
-        let seat = ActorView {
+        let view = ActorView {
             world: RefCell::new(self.world),
             answers: RefCell::new(std::mem::take(&mut actor.answers)),
             next: Cell::new(0),
@@ -125,14 +125,14 @@ impl SearchState {
             inside: Cell::new(false),
             file,
         };
-        match perform(actor.work, &seat) {
+        match perform(actor.work, &view) {
             Ok(outcome) => actor.fate = Fate::Finished(outcome),
             Err(StopReason::Stepped) => {}
             Err(StopReason::Blocked) => return None,
         }
-        actor.inside = seat.inside.get();
-        actor.answers = seat.answers.into_inner();
-        next.world = seat.world.into_inner();
+        actor.inside = view.inside.get();
+        actor.answers = view.answers.into_inner();
+        next.world = view.world.into_inner();
         Some(next)
     }
 
@@ -145,13 +145,13 @@ impl SearchState {
         next
     }
 
-    fn has_two(&self) -> bool {
+    fn has_two_files(&self) -> bool {
         let World { flat, sharded, .. } = self.world;
         flat.is_some() && sharded.is_some() && flat != sharded
     }
 
     /// True if the actors in the bit mask `left` can have run one after the other, in some order,
-    /// so that `file` became the current file.
+    /// beginning with the file `file` and ending with the file that the world holds now.
     fn explained(&self, left: u8, file: Option<u8>) -> bool {
         let optional = |index: usize| self.actors[index].fate == Fate::Killed;
         let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
@@ -184,7 +184,7 @@ fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
             continue;
         }
         let running: Vec<usize> = (0..state.actors.len()).filter(|index| state.may_run(*index)).collect();
-        if state.has_two() {
+        if state.has_two_files() {
             return Err(format!("two files of one name: {state:?}"));
         }
         if running.is_empty() {

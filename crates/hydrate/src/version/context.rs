@@ -75,7 +75,7 @@ impl HydrationContext {
             let cache = self.cache_for(location).map(|cache| (cache, location.clone(), version.clone()));
             BlockStore::new(id, version.size.unwrap_or(0), cache, Arc::clone(&self.memory))
         };
-        SharedVersion { engine: Arc::clone(self), table: self.tables.open(location, version, blocks) }
+        SharedVersion { context: Arc::clone(self), table: self.tables.open(location, version, blocks) }
     }
 
     /// Returns a handle of the cache for the objects of the store that has `location`.

@@ -12,7 +12,7 @@ use crate::scheme::LayoutScheme;
 use crate::stage::Staged;
 
 /// A name in a layout, and its two places.
-pub(crate) struct Spot<'a> {
+pub(crate) struct NamePlaces<'a> {
     root: &'a LayoutRoot,
     scheme: LayoutScheme,
     flat: &'a [u8],
@@ -21,7 +21,7 @@ pub(crate) struct Spot<'a> {
     staged: Option<&'a Staged<'a>>,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> NamePlaces<'a> {
     /// Computes the places of `name`.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl<'a> Spot<'a> {
     }
 
     /// Adds the new file to install.
-    pub(crate) fn with(self, staged: &'a Staged<'a>) -> Self {
+    pub(crate) fn with_staged(self, staged: &'a Staged<'a>) -> Self {
         Self { staged: Some(staged), ..self }
     }
 
@@ -56,7 +56,7 @@ impl<'a> Spot<'a> {
     }
 
     /// Checks that an entry is a regular file. A layout neither moves nor replaces other entries.
-    fn is_file(&self, place: FilePlace, stat: &Stat) -> Result<()> {
+    fn check_is_file(&self, place: FilePlace, stat: &Stat) -> Result<()> {
         match file_type(stat) {
             FileType::RegularFile => Ok(()),
             FileType::Directory => Err(self.root.error(self.path(place), Errno::ISDIR)),
@@ -79,7 +79,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-impl DiskSteps for Spot<'_> {
+impl DiskSteps for NamePlaces<'_> {
     type Error = Error;
 
     fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T>) -> Result<T> {
@@ -87,7 +87,7 @@ impl DiskSteps for Spot<'_> {
         self.root.refresh_above(&self.sharded);
         match gate.record {
             None => work(FilePlace::Flat),
-            Some(record) if record.scheme == self.scheme => work(target(record.state)),
+            Some(record) if record.scheme == self.scheme => work(place_of_files(record.state)),
             Some(LayoutRecord { scheme: found, .. }) => {
                 let root = self.root.path().to_owned();
                 Err(Error::Differs { root, found, wanted: self.scheme })
@@ -99,7 +99,7 @@ impl DiskSteps for Spot<'_> {
         // Usually no conversion is running, so there is no file at the origin. A stat shows this at
         // less cost than a failing rename.
         let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(MoveResult::Absent)) };
-        self.is_file(from, &stat)?;
+        self.check_is_file(from, &stat)?;
         let (from, to) = (self.path(from), self.path(to));
         let mut outcome = None;
         self.with_directories(to, || {
@@ -119,7 +119,7 @@ impl DiskSteps for Spot<'_> {
         Ok(outcome)
     }
 
-    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>> {
+    fn are_one_file(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>> {
         let Some(from) = self.root.stat(self.path(from))? else { return Ok(None) };
         let to = self.root.stat(self.path(to))?;
         Ok(Some(to.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino))))
@@ -128,7 +128,7 @@ impl DiskSteps for Spot<'_> {
     fn install(&self, place: FilePlace) -> Result<()> {
         let to = self.path(place);
         if let Some(stat) = self.root.stat(to)? {
-            self.is_file(place, &stat)?;
+            self.check_is_file(place, &stat)?;
         }
         let staged = self.staged.ok_or_else(|| self.root.error(to, Errno::NOENT))?;
         let renamed = self.with_directories(to, || staged.rename(to))?;
@@ -141,8 +141,8 @@ impl DiskSteps for Spot<'_> {
     }
 }
 
-/// Returns the place to which files move in this state.
-pub(crate) fn target(state: LayoutState) -> FilePlace {
+/// Returns the place where the files are in this state, or to which they move.
+pub(crate) fn place_of_files(state: LayoutState) -> FilePlace {
     match state {
         LayoutState::Sharding | LayoutState::Sharded => FilePlace::Sharded,
         LayoutState::Unsharding => FilePlace::Flat,
@@ -157,6 +157,6 @@ impl LayoutRoot {
         from: &[u8],
         to: &[u8],
     ) -> Result<MoveResult> {
-        move_file(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
+        move_file(&NamePlaces::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
     }
 }
