@@ -15,8 +15,8 @@ pub(crate) const RESERVED: &str = ".firstbyte";
 /// Maximum length of a file name on Linux, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A path below the served directory: no empty, `.` or `..` component, no NUL, no name that
-/// [`is_hidden`]. The empty path is the directory itself.
+/// A path below the served directory: no empty, `.` or `..` component, no NUL, and no hidden name
+/// ([`is_hidden`]). The empty path is the directory itself.
 ///
 /// A path may have a fence, a directory that its first components name: links below the fence must
 /// not lead out of it. Paths with the same components are equal, whatever their fences.

@@ -189,7 +189,7 @@ impl RequestRights {
     }
 
     /// Returns `directory`, fenced if everything in it may be read.
-    pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
+    pub(crate) fn fenced_directory(&self, directory: EntryPath) -> EntryPath {
         match self.fence(KeyRights::Read, directory.as_bytes()) {
             Some(fence) => directory.fenced(fence),
             None => directory,

@@ -6,7 +6,7 @@
 
 use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service, may_lead_out};
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 use crate::config::Buckets;
 use crate::error::{Error, Result};
 
@@ -86,7 +86,7 @@ impl GatewayOrigin {
 
     /// Returns the location with which a caller checks that bucket `name` exists. `None` if there
     /// is only one bucket.
-    pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
+    pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, GatewayRefusal> {
         if !self.has_buckets {
             return Ok(None);
         }
@@ -130,13 +130,13 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The key is not served, or is not valid for any store.
-    pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+    pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, GatewayRefusal> {
         check_names(key)?;
         if key.is_empty() {
-            return Err(Unserved::BadKey("an object has a name"));
+            return Err(GatewayRefusal::BadKey("an object has a name"));
         }
         if !self.serves(key) {
-            return Err(Unserved::NotFound);
+            return Err(GatewayRefusal::NotFound);
         }
         self.place(bucket, key)
     }
@@ -145,7 +145,11 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The same as for [`locate`](Self::locate).
-    pub(super) fn directory(&self, bucket: &str, prefix: &str) -> std::result::Result<Location, Unserved> {
+    pub(super) fn directory(
+        &self,
+        bucket: &str,
+        prefix: &str,
+    ) -> std::result::Result<Location, GatewayRefusal> {
         check_names(prefix)?;
         self.place(bucket, prefix)
     }
@@ -155,7 +159,7 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The origin keeps no versions, so there is none with this id.
-    pub(super) fn version(&self, id: Option<&str>) -> std::result::Result<Option<String>, Unserved> {
+    pub(super) fn version(&self, id: Option<&str>) -> std::result::Result<Option<String>, GatewayRefusal> {
         let Some(id) = id else { return Ok(None) };
         let (has_versions, has_null) = match &self.base {
             Location::Object(object) => {
@@ -166,14 +170,16 @@ impl GatewayOrigin {
         match id {
             NULL_VERSION if !has_null => Ok(None),
             id if has_versions => Ok(Some(id.to_owned())),
-            _ => Err(Unserved::NoVersion),
+            _ => Err(GatewayRefusal::NoVersion),
         }
     }
 
-    fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+    fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, GatewayRefusal> {
         let is_path = !matches!(self.base, Location::Object(_));
         if is_path && (key.starts_with('/') || key.contains("//")) {
-            return Err(Unserved::BadKey("the keys of this origin are paths, which have no empty names"));
+            return Err(GatewayRefusal::BadKey(
+                "the keys of this origin are paths, which have no empty names",
+            ));
         }
         Ok(match (&self.base, self.has_buckets) {
             (Location::Object(object), true) => {
@@ -192,14 +198,14 @@ impl GatewayOrigin {
 }
 
 /// Refuses keys that stores interpret differently.
-fn check_names(key: &str) -> std::result::Result<(), Unserved> {
+fn check_names(key: &str) -> std::result::Result<(), GatewayRefusal> {
     if may_lead_out(key.as_bytes()) {
-        return Err(Unserved::BadKey(
+        return Err(GatewayRefusal::BadKey(
             "a gateway passes on no key with `.` or `..` (nor `..;`): stores differ on what it names",
         ));
     }
     if key.contains('\0') {
-        return Err(Unserved::BadKey("a key has no NUL byte"));
+        return Err(GatewayRefusal::BadKey("a key has no NUL byte"));
     }
     Ok(())
 }

@@ -121,8 +121,9 @@ impl RangeReading {
         Ok(piece)
     }
 
-    /// Returns the bytes at `at` that are in the cached file: the whole rest of a complete object,
-    /// otherwise up to the end of a stride or a block. `None` if they are absent.
+    /// Returns the bytes at `at` that are in the cached file. With [`BlockFrames::Blocks`] they are
+    /// the block. Otherwise they are the whole rest of a complete object, the next
+    /// [`LOOKUP_BYTES`], or the rest of the block. `None` if they are absent.
     fn cached(&self) -> Option<BodyPiece> {
         if self.frames == BlockFrames::Blocks {
             return pinned(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
@@ -136,8 +137,8 @@ impl RangeReading {
             .find_map(|range| pinned(&self.file, range))
     }
 
-    /// Returns the rest of the range if the object is at most one block long. The cache packs such
-    /// objects.
+    /// Returns the rest of the range if the object is complete and at most one block long. The
+    /// cache packs such objects.
     async fn small(&self) -> Option<BodyPiece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;

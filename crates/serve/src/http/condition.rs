@@ -11,7 +11,7 @@ use crate::http::etag::EtagIdentity;
 
 /// The current version of the entity that a request names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Current<'a> {
+pub(crate) struct CurrentVersion<'a> {
     /// The strong tag, without quotes.
     pub(crate) etag: &'a str,
     /// The time of the last change, to the second; `None` if unknown.
@@ -30,21 +30,21 @@ pub(crate) enum ConditionResult {
 }
 
 /// The names of the headers with conditions on an existing entity, in the order of evaluation.
-struct Names {
+struct ConditionHeaders {
     matches: HeaderName,
     unmodified_since: HeaderName,
     differs: HeaderName,
     modified_since: HeaderName,
 }
 
-static OF_A_READ: Names = Names {
+static READ_HEADERS: ConditionHeaders = ConditionHeaders {
     matches: IF_MATCH,
     unmodified_since: IF_UNMODIFIED_SINCE,
     differs: IF_NONE_MATCH,
     modified_since: IF_MODIFIED_SINCE,
 };
 
-static OF_A_COPY_SOURCE: Names = Names {
+static COPY_SOURCE_HEADERS: ConditionHeaders = ConditionHeaders {
     matches: HeaderName::from_static("x-amz-copy-source-if-match"),
     unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
     differs: HeaderName::from_static("x-amz-copy-source-if-none-match"),
@@ -52,19 +52,23 @@ static OF_A_COPY_SOURCE: Names = Names {
 };
 
 /// Evaluates a GET or HEAD of an existing entity.
-pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
-    judge_existing(headers, &OF_A_READ, current)
+pub(crate) fn judge_read(headers: &HeaderMap, current: CurrentVersion<'_>) -> ConditionResult {
+    judge_existing(headers, &READ_HEADERS, current)
 }
 
 /// Evaluates the conditions on the source of an S3 copy, which have their own headers.
-pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
-    match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
+pub(crate) fn judge_copy_source(headers: &HeaderMap, current: CurrentVersion<'_>) -> ConditionResult {
+    match judge_existing(headers, &COPY_SOURCE_HEADERS, current) {
         ConditionResult::Proceed => ConditionResult::Proceed,
         ConditionResult::NotModified | ConditionResult::Failed => ConditionResult::Failed,
     }
 }
 
-fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> ConditionResult {
+fn judge_existing(
+    headers: &HeaderMap,
+    names: &ConditionHeaders,
+    current: CurrentVersion<'_>,
+) -> ConditionResult {
     if let Some(tags) = join_values(headers, &names.matches) {
         if !tags_contain(&tags, current.etag) {
             return ConditionResult::Failed;
@@ -185,7 +189,7 @@ fn to_the_second(time: SystemTime) -> SystemTime {
 }
 
 /// Whether `If-Range` allows a part of the current version. True without the header.
-pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
+pub(crate) fn range_applies(headers: &HeaderMap, current: CurrentVersion<'_>) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     let Some(value) = values.next() else { return true };
     // Two values, or a value that is not text, name no version.
@@ -231,8 +235,9 @@ mod tests {
 
     const TAG: &str = "1-2-3";
 
-    fn current() -> Current<'static> {
-        Current { etag: TAG, modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)) }
+    fn current() -> CurrentVersion<'static> {
+        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+        CurrentVersion { etag: TAG, modified }
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_tag_with_a_comma_is_one_tag_and_all_lines_of_a_condition_count() {
-        let current = Current { etag: "a, b", modified: None };
+        let current = CurrentVersion { etag: "a, b", modified: None };
         for (lines, verdict) in [
             (vec![("if-match", "\"a, b\"")], ConditionResult::Proceed),
             (vec![("if-match", "\"x\", W/\"a, b\"")], ConditionResult::Proceed),

@@ -13,7 +13,7 @@ pub enum RangeAnswer {
     Whole,
     /// 206 with this part.
     Part(ByteRange),
-    /// 416: the range begins past the end.
+    /// 416: the range begins at or after the end, or is a suffix of 0 bytes.
     Unsatisfiable,
 }
 
@@ -30,7 +30,7 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
         (Position::At(first), Position::At(last)) if first <= last => {
             satisfied(first, last.saturating_add(1), size)
         }
-        // A suffix of any length is satisfiable, also of an empty file (RFC 9110, 14.1.2).
+        // A suffix of any length except 0 is satisfiable, also of an empty file (RFC 9110, 14.1.2).
         (Position::Missing, Position::At(1..)) if size == 0 => RangeAnswer::Whole,
         (Position::Missing, Position::At(count)) if count > 0 => {
             satisfied(size.saturating_sub(count), size, size)

@@ -21,7 +21,7 @@ const PUBLISHING_NANOSECONDS: i128 = 300_000;
 /// Number of slots for files published lately, about 330 KB in total.
 const RECENT_SLOTS: usize = 4096;
 
-/// Maximum number of remembered late files, about 330 KB in total.
+/// Maximum number of remembered late files, about 260 KB in total.
 const MAX_LATE_FILES: usize = 4096;
 
 static PUBLISHED: Mutex<Published> =

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use crate::http::condition::Current;
+use crate::http::condition::CurrentVersion;
 use crate::http::etag::EtagIdentity;
 
 /// The version of an object.
@@ -49,9 +49,9 @@ impl Described {
     }
 
     /// Returns the version, to evaluate conditions against.
-    pub(crate) fn current(&self) -> Current<'_> {
+    pub(crate) fn current(&self) -> CurrentVersion<'_> {
         let etag = self.etag.as_deref().map(etag_value).unwrap_or_default();
-        Current { etag, modified: self.modified }
+        CurrentVersion { etag, modified: self.modified }
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// A complete file under a temporary name, which publishing replaces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finished<'a> {
+pub(crate) struct FinishedFile<'a> {
     pub(crate) directory: BorrowedFd<'a>,
     pub(crate) name: &'a OsStr,
     pub(crate) file: &'a File,
@@ -89,7 +89,7 @@ pub(crate) enum RemovedKind {
 /// The condition does not hold. `NotFound`: `base` is missing. `IsADirectory`: `to` is a directory.
 pub(crate) fn publish(
     root: &ServedRoot,
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
@@ -125,8 +125,9 @@ pub(crate) fn publish_temporary(
     condition: &Condition,
 ) -> Result<PublishedVersion> {
     let (directory, name) = temporary.place();
-    let published = publish(root, Finished { directory, name, file: temporary.file() }, base, to, condition)?;
-    temporary.moved();
+    let finished = FinishedFile { directory, name, file: temporary.file() };
+    let published = publish(root, finished, base, to, condition)?;
+    temporary.forget_moved();
     Ok(published)
 }
 
@@ -335,7 +336,7 @@ fn rename(
 /// Publishes to a file system that is mounted below the bucket. The file is copied into the
 /// destination directory under the name `beside`, and renamed when it is complete.
 fn copy_across(
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     parent: &OwnedFd,
     beside: &str,
     name: &OsStr,

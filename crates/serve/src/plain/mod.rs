@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::access::keys::KeyRights;
 use crate::access::keys::RequestRights;
 use crate::config::WritePolicy;
-use crate::http::condition::{Condition, ConditionResult, Current, Unmet, judge_read, range_applies};
+use crate::http::condition::{Condition, ConditionResult, CurrentVersion, Unmet, judge_read, range_applies};
 use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
@@ -35,7 +35,7 @@ use crate::object::described::Described;
 use crate::object::metadata::{MetadataRefusal, ObjectMetadata};
 use crate::object::publish::{self, RemovedKind};
 use crate::object::staging::{self, TemporaryFile};
-use crate::object::stated::{Stated, Trailers};
+use crate::object::stated::{StatedChecksums, Trailers};
 use crate::object::writer::PieceWriter;
 use crate::page;
 use crate::path::{EntryPath, PathError};
@@ -118,7 +118,7 @@ async fn get(
     }
 }
 
-/// Answers 404 with a page for browsers.
+/// Answers 404, for browsers with a page.
 fn missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
     if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
@@ -254,7 +254,7 @@ fn object_response(
     response
 }
 
-fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAnswer {
+fn asked_range(headers: &HeaderMap, current: CurrentVersion<'_>, size: u64) -> RangeAnswer {
     let mut values = headers.get_all(RANGE).iter();
     let only = values.next().filter(|_| values.next().is_none());
     match only.and_then(|value| value.to_str().ok()) {
@@ -280,7 +280,7 @@ async fn put(
         let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
         return Ok(HttpResponse::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
     }
-    let stated = match Stated::of_headers(&request.headers, &[], None, Trailers::default()) {
+    let stated = match StatedChecksums::of_headers(&request.headers, &[], None, Trailers::default()) {
         Ok(stated) => stated,
         Err(refused) => return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused)),
     };
@@ -345,9 +345,9 @@ async fn delete(
     })
 }
 
-/// Returns the metadata of the file `name` from the headers of its PUT: those that describe the
-/// content (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The content
-/// type counts only where the name gives none, because clients send one of their own with any body.
+/// Returns the metadata of the file `name` from the headers of its PUT that describe the content
+/// (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The sent content
+/// type counts only if the name gives none, because clients send some type with any body.
 fn described(headers: &HeaderMap, name: Option<&OsStr>) -> Result<ObjectMetadata, MetadataRefusal> {
     let ObjectMetadata { content_type, content_disposition, content_encoding, content_language, .. } =
         ObjectMetadata::of_headers(headers)?;

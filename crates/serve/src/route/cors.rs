@@ -69,12 +69,12 @@ impl Cors {
     }
 
     /// Whether pages of `origin` may read.
-    fn reads(&self, origin: &str) -> bool {
-        self.read.lists(origin) || self.writes(origin)
+    fn may_read(&self, origin: &str) -> bool {
+        self.read.lists(origin) || self.may_write(origin)
     }
 
     /// Whether pages of `origin` may write.
-    pub(crate) fn writes(&self, origin: &str) -> bool {
+    pub(crate) fn may_write(&self, origin: &str) -> bool {
         self.write.lists(origin)
     }
 
@@ -84,8 +84,8 @@ impl Cors {
     pub(crate) fn preflight(&self, headers: &HeaderMap) -> HttpResponse {
         let answer = HttpResponse::new(StatusCode::NO_CONTENT)
             .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
-        let Some(origin) = origin(headers).filter(|origin| self.reads(origin)) else { return answer };
-        let methods = if self.writes(origin) { "GET, HEAD, PUT, POST, DELETE" } else { "GET, HEAD" };
+        let Some(origin) = origin(headers).filter(|origin| self.may_read(origin)) else { return answer };
+        let methods = if self.may_write(origin) { "GET, HEAD, PUT, POST, DELETE" } else { "GET, HEAD" };
         let asked = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
         let names = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         let names: Vec<&str> =
@@ -113,7 +113,7 @@ impl Cors {
         if *method == Method::OPTIONS {
             response.headers.append(VARY, PREFLIGHT_VARIES);
         }
-        let Some(origin) = origin.filter(|origin| self.reads(origin)) else { return response };
+        let Some(origin) = origin.filter(|origin| self.may_read(origin)) else { return response };
         let any = self.read == Origins::Any || self.write == Origins::Any;
         let exposed = exposed(&response.headers);
         response
@@ -122,7 +122,8 @@ impl Cors {
     }
 }
 
-/// Returns the names of all headers of a response, including those that are added while it is sent.
+/// Returns the names of the headers that a page may read: the headers of a response except cookies,
+/// `Vary` and those of CORS, and the headers that are added while it is sent.
 fn exposed(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
@@ -132,7 +133,8 @@ fn exposed(headers: &HeaderMap) -> String {
     names.join(", ")
 }
 
-/// Returns the origin of the page that caused the request. `None` if no browser sent it.
+/// Returns the origin of the page that caused the request. `None` without the header, as in
+/// requests of programs and in most reads by pages of the server's own origin.
 pub(crate) fn origin(headers: &HeaderMap) -> Option<&str> {
     headers.get(ORIGIN)?.to_str().ok()
 }
@@ -164,7 +166,7 @@ pub(crate) fn check_write(
         // `Sec-Fetch-Site` says whether the page has the same origin.
         authority.eq_ignore_ascii_case(host) && (sent == scheme || site == Some("same-origin"))
     });
-    if same || cors.writes(origin) { Ok(()) } else { refused }
+    if same || cors.may_write(origin) { Ok(()) } else { refused }
 }
 
 #[cfg(test)]

@@ -44,8 +44,9 @@ impl RequestRouter {
         sandbox::confine(&self.state, named, response)
     }
 
-    /// Finds the path and the route of a request for one of the server's names, and answers it.
-    async fn addressed(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
+    /// Checks the host, the loop of gateways and the origin of a request, and answers the request.
+    /// Also returns its route, and the access key that the request proved.
+    async fn dispatch(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
         let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
@@ -87,7 +88,7 @@ impl RequestRouter {
         } else {
             match state.access(&request) {
                 Ok(access) => {
-                    let mut response = self.unsigned(request, route, &access).await;
+                    let mut response = self.answer_unsigned(request, route, &access).await;
                     if matches!(access, RequestRights::Key(_)) {
                         keep_private(&mut response.headers);
                     }
@@ -102,7 +103,7 @@ impl RequestRouter {
 
 impl RequestRouter {
     /// Answers a request with a password, with a cookie, or without credentials.
-    async fn unsigned(
+    async fn answer_unsigned(
         &self,
         mut request: HttpRequest,
         route: RequestRoute,
@@ -164,7 +165,7 @@ impl RequestHandler for RequestRouter {
         remove_infrastructure(&mut request.headers);
         let origin = cors::origin(&request.headers).map(str::to_owned);
         let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
-        let (response, route, who) = self.addressed(request).await;
+        let (response, route, who) = self.dispatch(request).await;
         let response = self.confine(named, response);
         let response = self.state.config.cors.finish(origin.as_deref(), &method, response);
         LoggedResponse { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }

@@ -70,7 +70,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Walks the directory whose keys start with `key`.
     fn directory(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
-        let path = &self.access.entering(path.clone());
+        let path = &self.access.fenced_directory(path.clone());
         let is_open = self.access.allows(KeyRights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path, self.query.freshness)?;
         let open = self.root.open_directory(path)?;

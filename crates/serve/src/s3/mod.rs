@@ -75,7 +75,7 @@ pub(crate) async fn answer(
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
             state.metrics.received_bytes.fetch_add(received, Relaxed);
-            let answered = match sessions::is_asked_for(&request) {
+            let answered = match sessions::is_create_session(&request) {
                 true => begin_session(service, request, &scheme, verified, &attempt).await,
                 false => pass_on(service, request, &scheme, verified, &attempt).await,
             };
@@ -83,12 +83,12 @@ pub(crate) async fn answer(
         }
         Err(refused) => *refused,
     };
-    if let Some(key) = attempt.proved() {
-        state.attempts.succeeded(attempt.address(), &key);
+    if let Some(key) = attempt.proved_key() {
+        state.attempts.clear_failures(attempt.address(), &key);
         return (response, Some(key));
     }
-    if let Some(key) = attempt.compared().filter(|_| is_wrong_signature(&response)) {
-        state.attempts.failed(attempt.address(), state.counted(&key));
+    if let Some(key) = attempt.compared_key().filter(|_| is_wrong_signature(&response)) {
+        state.attempts.count_failure(attempt.address(), state.counted_name(&key));
     }
     (response, None)
 }

@@ -14,9 +14,9 @@ use crate::http::response::FileContent;
 use crate::object::checksum::ChecksumValues;
 use crate::object::copying::copy_digesting;
 use crate::object::metadata::{Completed, ObjectMetadata, PartLengths};
-use crate::object::part_checksums::{Agreed, ChecksumKind, WholeChecksums};
+use crate::object::part_checksums::{AgreedChecksum, ChecksumKind, WholeChecksums};
 use crate::object::publish::{check, publish};
-use crate::object::stated::Stated;
+use crate::object::stated::StatedChecksums;
 use crate::object::uploads::{
     self, ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Whole,
 };
@@ -58,7 +58,7 @@ pub(crate) async fn create(
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
     let algorithm = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
-    let checksum = Agreed::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
+    let checksum = AgreedChecksum::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
     let origin = UploadOrigin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
@@ -89,7 +89,7 @@ async fn upload_of_part(
 }
 
 /// Returns the checksum that the client chose when the S3 upload began.
-pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
+pub(crate) fn agreed(upload: &ServedUpload) -> Option<AgreedChecksum> {
     match &upload.description.origin {
         UploadOrigin::S3 { checksum, .. } => *checksum,
         UploadOrigin::Page { .. } => None,
@@ -98,14 +98,14 @@ pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
 
 /// Returns the checksums to report for a part: only the agreed checksum if there is one, otherwise
 /// all.
-pub(crate) fn shown(agreed: Option<Agreed>, part: &ArrivedPart) -> ChecksumValues {
+pub(crate) fn shown(agreed: Option<AgreedChecksum>, part: &ArrivedPart) -> ChecksumValues {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
 /// Returns the checksums that the request states for a part, together with the agreed one.
-fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
+fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<AgreedChecksum>) -> S3Result<StatedChecksums> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
         agreed.check_part(stated.algorithms())?;
@@ -332,7 +332,7 @@ async fn publish_upload(
             };
             Ok(Whole { parts, object })
         };
-        let put = |finished: crate::object::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::FinishedFile<'_>| {
             publish(&root, finished, &target.bucket, &target.path, &condition)
         };
         let published = uploads.complete(&upload, choose, put)?;

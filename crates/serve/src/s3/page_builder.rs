@@ -139,7 +139,7 @@ impl<'a, V> PageBuilder<'a, V> {
         if is_shown {
             return Step::On;
         }
-        if self.is_full() {
+        if self.end_if_full() {
             return Step::Full;
         }
         self.ends_in_prefix = true;
@@ -149,7 +149,7 @@ impl<'a, V> PageBuilder<'a, V> {
 
     /// Adds a key with its version.
     pub(crate) fn put_object(&mut self, key: String, version: V) -> Step {
-        if self.is_full() {
+        if self.end_if_full() {
             return Step::Full;
         }
         self.ends_in_prefix = false;
@@ -157,8 +157,9 @@ impl<'a, V> PageBuilder<'a, V> {
         Step::On
     }
 
-    /// Whether the page is full. If so, records that the next page begins after the last entry.
-    fn is_full(&mut self) -> bool {
+    /// Ends the page if it is full: records that the next page begins after the last entry. Returns
+    /// whether the page is full.
+    fn end_if_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {
             self.page.next = Some(self.last());

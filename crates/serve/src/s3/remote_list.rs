@@ -6,7 +6,7 @@ use firstbyte_location::{Entry, EntryKind};
 use firstbyte_store::{ListOptions, Marker};
 
 use crate::access::keys::RequestRights;
-use crate::gateway::{Gateway, Unserved, Visible};
+use crate::gateway::{Gateway, GatewayRefusal, Visible};
 use crate::object::described::Described;
 use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
@@ -23,7 +23,7 @@ pub(crate) async fn page(
     access: &RequestRights,
     bucket: &str,
     query: &KeyQuery,
-) -> Result<ListingPage<Described>, Unserved> {
+) -> Result<ListingPage<Described>, GatewayRefusal> {
     let visible = gateway.visible(access, bucket);
     let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
     let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
@@ -41,7 +41,7 @@ pub(crate) async fn page(
         };
         let listed = gateway.list_page(bucket, base, options).await;
         let listed = match listed {
-            Err(Unserved::NotFound) => return Ok(made.page.page),
+            Err(GatewayRefusal::NotFound) => return Ok(made.page.page),
             listed => listed?,
         };
         let next = listed.entries.last().and_then(|entry| made.position(base, entry));

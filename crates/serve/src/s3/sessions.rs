@@ -170,7 +170,7 @@ impl S3Sessions {
             ));
         }
         let holder = Session::parse(&scope.id).map_or(scope.id, |session| session.holder);
-        attempt.run(async { attempt::proved(&holder) }).await;
+        attempt.run(async { attempt::record_proved_key(&holder) }).await;
         Ok(VerifiedRequest::new(&holder, secret, (scope.region, SERVICE.to_owned())))
     }
 
@@ -185,7 +185,7 @@ impl S3Sessions {
         if session.bucket != bucket(&request.path) {
             return Err(s3_error!(AccessDenied, "the session is one of another bucket"));
         }
-        if is_asked_for(request) {
+        if is_create_session(request) {
             return Err(s3_error!(AccessDenied, "a session begins with a key of the server"));
         }
         if session.reads_only && !matches!(request.method, Method::GET | Method::HEAD) {
@@ -196,7 +196,7 @@ impl S3Sessions {
 }
 
 /// Whether the request is CreateSession.
-pub(super) fn is_asked_for(request: &HttpRequest) -> bool {
+pub(super) fn is_create_session(request: &HttpRequest) -> bool {
     request.method == Method::GET
         && !request.path.trim_matches('/').contains('/')
         && query_pairs(&request.query).any(|(name, _)| name == "session")

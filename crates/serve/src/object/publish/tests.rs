@@ -108,7 +108,7 @@ fn publishing_to_another_file_system_copies_content_and_metadata() {
         .unwrap()
         .unwrap()
         .file_name();
-    let finished = Finished { directory: tmp.as_fd(), name: &name, file: file.file() };
+    let finished = FinishedFile { directory: tmp.as_fd(), name: &name, file: file.file() };
     let parent = root.open_directory(&EntryPath::default()).unwrap();
     let made =
         copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE).unwrap();

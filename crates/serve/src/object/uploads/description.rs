@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::object::metadata::ObjectMetadata;
-use crate::object::part_checksums::Agreed;
+use crate::object::part_checksums::AgreedChecksum;
 
 /// The file that an upload creates, and its origin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub(crate) enum UploadOrigin {
         key: String,
         /// The checksum of the object, if the client chose one.
         #[serde(default)]
-        checksum: Option<Agreed>,
+        checksum: Option<AgreedChecksum>,
     },
     /// The page, for a file in `directory`.
     Page {

@@ -32,7 +32,7 @@ pub(crate) use part::Claim;
 pub(crate) use upload::{ClaimResult, Resending, ServedUpload, Whole};
 
 use crate::http::etag::EtagIdentity;
-use crate::object::publish::{self, Finished};
+use crate::object::publish::{self, FinishedFile};
 use crate::object::reserved::{self, Area};
 use crate::object::root::ServedRoot;
 use crate::object::staging::{self, TemporaryDirectory};
@@ -164,7 +164,7 @@ impl Uploads {
         &self,
         upload: &ServedUpload,
         choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let done = upload.complete(choose, put)?;
         self.forget(upload);

@@ -161,7 +161,7 @@ impl World {
         };
         let root = ServedRoot::open(self.directory.path()).unwrap();
         let target = Self::bucket().join("key".as_ref());
-        let put = |finished: Finished<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
+        let put = |finished: FinishedFile<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
         let done = self.uploads.complete(&self.upload(), choose, put);
         assert_eq!(done.is_ok(), !refused);
         // Parts in flight are refused from now on, even if the completion was refused.

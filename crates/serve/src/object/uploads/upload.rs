@@ -28,7 +28,7 @@ use super::placement::Placement;
 use super::session::{ClaimGate, RunningClaim, UploadPhase, UploadSession, UploadState, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::publish::{self, Finished};
+use crate::object::publish::{self, FinishedFile};
 use crate::object::reserved::{self, Area};
 use crate::object::root::ServedRoot;
 use crate::object::staging;
@@ -148,7 +148,7 @@ impl ServedUpload {
     pub(super) fn complete<T, E: From<Error>>(
         &self,
         choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let _alone = self.ending.lock();
         let (session, parts, whole) = {
@@ -186,13 +186,14 @@ impl ServedUpload {
         session: &UploadSession,
         recorded: &BTreeMap<u32, ArrivedPart>,
         whole: &Whole,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> Result<T> {
         let (file, name) = assemble(session, recorded, &whole.parts)?;
         whole.object.write(&file).map_err(|error| Error::io(name, error))?;
         let length = session.append(&JournalLine::Whole(name.to_owned()))?;
         self.state.lock().journal = length;
-        let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
+        let directory = session.directory.as_fd();
+        let finished = FinishedFile { directory, name: name.as_ref(), file: &file };
         Ok(put(finished)?)
     }
 

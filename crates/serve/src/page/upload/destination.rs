@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::error::{Error, Result};
 use crate::http::condition::{Condition, Unmet};
-use crate::object::publish::{self, Finished, publish};
+use crate::object::publish::{self, FinishedFile, publish};
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
@@ -37,7 +37,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 /// final name. An existing directory of that name counts as an existing file.
 pub(super) fn put_in_place(
     root: &ServedRoot,
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     directory: &EntryPath,
     name: &str,
     existing: Existing,

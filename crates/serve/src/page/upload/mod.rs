@@ -36,8 +36,8 @@ pub(crate) use error::{Error, Result};
 /// Minimum part length in bytes: so large that the cost of one request per part is small, and so
 /// small that a broken connection loses little.
 const MIN_PART_BYTES: u64 = 8 << 20;
-/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MOST_PARTS` (78 GiB) get
-/// larger parts. The maximum keeps the state of an upload, as sent to the page, under 100 KB.
+/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MAX_PARTS` (78 GiB) get
+/// larger parts. The maximum keeps the state of an upload, as sent to the page, under 200 KB.
 const MAX_PARTS: u64 = 10_000;
 
 /// The directory of a request, with the state to work on its uploads.
@@ -103,7 +103,7 @@ fn metadata(source: &BrowserFile) -> ObjectMetadata {
 }
 
 /// Converts part `number` to the number in `object::uploads`, which counts from 1.
-fn counted(number: usize) -> u32 {
+fn number_from_one(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)
 }
 
@@ -174,7 +174,8 @@ impl UploadDirectory {
         let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
             let is_sent = |number: usize| {
                 let expected = expected.map(|sums| sums.get(number).map_or("", String::as_str));
-                held.get(&counted(number)).is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
+                held.get(&number_from_one(number))
+                    .is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
             };
             let missing: Vec<usize> = (0..part_count(source)).filter(|number| !is_sent(*number)).collect();
             if !missing.is_empty() {
@@ -183,7 +184,7 @@ impl UploadDirectory {
             let parts = held.iter().map(|(number, part)| (*number, part.clone())).collect();
             Ok(Whole { parts, object: upload.description.object.clone() })
         };
-        let put = |finished: crate::object::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::FinishedFile<'_>| {
             // Users of the page expect the file to survive a power cut. This costs one flush per
             // file.
             finished.file.sync_data()?;
@@ -289,14 +290,14 @@ pub(crate) fn claim(
     if length != expected {
         return Err(Error::Length { number, expected, got: length });
     }
-    let claimed = match upload.claim(counted(number), length, Resending::Refused)? {
+    let claimed = match upload.claim(number_from_one(number), length, Resending::Refused)? {
         ClaimResult::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
-        ClaimResult::Held(_) => upload.claim(counted(number), length, Resending::Replaces)?,
+        ClaimResult::Held(_) => upload.claim(number_from_one(number), length, Resending::Replaces)?,
         claimed => claimed,
     };
     match claimed {
         ClaimResult::Write(claim) => Ok(Some(claim)),
-        ClaimResult::Held(_) => Err(crate::object::uploads::Error::InUse(counted(number)).into()),
+        ClaimResult::Held(_) => Err(crate::object::uploads::Error::InUse(number_from_one(number)).into()),
     }
 }
 
