@@ -1,5 +1,6 @@
 //! Mounts the target for the duration of a job. The mount is a child process in the foreground. The
-//! kernel therefore adds its processor time and memory to those of the job.
+//! kernel therefore adds the child's processor time to that of the job. The job's peak memory is
+//! that of the larger process.
 //!
 //! The mount always ends with the job: on an error when the session is dropped, and by a signal
 //! from the kernel if the job's process dies.

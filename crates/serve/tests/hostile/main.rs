@@ -24,8 +24,9 @@ use signing::{KEY, SECRET};
 /// Number of threads that send requests.
 const CLIENTS: u64 = 4;
 
-/// Maximum number of bytes by which the process, client and server together, may grow. A request
-/// holds a few pieces of 128 KiB, and a document or the fields of a form.
+/// Maximum number of bytes by which the process, client and server together, may grow. Each request
+/// in progress holds a few pieces of a body (128 KiB each), and at most one XML document or the
+/// fields of one form.
 const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// Content of an object in another bucket, which the key does not cover.

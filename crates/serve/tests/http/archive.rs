@@ -72,7 +72,7 @@ fn a_directory_arrives_whole_with_odd_and_long_names() {
 }
 
 #[test]
-fn other_programs_read_it() {
+fn other_programs_read_an_archive() {
     let fixture = planted();
     let answer = Client::new(&fixture.server).ask("GET", "/bucket/?archive=tar", "", b"");
     let to = tempfile::tempdir().unwrap();

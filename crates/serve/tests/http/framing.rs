@@ -60,7 +60,7 @@ fn after_a_malformed_chunk_the_rest_is_no_request() {
 }
 
 #[test]
-fn the_same_holds_for_what_follows_a_chunk_and_for_trailers() {
+fn after_a_malformed_chunk_end_or_trailer_the_rest_is_no_request() {
     let head = "PUT /f HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     for body in [
         "3\r\nabcd\r\n0\r\n\r\n",

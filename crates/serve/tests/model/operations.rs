@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-pub(crate) struct Worker<'a> {
+pub(crate) struct RandomClient<'a> {
     shared: &'a Shared,
     client: Client<'a>,
     seen_start: u64,
@@ -84,7 +84,7 @@ struct Killed;
 
 type RequestResult = Result<Answer, Killed>;
 
-impl<'a> Worker<'a> {
+impl<'a> RandomClient<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
         let client = Client::new(&shared.server);
         Self { shared, client, seen_start: 0, random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
