@@ -3,7 +3,8 @@
 //! A thread samples a counter. There are never more than [`MAX_SAMPLES`] samples: at the limit,
 //! every second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
 //! processor. The sampler never enters a file system that the run mounts, because its reads would
-//! add load and prevent unmounting. Called by the engine around each run.
+//! add load and prevent unmounting. Called by the engine around each run, and by `resident` for the
+//! memory of a service.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,8 @@ use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
 /// Largest number of samples, about one for every two pixels of a chart on a phone.
 pub(crate) const MAX_SAMPLES: usize = 200;
-/// The first interval.
+/// Interval between the first samples. The interval grows, so that there are at most
+/// [`MAX_SAMPLES`].
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 /// Shortest wait for a sample, as a multiple of the last sample's duration.
 const WAIT_PER_COST: u32 = 100;

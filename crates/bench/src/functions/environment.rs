@@ -46,7 +46,7 @@ struct Invocation {
 
 /// Reason why an environment cannot be used again.
 #[derive(Debug)]
-enum End {
+enum EnvironmentEnd {
     /// The process ended.
     Exited(String),
     /// The runtime reported that it cannot start.
@@ -56,13 +56,13 @@ enum End {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EnvironmentState {
     /// Invocation that the runtime has not yet fetched.
     waiting: Option<Invocation>,
     /// Invocation without a response: its id, and the time at which the runtime fetched it.
     running: Option<(String, Instant)>,
     outcome: Option<InvocationOutcome>,
-    end: Option<End>,
+    end: Option<EnvironmentEnd>,
     /// True once the process was reaped. Its id may then belong to another process.
     reaped: bool,
 }
@@ -86,7 +86,7 @@ pub(super) struct Environment {
     pub(super) generation: u64,
     born: Instant,
     pid: Pid,
-    state: Mutex<State>,
+    state: Mutex<EnvironmentState>,
     changed: Condvar,
     holdings: Mutex<Holdings>,
     stop: Arc<AtomicBool>,
@@ -145,7 +145,7 @@ impl Environment {
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                state.end = Some(End::Killed);
+                state.end = Some(EnvironmentEnd::Killed);
                 self.kill(&state);
                 return timeout_outcome(id, timeout);
             }
@@ -161,7 +161,7 @@ impl Environment {
     /// Ends the environment. Returns once all of its resources are removed.
     pub(super) fn dispose(&self) {
         let mut state = self.state();
-        state.end.get_or_insert(End::Killed);
+        state.end.get_or_insert(EnvironmentEnd::Killed);
         self.kill(&state);
         self.changed.notify_all();
         while !state.reaped {
@@ -177,13 +177,13 @@ impl Environment {
         let _ = std::fs::remove_dir_all(root);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EnvironmentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kills the process group. Does nothing after the process was reaped, because its id may then
     /// belong to another process.
-    fn kill(&self, state: &State) {
+    fn kill(&self, state: &EnvironmentState) {
         if !state.reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
@@ -202,16 +202,18 @@ impl Environment {
             Err(error) => format!("Runtime exited with error: {error}"),
         };
         state.reaped = true;
-        state.end.get_or_insert(End::Exited(how));
+        state.end.get_or_insert(EnvironmentEnd::Exited(how));
         self.changed.notify_all();
     }
 
     /// Returns the response to an invocation whose environment has ended.
-    fn ended(&self, id: &str, end: &End) -> InvocationOutcome {
+    fn ended(&self, id: &str, end: &EnvironmentEnd) -> InvocationOutcome {
         let how = match end {
-            End::Init(body) => return InvocationOutcome { error: Some("Unhandled"), body: body.clone() },
-            End::Exited(how) => how.as_str(),
-            End::Killed => "Runtime was ended",
+            EnvironmentEnd::Init(body) => {
+                return InvocationOutcome { error: Some("Unhandled"), body: body.clone() };
+            }
+            EnvironmentEnd::Exited(how) => how.as_str(),
+            EnvironmentEnd::Killed => "Runtime was ended",
         };
         let holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = match &holdings.group {
@@ -245,7 +247,7 @@ impl Environment {
             }
             ("POST", ["init", "error"]) => {
                 let mut state = self.state();
-                state.end.get_or_insert(End::Init(request.body));
+                state.end.get_or_insert(EnvironmentEnd::Init(request.body));
                 self.changed.notify_all();
                 accepted()
             }

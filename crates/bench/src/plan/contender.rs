@@ -12,11 +12,11 @@ use crate::modelled::Modelled;
 use crate::words::Words;
 
 /// Smallest number of processors that the kernel shares out.
-const LEAST_CPUS: f64 = 0.01;
+const MIN_CPUS: f64 = 0.01;
 /// Largest number of processors.
-const MOST_CPUS: f64 = 8_192.0;
+const MAX_CPUS: f64 = 8_192.0;
 /// Smallest limit of memory in bytes.
-const LEAST_MEMORY: u64 = 1 << 20;
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 /// The words of a command, with placeholders.
 pub type Command = Vec<String>;
@@ -52,8 +52,8 @@ pub struct Contender {
     /// Memory of an emulated serverless function, as a size. Each job has this memory and the
     /// matching share of a processor to itself.
     pub function: Option<String>,
-    /// Waves, if the machine has no room for all functions at once. If true, as many as fit run at
-    /// once, then the next. If false, the measurement is refused.
+    /// True if functions may run in waves when the machine has no room for all at once: as many as
+    /// fit, then the next. If false, the measurement is refused.
     pub waves: bool,
     /// Check of the content after each run.
     pub check: ContentCheck,
@@ -247,13 +247,13 @@ impl Contender {
         if self.waves && self.function.is_none() {
             return Err("waves are of functions: say how large with function".into());
         }
-        if let Some(cpus) = self.cpus.filter(|cpus| !(LEAST_CPUS..=MOST_CPUS).contains(cpus)) {
-            return Err(format!("cpus: {cpus} is not between {LEAST_CPUS} and {MOST_CPUS}"));
+        if let Some(cpus) = self.cpus.filter(|cpus| !(MIN_CPUS..=MAX_CPUS).contains(cpus)) {
+            return Err(format!("cpus: {cpus} is not between {MIN_CPUS} and {MAX_CPUS}"));
         }
         // A size with a placeholder is parsed only before its run.
         if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
             let bytes = units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
-            if bytes < LEAST_MEMORY {
+            if bytes < MIN_MEMORY_BYTES {
                 return Err(format!("memory_limit: {size}: no program runs in less than 1MiB"));
             }
         }
