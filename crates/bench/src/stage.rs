@@ -35,7 +35,7 @@ fn in_use() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// The two stages of a measurement, one for each medium. Dropping this value removes both.
 #[derive(Debug)]
-pub(crate) struct Stages {
+pub(crate) struct MediumStages {
     memory: LockedDirectory,
     disk: LockedDirectory,
     destinations: u64,
@@ -49,7 +49,7 @@ struct LockedDirectory {
     is_kept: bool,
 }
 
-impl Stages {
+impl MediumStages {
     /// Makes the stages, after removing those that killed processes left. `disk` is a directory on
     /// a disk.
     pub(crate) fn new(disk: &Path) -> Result<Self> {
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn an_ending_process_removes_its_stages_while_files_are_made_in_them() {
         let root = tempfile::tempdir().unwrap();
-        let mut stage = Stages::new(root.path()).unwrap();
+        let mut stage = MediumStages::new(root.path()).unwrap();
         let directory = stage.destination(Medium::Disk).unwrap();
         let makes = std::thread::spawn(move || {
             (0..).take_while(|name| fs::write(directory.join(name.to_string()), "content").is_ok()).count()
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_stage_that_is_kept_stays_on_the_disk() {
         let root = tempfile::tempdir().unwrap();
-        let mut stage = Stages::new(root.path()).unwrap();
+        let mut stage = MediumStages::new(root.path()).unwrap();
         fs::write(stage.path(Medium::Disk).join("data"), "content").unwrap();
         let kept = stage.keep().to_owned();
         let memory = stage.path(Medium::Memory).to_owned();

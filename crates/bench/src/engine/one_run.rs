@@ -25,7 +25,7 @@ use crate::plan::{Case, Contender, Prints};
 use crate::process::last_line;
 use crate::resident;
 use crate::services::{Counters, Running};
-use crate::stage::Stages;
+use crate::stage::MediumStages;
 use crate::throughput::Sampler;
 use crate::words::Words;
 
@@ -66,7 +66,12 @@ impl CaseRun<'_> {
 
     /// Runs a contender once. A failure of the contender is the outcome of the run. An error means
     /// that the measurement cannot continue.
-    pub(super) fn run(&self, contender: &Contender, stage: &mut Stages, longest: Duration) -> Result<Run> {
+    pub(super) fn run(
+        &self,
+        contender: &Contender,
+        stage: &mut MediumStages,
+        longest: Duration,
+    ) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
         let ran = self.run_into(contender, &destination, longest);
         if !self.case.keep {

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Case, Data, DataKind, Medium, Plan, Service};
 use crate::process::last_line;
 use crate::services::{self, Running};
-use crate::stage::Stages;
+use crate::stage::MediumStages;
 use crate::words::Words;
 
 /// Environment variables.
@@ -53,7 +53,7 @@ impl Drop for PreparedCase {
 pub(super) fn prepare(
     plan: &Plan,
     case: &Case,
-    stage: &Stages,
+    stage: &MediumStages,
     settings: &Settings<'_>,
 ) -> Result<PreparedCase> {
     let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
@@ -226,7 +226,7 @@ enum DataFailure {
 fn make(
     data: &Data,
     case: &Case,
-    stage: &Stages,
+    stage: &MediumStages,
     words: &Words,
 ) -> std::result::Result<(PathBuf, u64), DataFailure> {
     let filled = |text: &Option<String>, what: &str| {
