@@ -166,7 +166,7 @@ impl QuirkStore {
         self.state.lock().uploads.keys().cloned().collect()
     }
 
-    /// Method and target of each request.
+    /// Returns the method and target of each request.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.state.lock().requests.clone()
@@ -202,7 +202,7 @@ impl QuirkState {
         };
         let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
         if is_write && !request.key.is_empty() && self.once(Quirk::LostAnswers, &request.event()) {
-            return ScriptedReply::Hang;
+            return ScriptedReply::Close;
         }
         reply
     }

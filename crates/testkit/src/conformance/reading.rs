@@ -37,7 +37,7 @@ pub fn objects_and_their_ranges_have_the_right_bytes(subject: &Subject) {
     }
 }
 
-/// A range is cut at the end of the object. A range that starts after the end is an error.
+/// A range is cut at the end of the object. A range that starts at or after the end is an error.
 pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subject) {
     let content = bytes(12, 1000);
     subject.place("x", &content);
