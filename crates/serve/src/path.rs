@@ -68,7 +68,7 @@ pub(crate) enum PathError {
     Hidden,
 }
 
-/// Whether `name` belongs to unfinished writes: `.firstbyte`, and temporary files such as
+/// True if `name` belongs to unfinished writes: `.firstbyte`, and temporary files such as
 /// `.NAME.firstbyte-part`.
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
@@ -124,7 +124,7 @@ impl EntryPath {
         Self { path: self.path.join(name), fence: self.fence }
     }
 
-    /// Whether the path is the served directory itself.
+    /// True if the path is the served directory itself.
     pub(crate) fn is_root(&self) -> bool {
         self.path.as_os_str().is_empty()
     }

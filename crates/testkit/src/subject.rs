@@ -62,7 +62,7 @@ pub enum Backend {
     WithoutQuirks,
 }
 
-/// Whether a backend supports a feature and, if it does not, the reason.
+/// The support of a backend for a feature or, if there is none, the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Supported.
@@ -572,7 +572,7 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
     (Backing::Gateway([server, origin]), url)
 }
 
-/// Whether an error reports a lack of rights.
+/// True if an error reports a lack of rights.
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {

@@ -81,12 +81,12 @@ impl GatewayRefusal {
         }
     }
 
-    /// Whether the origin could not be reached, so that a stale answer may be served.
+    /// True if the origin could not be reached, so that a stale answer may be served.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 
-    /// Whether the bucket is missing.
+    /// True if the bucket is missing.
     pub(crate) fn is_no_bucket(&self) -> bool {
         matches!(self, Self::NoBucket)
     }

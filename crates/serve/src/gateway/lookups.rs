@@ -44,7 +44,7 @@ struct KnownObject {
     look_up: SharedCall<LookUp>,
     /// The last look-up that succeeded, unless the origin has denied the object since.
     found: Mutex<Option<LookUp>>,
-    /// Whether the name is that of a directory.
+    /// True if the name is that of a directory.
     directory: SharedCall<bool>,
     used: AtomicU64,
 }
@@ -114,7 +114,7 @@ impl Lookups {
         }
     }
 
-    /// Whether an earlier look-up answers a request: it is younger than `fresh`, and its tag is one
+    /// True if an earlier look-up answers a request: it is younger than `fresh`, and its tag is one
     /// that the client expects. With another tag the client may know of a newer version. A version
     /// named by its id is no exception: its content never changes, but it can be deleted, and so
     /// can the right to read it.
@@ -126,7 +126,7 @@ impl Lookups {
         look_up.asked.elapsed() < self.fresh && is_expected()
     }
 
-    /// Returns whether the name at `location` is that of a directory, by asking with `ask`.
+    /// Returns true if the name at `location` is that of a directory. Asks with `ask`.
     pub(super) async fn is_directory(
         &self,
         location: Location,
@@ -174,7 +174,7 @@ fn stat(store: &Store, location: &Location, version: Option<&str>) -> firstbyte_
     }
 }
 
-/// Whether an outage is so recent that the origin is not asked again yet.
+/// True if an outage is so recent that the origin is not asked again yet.
 fn is_paused(last: &CallAnswer<LookUp>) -> bool {
     last.result.as_ref().is_err_and(GatewayRefusal::is_outage) && last.ended.elapsed() < OUTAGE_PAUSE
 }

@@ -115,7 +115,7 @@ impl Gateway {
         self.origin.location()
     }
 
-    /// Whether the first level of names is a list of buckets.
+    /// True if the first level of names is a list of buckets.
     pub(crate) fn has_buckets(&self) -> bool {
         self.origin.has_buckets()
     }
@@ -251,7 +251,7 @@ impl Gateway {
         self.call(move || store.list(&location, &options)).await
     }
 
-    /// Whether `key` is a directory: in an object store, other keys begin with `key` and a `/`.
+    /// True if `key` is a directory: in an object store, other keys begin with `key` and a `/`.
     ///
     /// # Errors
     /// The origin does not answer.

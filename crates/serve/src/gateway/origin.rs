@@ -19,7 +19,7 @@ pub(super) struct GatewayOrigin {
     base: Location,
     /// The key prefix of all served objects, or the key of the only one; empty for all.
     scope: String,
-    /// Whether several buckets of the origin are served.
+    /// True if several buckets of the origin are served.
     has_buckets: bool,
 }
 
@@ -79,7 +79,7 @@ impl GatewayOrigin {
         &self.scope
     }
 
-    /// Whether the first level of the origin is a list of buckets.
+    /// True if the first level of the origin is a list of buckets.
     pub(super) fn has_buckets(&self) -> bool {
         self.has_buckets
     }
@@ -115,13 +115,13 @@ impl GatewayOrigin {
         (!key.is_empty() && self.serves(&key) && check_names(&path).is_ok()).then_some(path)
     }
 
-    /// Whether a key is served.
+    /// True if a key is served.
     pub(super) fn serves(&self, key: &str) -> bool {
         let rest = key.strip_prefix(self.scope.as_str());
         self.scope.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Whether some served key starts with `beginning`.
+    /// True if some served key starts with `beginning`.
     pub(super) fn reaches(&self, beginning: &str) -> bool {
         self.serves(beginning) || self.scope.starts_with(beginning)
     }

@@ -95,7 +95,7 @@ impl Chunks {
         }
     }
 
-    /// Whether the body is complete if the input ends here. S3 clients omit the empty line after
+    /// True if the body is complete if the input ends here. S3 clients omit the empty line after
     /// the trailers of `aws-chunked`.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, DecoderState::Trailers(_))

@@ -90,7 +90,7 @@ fn judge_existing(
     ConditionResult::Proceed
 }
 
-/// Whether both times are known and `compare` holds for them.
+/// True if both times are known and `compare` holds for them.
 fn compare_known(
     modified: Option<SystemTime>,
     date: Option<SystemTime>,
@@ -152,7 +152,7 @@ impl Condition {
         self
     }
 
-    /// Whether the condition requires that no version exists.
+    /// True if the condition requires that no version exists.
     pub(crate) fn expects_absence(&self) -> bool {
         self.differs.as_deref().is_some_and(|tags| list_elements(tags).any(|tag| tag.trim() == "*"))
     }
@@ -188,7 +188,7 @@ fn to_the_second(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
-/// Whether `If-Range` allows a part of the current version. True without the header.
+/// True if `If-Range` allows a part of the current version, or is absent.
 pub(crate) fn range_applies(headers: &HeaderMap, current: CurrentVersion<'_>) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     let Some(value) = values.next() else { return true };
@@ -210,7 +210,7 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     parse_http_date(text(headers, name)?)
 }
 
-/// Whether a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
+/// True if a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
 pub(crate) fn tags_contain(tags: &str, etag: &str) -> bool {
     list_elements(tags).map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);

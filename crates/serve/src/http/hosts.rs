@@ -71,7 +71,7 @@ impl Hosts {
         }
     }
 
-    /// Whether `name` is the machine's name, with or without a domain behind it.
+    /// True if `name` is the machine's name, with or without a domain behind it.
     fn is_machine(&self, name: &str) -> bool {
         let domain = name.strip_prefix(self.machine.as_str());
         let machine_again =

@@ -265,7 +265,7 @@ pub(crate) async fn send_bytes(
     timeout(stall, transport.flush()).await?
 }
 
-/// Whether more bytes follow at once.
+/// The bytes that the caller sends at once after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// More bytes follow: the kernel may wait and send all in one packet.

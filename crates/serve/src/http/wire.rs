@@ -44,7 +44,7 @@ pub(crate) struct HttpWire {
     pub(crate) transport: Transport,
     pub(crate) buffer: BytesMut,
     body: BodyProgress,
-    /// Whether the client waits for `100 Continue`.
+    /// True if the client waits for `100 Continue`.
     awaits_continue: bool,
 }
 
@@ -77,18 +77,18 @@ impl HttpWire {
         self.awaits_continue = awaits_continue;
     }
 
-    /// Whether the body was read to its end, so that the next request can follow. False after an
+    /// True if the body was read to its end, so that the next request can follow. False after an
     /// error in the body.
     pub(crate) fn body_is_done(&self) -> bool {
         self.body == BodyProgress::Done
     }
 
-    /// Whether reading the body failed, so that its end is unknown.
+    /// True if reading the body failed, so that its end is unknown.
     pub(crate) fn body_is_broken(&self) -> bool {
         self.body == BodyProgress::Broken
     }
 
-    /// Whether the client still waits for 100 Continue. If so, the client may never send the body.
+    /// True if the client still waits for 100 Continue. If so, the client may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }

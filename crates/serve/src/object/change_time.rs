@@ -54,7 +54,7 @@ pub(crate) fn record_published(identity: &EtagIdentity, bound: i128) {
     published.late.push_back(*identity);
 }
 
-/// Whether the version `identity` is the one that was published.
+/// True if the version `identity` is the one that was published.
 pub(crate) fn is_as_published(identity: &EtagIdentity, bound: i128) -> bool {
     let published = PUBLISHED.lock();
     match &published.recent[slot(identity)] {

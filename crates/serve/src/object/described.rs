@@ -11,7 +11,7 @@ use crate::http::etag::EtagIdentity;
 pub(crate) struct Described {
     /// Length in bytes. `None` if the origin does not state it.
     pub(crate) size: Option<u64>,
-    /// Whether the object can only be sent whole, from its first byte to its last, because its
+    /// True if the object can only be sent whole, from its first byte to its last, because its
     /// length is unknown or nothing identifies its content.
     pub(crate) is_stream: bool,
     /// The tag in quotes, as in a header.

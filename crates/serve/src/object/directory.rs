@@ -92,7 +92,7 @@ impl EntryReader {
         Ok(reader)
     }
 
-    /// Whether the entry `name` may be shown, judged by its name and, if known, its `kind`.
+    /// True if the entry `name` may be shown, judged by its name and, if known, its `kind`.
     fn is_shown(&self, name: &OsStr, kind: Option<VisibleKind>) -> bool {
         let Some(access) = &self.shown_to else { return true };
         let path = self.path.join(name);
@@ -157,7 +157,7 @@ impl Iterator for EntryReader {
     }
 }
 
-/// Whether lists and archives omit the entry at `path` after opening it failed with `error`: the
+/// True if lists and archives omit the entry at `path` after opening it failed with `error`: the
 /// entry no longer exists, or the server may not read it, which is logged. So another user's
 /// directory, such as `lost+found`, does not hide the remaining entries.
 pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {

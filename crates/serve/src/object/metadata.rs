@@ -282,7 +282,7 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether there is metadata that the client explicitly asked to store. A modification time
+    /// True if there is metadata that the client explicitly asked to store. A modification time
     /// does not count, because the file itself has it.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
@@ -410,12 +410,12 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
     }
 }
 
-/// Whether `written` and the stored metadata of `directory` are both empty.
+/// True if `written` and the stored metadata of `directory` are both empty.
 fn is_empty(written: &ObjectMetadata, directory: &File) -> bool {
     *written == ObjectMetadata::default() && ObjectMetadata::read(directory) == *written
 }
 
-/// Whether `directory` is an object of its own, because its key was put. Such a key is listed
+/// True if `directory` is an object of its own, because its key was put. Such a key is listed
 /// whatever entries the directory has, and stays when the last of them is deleted. Other
 /// directories only lead to keys. On a file system without extended attributes, none is an object.
 pub(crate) fn is_object(directory: impl AsFd) -> bool {
@@ -459,7 +459,7 @@ impl PartLengths {
         Self(runs)
     }
 
-    /// Whether the lengths add up to `size` bytes. They may not, because other programs can write
+    /// True if the lengths add up to `size` bytes. They may not, because other programs can write
     /// the attribute.
     fn are_of(&self, size: u64) -> bool {
         let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {

@@ -180,7 +180,7 @@ pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, 
     algorithm.map(Some).ok_or_else(unsupported)
 }
 
-/// Whether a header is a valid checksum of the algorithm: base64 of the right length. The value for
+/// True if a header is a valid checksum of the algorithm: base64 of the right length. The value for
 /// a multipart upload may end in `-PARTS`.
 fn is_value(algorithm: Algorithm, value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return false };

@@ -137,7 +137,7 @@ pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io:
     })
 }
 
-/// Whether the entry in `directory` was deleted at least `age` ago, or its removal was interrupted.
+/// True if the entry in `directory` was deleted at least `age` ago, or its removal was interrupted.
 fn has_expired(directory: &OwnedFd, age: Duration) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match rustix::fs::openat(directory, ORIGIN, flags, Mode::empty()) {

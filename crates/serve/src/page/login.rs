@@ -119,7 +119,7 @@ fn go_to(base: &str, next: &str) -> HttpResponse {
     HttpResponse::new(StatusCode::SEE_OTHER).with_header(LOCATION, format!("{base}{next}"))
 }
 
-/// Whether `next` is a path on this server. Browsers read `//x` and `/\x` as another host.
+/// True if `next` is a path on this server. Browsers read `//x` and `/\x` as another host.
 fn is_local(next: &str) -> bool {
     next.starts_with('/') && !next[1..].starts_with(['/', '\\']) && !next.contains(|c: char| c.is_control())
 }

@@ -49,7 +49,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Whether the page offers to upload, rename and delete.
+/// The page's offer to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageWriting {
     /// The page offers to upload, rename and delete.
@@ -71,7 +71,7 @@ pub(super) struct DirectoryPage<'a> {
     pub(super) links: &'a str,
     /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
-    /// Whether to offer uploads and changes.
+    /// The offer to upload, rename and delete.
     pub(super) writing: PageWriting,
     /// The signed-in user, if any.
     pub(super) account: Option<&'a str>,

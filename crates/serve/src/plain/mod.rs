@@ -369,7 +369,7 @@ fn refused_metadata(refusal: MetadataRefusal) -> HttpResponse {
     HttpResponse::text(status, refusal)
 }
 
-/// Whether a `Content-Encoding` names S3's own coding, whose framing must never be stored.
+/// True if a `Content-Encoding` names S3's own coding, whose framing must never be stored.
 fn names_chunks(value: &HeaderValue) -> bool {
     String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }

@@ -118,7 +118,7 @@ pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header of this name marks an S3 request.
+/// True if a header of this name marks an S3 request.
 fn is_s3_header(name: &str) -> bool {
     S3_HEADERS.contains(&name) || S3_HEADER_FAMILIES.iter().any(|family| name.starts_with(family))
 }

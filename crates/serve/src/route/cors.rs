@@ -68,12 +68,12 @@ impl Cors {
         self.write.normalise()
     }
 
-    /// Whether pages of `origin` may read.
+    /// True if pages of `origin` may read.
     fn may_read(&self, origin: &str) -> bool {
         self.read.lists(origin) || self.may_write(origin)
     }
 
-    /// Whether pages of `origin` may write.
+    /// True if pages of `origin` may write.
     pub(crate) fn may_write(&self, origin: &str) -> bool {
         self.write.lists(origin)
     }

@@ -135,8 +135,8 @@ impl RequestRouter {
         }
     }
 
-    /// Whether `/metrics` means the counters. On a directory, only if no file or bucket has that
-    /// name. On a gateway always, because otherwise the origin would have to be asked.
+    /// True if `/metrics` means the counters. For a directory, that is so only if no file or bucket
+    /// has that name. For a gateway it is always so, because the origin is not asked.
     async fn is_metrics(&self, request: &HttpRequest) -> bool {
         let ServedSource::Directory(directory) = &self.served else { return request.path == "/metrics" };
         request.path == "/metrics"

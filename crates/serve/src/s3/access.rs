@@ -31,7 +31,7 @@ pub(crate) fn access(
     key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone()))
 }
 
-/// Whether the operation with this name only reads.
+/// True if the operation with this name only reads.
 fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }

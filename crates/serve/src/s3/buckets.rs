@@ -110,7 +110,7 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 allows a bucket of this name. Directories with other names are served too. S3 clients
+/// True if S3 allows a bucket of this name. Directories with other names are served too. S3 clients
 /// that put the bucket's name into a host name cannot reach them.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];

@@ -107,8 +107,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` may be shown in a directory that may only be read in part. True if
-    /// the entry is readable, or is a directory that leads to readable entries.
+    /// True if the entry `name` may be shown in a directory that may only be read in part: the
+    /// entry is readable, or is a directory that leads to readable entries.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -166,7 +166,7 @@ impl Walk<'_> {
         Ok(self.page.put_object(key.to_owned(), identity))
     }
 
-    /// Whether all keys of the entry `name` of the directory `key` are before the page or before
+    /// True if all keys of the entry `name` of the directory `key` are before the page or before
     /// the prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {

@@ -259,7 +259,7 @@ pub(crate) fn unknown_host(host: &str) -> HttpResponse {
     error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
-/// Whether `response` reports a signature that was made with a wrong secret.
+/// True if `response` reports a signature that was made with a wrong secret.
 fn is_wrong_signature(response: &HttpResponse) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN

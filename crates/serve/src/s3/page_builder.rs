@@ -87,7 +87,7 @@ impl After {
         }
     }
 
-    /// Whether all keys that begin with `start` are before the page.
+    /// True if all keys that begin with `start` are before the page.
     pub(crate) fn has_passed(&self, start: &str) -> bool {
         match self {
             Self::Start => false,
@@ -98,7 +98,7 @@ impl After {
         }
     }
 
-    /// Whether `key` is before the start of the page.
+    /// True if `key` is before the start of the page.
     pub(crate) fn is_behind(&self, key: &str) -> bool {
         match self {
             Self::Start => false,
@@ -108,7 +108,7 @@ impl After {
     }
 }
 
-/// Whether the listing continues.
+/// The next step of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The page takes more entries.
@@ -122,7 +122,7 @@ pub(crate) struct PageBuilder<'a, V> {
     query: &'a KeyQuery,
     /// The page as filled so far.
     pub(crate) page: ListingPage<V>,
-    /// Whether the last entry of the page is a common prefix.
+    /// True if the last entry of the page is a common prefix.
     ends_in_prefix: bool,
 }
 

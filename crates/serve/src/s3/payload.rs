@@ -251,12 +251,12 @@ impl Lines {
     }
 }
 
-/// Whether `x-amz-content-sha256` states the `aws-chunked` coding.
+/// True if `x-amz-content-sha256` states the `aws-chunked` coding.
 pub(super) fn is_coded(headers: &HeaderMap) -> bool {
     headers.get_all(&PAYLOAD_HASH).iter().any(|value| value.as_bytes().starts_with(b"STREAMING-"))
 }
 
-/// Whether each chunk of the body is signed.
+/// True if each chunk of the body is signed.
 pub(super) fn is_signed_in_chunks(headers: &HeaderMap) -> bool {
     headers.get_all(&PAYLOAD_HASH).iter().any(|value| value.as_bytes().starts_with(b"STREAMING-AWS4-"))
 }

@@ -69,7 +69,7 @@ impl PostedForm {
         }
     }
 
-    /// Whether the form has a signature of version 2 or 4.
+    /// True if the form has a signature of version 2 or 4.
     pub(super) fn is_signed(&self) -> bool {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }

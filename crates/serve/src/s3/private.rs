@@ -80,7 +80,7 @@ fn check_acl<T>(
     }
 }
 
-/// Whether the grant is the one that every object and bucket has.
+/// True if the grant is the one that every object and bucket has.
 fn is_of_owner(grant: &Grant) -> bool {
     let holder = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
     let permission = grant.permission.as_ref().map(Permission::as_str);

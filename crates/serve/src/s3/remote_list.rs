@@ -75,7 +75,7 @@ impl RemotePage<'_> {
         self.visible.reaches(prefix).then(|| prefix.clone())
     }
 
-    /// Whether the origin has to list all keys instead of one level.
+    /// True if the origin has to list all keys instead of one level.
     fn lists_all(&self, asked: &str) -> bool {
         self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
     }

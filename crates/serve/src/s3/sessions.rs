@@ -195,14 +195,14 @@ impl S3Sessions {
     }
 }
 
-/// Whether the request is CreateSession.
+/// True if the request is CreateSession.
 pub(super) fn is_create_session(request: &HttpRequest) -> bool {
     request.method == Method::GET
         && !request.path.trim_matches('/').contains('/')
         && query_pairs(&request.query).any(|(name, _)| name == "session")
 }
 
-/// Whether a request is signed for directory buckets.
+/// True if a request is signed for directory buckets.
 pub(super) fn is_signed_for(headers: &HeaderMap) -> bool {
     Scope::of(headers).is_some()
 }

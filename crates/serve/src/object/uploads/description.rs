@@ -58,7 +58,7 @@ pub(crate) struct BrowserFile {
 const PAGE_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Description {
-    /// Whether an upload is abandoned because its last part arrived too long ago, at `touched`. The
+    /// True if an upload is abandoned because its last part arrived too long ago, at `touched`. The
     /// limit is `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for the page's uploads.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {

@@ -121,7 +121,7 @@ impl JournalContent {
         }
     }
 
-    /// Whether the upload in `directory` has ended, so that only the removal of its files is left
+    /// True if the upload in `directory` has ended, so that only the removal of its files is left
     /// to do.
     pub(super) fn has_ended(&self, directory: &OwnedFd) -> bool {
         !exists(directory, DATA) || self.whole.as_deref().is_some_and(|whole| !exists(directory, whole))

@@ -245,7 +245,7 @@ fn read_description(directory: &OwnedFd) -> io::Result<Description> {
     serde_json::from_str(&text).map_err(io::Error::from)
 }
 
-/// Whether `id` is a valid upload id. Only valid ids become part of a file name.
+/// True if `id` is a valid upload id. Only valid ids become part of a file name.
 pub(crate) fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -84,7 +84,7 @@ impl ServedUpload {
         open.map_err(|error| self.gone(error))
     }
 
-    /// Whether the upload was completed or removed.
+    /// True if the upload was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
         // If the state is locked, a request is still using the upload, so it has not ended.
         self.state.try_lock().is_some_and(|state| state.phase == UploadPhase::Ended)
