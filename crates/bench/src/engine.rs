@@ -211,7 +211,7 @@ pub fn execute(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
     check_functions(plan)?;
-    let mut budget = MeasurementLimits::continued(plan, settings, &writer.results().runs);
+    let mut budget = MeasurementLimits::after_runs(plan, settings, &writer.results().runs);
     let mut stage = MediumStages::new(&settings.disk)?;
     let mut outlook = Outlook::new();
     let cases: Vec<Case> = plan.cases.iter().map(|case| rounds_of(case, settings)).collect();

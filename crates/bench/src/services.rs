@@ -140,13 +140,13 @@ impl Running {
                 },
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(self.failed(&format!("ended at its start ({status})"), &printed, log));
+                return Err(self.start_error(&format!("ended at its start ({status})"), &printed, log));
             }
         }
-        Err(self.failed(&format!("not ready after {} s", START_TIMEOUT.as_secs()), &printed, log))
+        Err(self.start_error(&format!("not ready after {} s", START_TIMEOUT.as_secs()), &printed, log))
     }
 
-    fn failed(&self, what: &str, printed: &str, log: &Path) -> Error {
+    fn start_error(&self, what: &str, printed: &str, log: &Path) -> Error {
         let text = launch::tail(log).unwrap_or_default();
         let last = process::last_line(&text).unwrap_or(printed);
         Error::Service { name: self.name.clone(), what: format!("{what}: {last}") }

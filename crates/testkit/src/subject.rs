@@ -354,7 +354,7 @@ impl Subject {
                 let url = process.url();
                 (Backing::Shared(process), url)
             }
-            Backend::WithoutQuirks => scripted(&[]),
+            Backend::WithoutQuirks => start_quirk_store(&[]),
             Backend::Sftp => {
                 let sshd = Sshd::start(scratch.path());
                 let url = sshd.url();
@@ -519,7 +519,7 @@ fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {
     }
 }
 
-fn scripted(quirks: &[Quirk]) -> (Backing, String) {
+fn start_quirk_store(quirks: &[Quirk]) -> (Backing, String) {
     let store = QuirkStore::start(quirks);
     // With large pages, large listings take few requests.
     store.set_page(1000);

@@ -61,7 +61,7 @@ impl Mounted {
                 mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
                 Ok(mounted)
             }
-            _ => Err(mounted.failed()),
+            _ => Err(mounted.readiness_error()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Mounted {
     }
 
     /// Returns the error for a mount that did not become ready.
-    fn failed(&mut self) -> Error {
+    fn readiness_error(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));
         let status =

@@ -26,7 +26,7 @@ pub(super) fn establish(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
         CacheState::Any => {}
         CacheState::Cold => cold(spec, tools, &mut done)?,
         CacheState::Warm => warm(spec, tools, &mut done)?,
-        CacheState::Hydrated => hydrated(spec, tools, &mut done)?,
+        CacheState::Hydrated => make_hydrated(spec, tools, &mut done)?,
     }
     Ok(done)
 }
@@ -94,7 +94,7 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
 }
 
 fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
-    hydrated(spec, tools, done)?;
+    make_hydrated(spec, tools, done)?;
     make_resident(&expand(&spec.files)?, done)?;
     if !spec.names.is_empty() {
         let count = names::read(&spec.names)?;
@@ -131,7 +131,7 @@ fn make_resident(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
+fn make_hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     for object in &spec.objects {
         objects::hydrate(object, tools)?;
     }

@@ -110,7 +110,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
 
 /// Returns the number of these functions that run at once. Error if the run is refused.
 fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: MachineCapacity) -> Result<u32, String> {
-    let fitting = function.fitting(machine).min(jobs);
+    let fitting = function.count_fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
         return Ok(fitting);
     }

@@ -112,7 +112,7 @@ impl CaseRun<'_> {
         if (self.settings.stop)() {
             return Err(Error::Interrupted);
         }
-        if let Some(crossed) = counted.and_then(|before| self.crossed(contender, before, run.bytes)) {
+        if let Some(crossed) = counted.and_then(|before| self.traffic(contender, before, run.bytes)) {
             run.wire_bytes = Some(crossed.bytes);
             run.requests = Some(crossed.requests);
         }
@@ -269,7 +269,7 @@ impl CaseRun<'_> {
     /// Returns the traffic on the contender's link since `before`. The last receiver may end before
     /// the link has counted its bytes, so a cold run waits up to [`COUNTERS_TIMEOUT`] for the
     /// `expected` bytes.
-    fn crossed(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
+    fn traffic(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
         let until = Instant::now() + COUNTERS_TIMEOUT;
         let expected = expected.filter(|_| contender.cache.state == CacheState::Cold).unwrap_or(0);
         loop {
@@ -389,7 +389,8 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
         run.jobs = jobs_of(ended, &[]);
         return;
     }
-    let printed = ended.iter().map(|one| printed(&one.output)).collect::<std::result::Result<Vec<_>, _>>();
+    let printed =
+        ended.iter().map(|one| parse_printed(&one.output)).collect::<std::result::Result<Vec<_>, _>>();
     match printed {
         Ok(mut printed) => {
             if contender.invoke.is_some() {
@@ -486,7 +487,7 @@ struct Printed {
 }
 
 /// Parses the JSON object on the last line of an output.
-fn printed(output: &str) -> std::result::Result<Printed, String> {
+fn parse_printed(output: &str) -> std::result::Result<Printed, String> {
     let last = last_line(output).unwrap_or_default();
     let shown: String = last.chars().take(80).collect();
     match serde_json::from_str(last) {

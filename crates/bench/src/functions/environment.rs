@@ -137,7 +137,7 @@ impl Environment {
                 return outcome;
             }
             if let Some(end) = &state.end {
-                return self.ended(id, end);
+                return self.end_outcome(id, end);
             }
             let until = match &state.running {
                 Some((_, fetched)) => *fetched + timeout,
@@ -198,7 +198,7 @@ impl Environment {
         self.kill(&state);
         let how = match child.wait() {
             Ok(status) if status.success() => "Runtime exited without providing a reason".to_owned(),
-            Ok(status) => format!("Runtime exited with error: {}", shown(status)),
+            Ok(status) => format!("Runtime exited with error: {}", describe_exit(status)),
             Err(error) => format!("Runtime exited with error: {error}"),
         };
         state.reaped = true;
@@ -207,7 +207,7 @@ impl Environment {
     }
 
     /// Returns the response to an invocation whose environment has ended.
-    fn ended(&self, id: &str, end: &EnvironmentEnd) -> InvocationOutcome {
+    fn end_outcome(&self, id: &str, end: &EnvironmentEnd) -> InvocationOutcome {
         let how = match end {
             EnvironmentEnd::Init(body) => {
                 return InvocationOutcome { error: Some("Unhandled"), body: body.clone() };
@@ -220,7 +220,7 @@ impl Environment {
             Some(group) if group.is_exhausted() => "Runtime.OutOfMemory",
             _ => "Runtime.ExitError",
         };
-        unhandled(kind, &format!("RequestId: {id} Error: {how}"))
+        error_outcome(kind, &format!("RequestId: {id} Error: {how}"))
     }
 
     /// Answers a request of the runtime.
@@ -235,7 +235,7 @@ impl Environment {
                         let why = format!(
                             "Response payload size ({size} bytes) exceeded maximum allowed payload size (6291556 bytes)."
                         );
-                        unhandled("Function.ResponseSizeTooLarge", &why)
+                        error_outcome("Function.ResponseSizeTooLarge", &why)
                     }
                 };
                 self.finish_invocation(id, outcome)
@@ -249,7 +249,7 @@ impl Environment {
                 let mut state = self.state();
                 state.end.get_or_insert(EnvironmentEnd::Init(request.body));
                 self.changed.notify_all();
-                accepted()
+                accepted_answer()
             }
             _ => unknown(),
         }
@@ -260,7 +260,7 @@ impl Environment {
         let mut state = self.state();
         loop {
             if state.end.is_some() {
-                return refused(410, "Ended", "the environment ends");
+                return refused_answer(410, "Ended", "the environment ends");
             }
             if let Some(Invocation { id, event, timeout }) = state.waiting.take() {
                 state.running = Some((id.clone(), Instant::now()));
@@ -283,40 +283,40 @@ impl Environment {
     fn finish_invocation(&self, id: &str, outcome: InvocationOutcome) -> ApiAnswer {
         let mut state = self.state();
         if state.running.as_ref().is_none_or(|(running, _)| running != id) {
-            return refused(400, "InvalidRequestID", "no such invocation is running");
+            return refused_answer(400, "InvalidRequestID", "no such invocation is running");
         }
         state.running = None;
         state.outcome = Some(outcome);
         self.changed.notify_all();
-        accepted()
+        accepted_answer()
     }
 }
 
 /// Returns the response after the deadline.
 fn timeout_outcome(id: &str, timeout: Duration) -> InvocationOutcome {
     let why = format!("RequestId: {id} Error: Task timed out after {:.2} seconds", timeout.as_secs_f64());
-    unhandled("Sandbox.Timedout", &why)
+    error_outcome("Sandbox.Timedout", &why)
 }
 
 /// Returns an error object in Lambda's format.
-pub(super) fn unhandled(kind: &str, message: &str) -> InvocationOutcome {
+pub(super) fn error_outcome(kind: &str, message: &str) -> InvocationOutcome {
     let body: Value = json!({ "errorType": kind, "errorMessage": message });
     InvocationOutcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
 }
 
-fn accepted() -> ApiAnswer {
+fn accepted_answer() -> ApiAnswer {
     ApiAnswer::json(202, &json!({ "status": "OK" }))
 }
 
-fn refused(status: u16, kind: &str, message: &str) -> ApiAnswer {
+fn refused_answer(status: u16, kind: &str, message: &str) -> ApiAnswer {
     ApiAnswer::json(status, &json!({ "errorType": kind, "errorMessage": message }))
 }
 
 fn unknown() -> ApiAnswer {
-    refused(404, "NotFound", "no such path of the Runtime API")
+    refused_answer(404, "NotFound", "no such path of the Runtime API")
 }
 
-fn shown(status: std::process::ExitStatus) -> String {
+fn describe_exit(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

@@ -53,7 +53,7 @@ impl FunctionSize {
     }
 
     /// Returns the number of such functions that fit on `machine` at once.
-    pub(crate) fn fitting(self, machine: MachineCapacity) -> u32 {
+    pub(crate) fn count_fitting(self, machine: MachineCapacity) -> u32 {
         let by_memory = machine.memory_bytes as f64 * MEMORY_SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
         // A single function runs even if it has more processors than the machine.

@@ -198,8 +198,8 @@ impl Contender {
     /// Returns the words to run: the command, or this program with the job or call.
     pub(crate) fn words(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
         let (verb, what) = match (&self.job, &self.invoke) {
-            (Some(job), _) => ("job", filled(job, words)?),
-            (None, Some(invoke)) => ("invoke", filled(&serde_json::json!(invoke), words)?),
+            (Some(job), _) => ("job", fill_value(job, words)?),
+            (None, Some(invoke)) => ("invoke", fill_value(&serde_json::json!(invoke), words)?),
             (None, None) => return words.fill_all(&self.command),
         };
         Ok(vec![words.fill("{firstbyte}")?, "bench".into(), verb.into(), what.to_string()])
@@ -283,14 +283,14 @@ fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<S
 }
 
 /// Returns a value with the placeholders in all its strings filled.
-fn filled(value: &Value, words: &Words) -> std::result::Result<Value, String> {
+fn fill_value(value: &Value, words: &Words) -> std::result::Result<Value, String> {
     Ok(match value {
         Value::String(text) => Value::String(words.fill(text)?),
         Value::Array(all) => {
-            Value::Array(all.iter().map(|one| filled(one, words)).collect::<std::result::Result<_, _>>()?)
+            Value::Array(all.iter().map(|one| fill_value(one, words)).collect::<std::result::Result<_, _>>()?)
         }
         Value::Object(all) => {
-            let pair = |(name, value): (&String, &Value)| Ok((name.clone(), filled(value, words)?));
+            let pair = |(name, value): (&String, &Value)| Ok((name.clone(), fill_value(value, words)?));
             Value::Object(all.iter().map(pair).collect::<std::result::Result<_, String>>()?)
         }
         other => other.clone(),

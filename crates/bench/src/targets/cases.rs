@@ -373,13 +373,13 @@ impl Work {
             workload: self.workload.clone(),
             target: self.target.clone(),
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(&variant("", "cp", CacheState::Any))),
+            billed: Some(self.billed_estimate(&variant("", "cp", CacheState::Any))),
             ..with
         }
     }
 
     /// Estimates from above the bytes and requests of a job with this access.
-    fn billed(&self, variant: &AccessVariant) -> Billed {
+    fn billed_estimate(&self, variant: &AccessVariant) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let files = self.count.unwrap_or(1);
@@ -445,7 +445,7 @@ impl Work {
                 ..CachePlan::default()
             },
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(variant)),
+            billed: Some(self.billed_estimate(variant)),
             workload: self.workload.clone(),
             target: self.target.clone(),
             parameters: BTreeMap::from([("jobs".to_owned(), f64::from(jobs))]),

@@ -76,7 +76,7 @@ mod tests {
     use super::super::Found;
     use super::*;
 
-    fn linked(location: &str, endpoint: Option<&str>) -> Result<Linked, String> {
+    fn link_case(location: &str, endpoint: Option<&str>) -> Result<Linked, String> {
         let local = !location.contains("://");
         let target = Target { location: location.into(), local, found: Found::Object(1) };
         let options = endpoint.map_or(Vec::new(), |url| vec!["--endpoint-url".into(), url.into()]);
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn a_job_reaches_its_target_through_its_link() {
-        let one = linked("s3://b/k", Some("http://127.0.0.1:9000/base")).unwrap();
+        let one = link_case("s3://b/k", Some("http://127.0.0.1:9000/base")).unwrap();
         assert!(one.service.command.contains(&"127.0.0.1:9000".to_owned()) && one.service.for_each_job);
         assert_eq!(one.location, "s3://b/k");
         assert_eq!(one.options, ["--endpoint-url", "{function.url}/base"]);
-        let two = linked("http://host/dir/file", None).unwrap();
+        let two = link_case("http://host/dir/file", None).unwrap();
         assert!(two.service.command.contains(&"host:80".to_owned()));
         assert_eq!((two.location.as_str(), two.options.len()), ("{function.url}/dir/file", 0));
-        let three = linked("/etc/hostname", None).unwrap();
+        let three = link_case("/etc/hostname", None).unwrap();
         assert_eq!(three.location, "{function.dir}/mnt/hostname");
         assert!(three.service.command.contains(&"/etc".to_owned()));
     }
@@ -103,7 +103,7 @@ mod tests {
         for (location, endpoint) in
             [("https://host/file", None), ("s3://b/k", None), ("s3://b/k", Some("https://host"))]
         {
-            let error = linked(location, endpoint).err().unwrap();
+            let error = link_case(location, endpoint).err().unwrap();
             assert!(error.contains("TLS") && error.contains("--memory-limit"), "{error}");
         }
     }

@@ -77,7 +77,7 @@ impl Lookups {
     ) -> Result<RemoteObject, GatewayRefusal> {
         let arrival = Arrival { at: Instant::now(), expected };
         let id = (location, version);
-        let known = self.known(&id);
+        let known = self.known_object(&id);
         let found = |look_up: LookUp, stale| RemoteObject { id: id.clone(), stat: look_up.stat, stale };
         let (location, version) = &id;
         let before = known.found.lock().clone();
@@ -133,7 +133,7 @@ impl Lookups {
         ask: impl Future<Output = Result<bool, GatewayRefusal>>,
     ) -> Result<bool, GatewayRefusal> {
         let arrived = Instant::now();
-        self.known(&(location, None)).directory.get(arrived, |_| false, ask).await
+        self.known_object(&(location, None)).directory.get(arrived, |_| false, ask).await
     }
 
     /// Forgets an object, so that the next request looks it up again.
@@ -141,7 +141,7 @@ impl Lookups {
         self.objects.lock().remove(id);
     }
 
-    fn known(&self, id: &LookUpId) -> Arc<KnownObject> {
+    fn known_object(&self, id: &LookUpId) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {

@@ -163,17 +163,17 @@ impl ObjectMetadata {
         let mut user: Vec<(String, String)> = Vec::new();
         for name in headers.keys() {
             let key = name.as_str().strip_prefix("x-amz-meta-").filter(|key| !key.is_empty());
-            if let (Some(key), Some(value)) = (key, joined(headers, name.as_str())?) {
+            if let (Some(key), Some(value)) = (key, joined_header(headers, name.as_str())?) {
                 user.push((key.to_owned(), value));
             }
         }
         Ok(Self {
-            content_type: joined(headers, "content-type")?,
-            cache_control: joined(headers, "cache-control")?,
-            content_disposition: joined(headers, "content-disposition")?,
-            content_encoding: joined(headers, "content-encoding")?,
-            content_language: joined(headers, "content-language")?,
-            expires: joined(headers, "expires")?,
+            content_type: joined_header(headers, "content-type")?,
+            cache_control: joined_header(headers, "cache-control")?,
+            content_disposition: joined_header(headers, "content-disposition")?,
+            content_encoding: joined_header(headers, "content-encoding")?,
+            content_language: joined_header(headers, "content-language")?,
+            expires: joined_header(headers, "expires")?,
             user,
             ..Self::default()
         })
@@ -386,7 +386,7 @@ impl ObjectMetadata {
 }
 
 /// Returns the value of a header. Several values are joined to one list, as in S3.
-fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, MetadataRefusal> {
+fn joined_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, MetadataRefusal> {
     let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
     let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
     let lines = lines.map_err(|_| MetadataRefusal::NoHeader)?;

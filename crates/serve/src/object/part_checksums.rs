@@ -38,7 +38,7 @@ impl ChecksumKind {
     }
 }
 
-fn unsupported(why: impl Into<String>) -> ChecksumRefusal {
+fn unsupported_checksum(why: impl Into<String>) -> ChecksumRefusal {
     ChecksumRefusal::Unsupported(why.into())
 }
 
@@ -61,18 +61,18 @@ impl AgreedChecksum {
             Some(FULL_OBJECT) => Some(ChecksumKind::FullObject),
             Some(COMPOSITE) => Some(ChecksumKind::Composite),
             Some(_) => {
-                return Err(unsupported("the checksum type is FULL_OBJECT or COMPOSITE"));
+                return Err(unsupported_checksum("the checksum type is FULL_OBJECT or COMPOSITE"));
             }
         };
         let Some(name) = algorithm else {
             return match kind {
                 None => Ok(None),
-                Some(_) => Err(unsupported("a checksum type needs x-amz-checksum-algorithm")),
+                Some(_) => Err(unsupported_checksum("a checksum type needs x-amz-checksum-algorithm")),
             };
         };
         let algorithm = Algorithm::from_name(name).filter(|algorithm| algorithm.header().is_some());
         let algorithm =
-            algorithm.ok_or_else(|| unsupported("checksums of this algorithm are not supported"))?;
+            algorithm.ok_or_else(|| unsupported_checksum("checksums of this algorithm are not supported"))?;
         let usual = if algorithm == Algorithm::Crc64Nvme {
             ChecksumKind::FullObject
         } else {
@@ -84,7 +84,7 @@ impl AgreedChecksum {
             ChecksumKind::Composite => algorithm != Algorithm::Crc64Nvme,
         };
         if !exists {
-            return Err(unsupported(format!(
+            return Err(unsupported_checksum(format!(
                 "The {} checksum type cannot be used with the {} checksum algorithm",
                 kind.name(),
                 algorithm.name().to_lowercase()
@@ -101,7 +101,7 @@ impl AgreedChecksum {
         let Some(other) = stated.find(|other| *other != self.algorithm && other.header().is_some()) else {
             return Ok(());
         };
-        Err(unsupported(format!(
+        Err(unsupported_checksum(format!(
             "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
             self.algorithm.name().to_lowercase(),
             other.name().to_lowercase()
@@ -180,7 +180,7 @@ impl WholeChecksums {
             .iter()
             .any(|stated| stated.as_bytes() != kind.name().as_bytes())
         {
-            return Err(unsupported(format!("the upload's checksum type is {}", kind.name())));
+            return Err(unsupported_checksum(format!("the upload's checksum type is {}", kind.name())));
         }
         for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| algorithm.header().is_some()) {
             let name = header(algorithm);
@@ -194,7 +194,7 @@ impl WholeChecksums {
                     _ => match self.full.get(&algorithm) {
                         Some(value) => *value == stated,
                         None => {
-                            return Err(unsupported(format!(
+                            return Err(unsupported_checksum(format!(
                                 "the upload was not begun with this checksum: {name} cannot be compared"
                             )));
                         }

@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    fn rest(names: &SortedNames, from: &[u8]) -> Vec<Vec<u8>> {
+    fn names_from(names: &SortedNames, from: &[u8]) -> Vec<Vec<u8>> {
         let mut cursor = names.skip_while(|name| name < from).unwrap();
         let mut rest = Vec::new();
         while let Some(name) = cursor.next_name().unwrap() {
@@ -295,7 +295,7 @@ mod tests {
             let unsorted = set.iter().rev().map(|name| Ok(name.clone()));
             let names = SortedNames::collect(unsorted, room).unwrap();
             let expected: Vec<Vec<u8>> = set.range(from.clone()..).cloned().collect();
-            prop_assert_eq!(rest(&names, &from), expected);
+            prop_assert_eq!(names_from(&names, &from), expected);
             prop_assert_eq!(names.is_empty(), set.is_empty());
         }
     }
@@ -306,6 +306,6 @@ mod tests {
         let names = SortedNames::collect(many, 1 << 20).unwrap();
         assert!(matches!(names.store, Storage::File(_)));
         assert!(names.weight() < DESCRIPTOR_WEIGHT + (64 << 10), "{}", names.weight());
-        assert_eq!(rest(&names, b"a-name-of-common-length-00199999").len(), 1);
+        assert_eq!(names_from(&names, b"a-name-of-common-length-00199999").len(), 1);
     }
 }

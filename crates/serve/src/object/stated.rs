@@ -106,18 +106,18 @@ impl StatedChecksums {
     }
 
     /// Returns the algorithms needed to check the content.
-    fn compared(&self) -> impl Iterator<Item = Algorithm> {
+    fn compared_algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
     }
 
     /// Creates hashers for the checksums needed to check the content, and for CRC-64/NVME.
     pub(crate) fn checksums(&self) -> MultiHasher {
-        MultiHasher::of(self.compared().chain([Algorithm::Crc64Nvme]))
+        MultiHasher::of(self.compared_algorithms().chain([Algorithm::Crc64Nvme]))
     }
 
     /// Creates hashers only for the checksums needed to check the content.
     pub(crate) fn checksums_to_compare(&self) -> MultiHasher {
-        MultiHasher::of(self.compared())
+        MultiHasher::of(self.compared_algorithms())
     }
 
     /// Checks the whole content of a body that is not stored.

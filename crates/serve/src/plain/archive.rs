@@ -280,20 +280,20 @@ impl Content {
         let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
         self.left -= count as u64;
         if self.left > 0 {
-            return if count > 0 { Ok(false) } else { Err(self.changed()) };
+            return if count > 0 { Ok(false) } else { Err(self.changed_error()) };
         }
         let now = self.file.metadata()?;
         // The change time is not compared, because it also changes when another file takes the
         // name.
         if now.len() != self.size || now.modified()? != self.modified {
-            return Err(self.changed());
+            return Err(self.changed_error());
         }
         let used = to_usize(self.size % TAR_BLOCK_BYTES as u64);
         buffer.resize(buffer.len() + (TAR_BLOCK_BYTES - used) % TAR_BLOCK_BYTES, 0);
         Ok(true)
     }
 
-    fn changed(&self) -> io::Error {
+    fn changed_error(&self) -> io::Error {
         io::Error::other(format!("{} changed while it was read", self.path))
     }
 }

@@ -103,7 +103,7 @@ async fn get(
     };
     let path = path.fenced(fence);
     match state.root.open_file(&path).await {
-        Ok(_) if request.path.ends_with('/') => missing(state, &request),
+        Ok(_) if request.path.ends_with('/') => answer_missing(state, &request),
         Ok(file) => match file.metadata() {
             Ok(metadata) => file_response(&request, &path, file, &metadata),
             Err(error) => failure(&error),
@@ -113,13 +113,13 @@ async fn get(
         }
         Err(error) => {
             let answer = failure(&error);
-            if answer.status == StatusCode::NOT_FOUND { missing(state, &request) } else { answer }
+            if answer.status == StatusCode::NOT_FOUND { answer_missing(state, &request) } else { answer }
         }
     }
 }
 
 /// Answers 404, for browsers with a page.
-fn missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
+fn answer_missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
     if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
 
@@ -290,7 +290,7 @@ async fn put(
     };
     let condition = Condition::of_headers(&request.headers);
     if let Err(unmet) = check_write(state, path, &condition).await? {
-        return Ok(refused(unmet));
+        return Ok(unmet_answer(unmet));
     }
     let (root, buckets, parent) = (state.root.clone(), state.config.buckets.clone(), path.parent());
     let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
@@ -314,7 +314,7 @@ async fn put(
     };
     let published = match blocking(publish).await? {
         Ok(published) => published,
-        Err(unmet) => return Ok(refused(unmet)),
+        Err(unmet) => return Ok(unmet_answer(unmet)),
     };
     let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     Ok(HttpResponse::new(status).with_header(ETAG, published.identity.quoted_etag()))
@@ -341,7 +341,7 @@ async fn delete(
     Ok(match blocking(remove).await? {
         Ok(true) => HttpResponse::new(StatusCode::NO_CONTENT),
         Ok(false) => not_found(),
-        Err(unmet) => refused(unmet),
+        Err(unmet) => unmet_answer(unmet),
     })
 }
 
@@ -401,7 +401,7 @@ fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     }
 }
 
-fn refused(unmet: Unmet) -> HttpResponse {
+fn unmet_answer(unmet: Unmet) -> HttpResponse {
     HttpResponse::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 

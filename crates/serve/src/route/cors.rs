@@ -115,7 +115,7 @@ impl Cors {
         }
         let Some(origin) = origin.filter(|origin| self.may_read(origin)) else { return response };
         let any = self.read == Origins::Any || self.write == Origins::Any;
-        let exposed = exposed(&response.headers);
+        let exposed = exposed_names(&response.headers);
         response
             .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, if any { "*" } else { origin })
             .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, exposed)
@@ -124,7 +124,7 @@ impl Cors {
 
 /// Returns the names of the headers that a page may read: the headers of a response except cookies,
 /// `Vary` and those of CORS, and the headers that are added while it is sent.
-fn exposed(headers: &HeaderMap) -> String {
+fn exposed_names(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
     let mut names: Vec<&str> = names.chain(["content-length", "date", request_id::NAME]).collect();
@@ -177,7 +177,7 @@ mod tests {
         lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
-    fn listed(read: &[&str], write: &[&str]) -> Cors {
+    fn make_cors(read: &[&str], write: &[&str]) -> Cors {
         let of =
             |origins: &[&str]| Origins::Listed(origins.iter().map(|origin| (*origin).to_owned()).collect());
         let mut cors = Cors { read: of(read), write: of(write) };
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_write_comes_from_the_same_scheme_and_host_or_from_a_listed_origin() {
-        let cors = listed(&["https://reads.example"], &["HTTPS://Writes.example/"]);
+        let cors = make_cors(&["https://reads.example"], &["HTTPS://Writes.example/"]);
         for (origin, site, scheme, allowed) in [
             ("http://h:1", None, "http", true),
             ("https://h:1", None, "http", false),

@@ -168,7 +168,7 @@ async fn pass_on(
     query::take_headers(&mut request)?;
     sessions::remove_headers(&mut request.headers);
     let HttpRequest { method, path, query, mut headers, body, .. } = request;
-    let query = query::unsigned(&query);
+    let query = query::without_signature(&query);
     let target: Uri = query::join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;
     understood::check(&method, &path, &query, &headers)?;
     let signatures = verified.as_ref().and_then(|verified| verified.chunk_signatures(scheme, &headers));

@@ -211,7 +211,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
 }
 
 /// Returns the parts that a client lists, in the order of the list.
-fn listed(
+fn listed_parts(
     known: &std::collections::BTreeMap<u32, ArrivedPart>,
     parts: &[CompletedPart],
 ) -> S3Result<Vec<(u32, ArrivedPart)>> {
@@ -259,7 +259,7 @@ fn check_lengths(parts: &[(u32, ArrivedPart)], smallest: u64, announced: Option<
 
 /// Identifies the request that completed an object by the upload's id and a digest of the listed
 /// parts, so that a repeated request is recognised.
-fn completed(input: &CompleteMultipartUploadInput) -> Completed {
+fn completion_of(input: &CompleteMultipartUploadInput) -> Completed {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
     let mut digest = Sha256::new();
@@ -315,7 +315,7 @@ async fn publish_upload(
         let mut checksums = WholeChecksums::default();
         let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<Whole> {
             let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
-            let parts = listed(known, parts.unwrap_or_default())?;
+            let parts = listed_parts(known, parts.unwrap_or_default())?;
             check_lengths(&parts, smallest, input.mpu_object_size)?;
             check(&root, &target.path, &condition).map_err(|error| from_publish(&error))?;
             let agreed = agreed(&upload);
@@ -325,7 +325,7 @@ async fn publish_upload(
             let object = ObjectMetadata {
                 checksums: checksums.full.clone(),
                 composite: checksums.composite.clone(),
-                completed: Some(completed(&input)),
+                completed: Some(completion_of(&input)),
                 parts: PartLengths::new(parts.iter().map(|(_, part)| part.length)),
                 part_checksums: checksums.parts.take(),
                 ..upload.description.object.clone()
@@ -351,7 +351,7 @@ async fn published_before(
     target: &ObjectTarget,
 ) -> Option<VersionAndChecksums> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
-    let same = found.metadata.completed.as_ref() == Some(&completed(input));
+    let same = found.metadata.completed.as_ref() == Some(&completion_of(input));
     same.then(|| (found.identity, found.metadata.shown_checksums()))
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn page(
         let options = ListOptions {
             recursive: made.lists_all(&prefix),
             beginning: beginning.to_owned(),
-            start_after: position(&after).and_then(|key| behind(&key, base)),
+            start_after: position(&after).and_then(|key| name_below(&key, base)),
             order: EntryOrder::Bytes,
             marker: Marker::Listed,
             ..ListOptions::default()
@@ -132,7 +132,7 @@ fn position(after: &After) -> Option<String> {
 }
 
 /// Converts a key to a name below `base`. `None` if all names below `base` are after the key.
-fn behind(key: &str, base: &str) -> Option<String> {
+fn name_below(key: &str, base: &str) -> Option<String> {
     match key.strip_prefix(base) {
         Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
         // All names below `base` are before the key, so nothing follows.

@@ -81,7 +81,7 @@ impl S3Sessions {
         Self { seal: hmac::Key::new(hmac::HMAC_SHA256, random_token().as_bytes()) }
     }
 
-    fn derived(&self, what: &str, id: &str) -> String {
+    fn derive(&self, what: &str, id: &str) -> String {
         hex::encode(hmac::sign(&self.seal, format!("{what} {id}").as_bytes()))
     }
 
@@ -103,7 +103,7 @@ impl S3Sessions {
         let id = Session { holder: holder.to_owned(), bucket, ends, reads_only }.id();
         let ends = OffsetDateTime::from(UNIX_EPOCH + Duration::from_secs(ends)).format(&Rfc3339);
         let ends = ends.unwrap_or_default();
-        let (secret, token) = (self.derived("secret", &id), self.derived("token", &id));
+        let (secret, token) = (self.derive("secret", &id), self.derive("token", &id));
         let text = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?><CreateSessionResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
              <Credentials><SessionToken>{token}</SessionToken><SecretAccessKey>{secret}</SecretAccessKey>\
@@ -138,7 +138,7 @@ impl S3Sessions {
         let secret = match Session::parse(&scope.id) {
             Some(session) => {
                 self.check_session(&session, &scope.id, request)?;
-                self.derived("secret", &scope.id)
+                self.derive("secret", &scope.id)
             }
             None => attempt.run(keys.get_secret_key(&scope.id)).await?.expose().to_owned(),
         };
@@ -178,7 +178,7 @@ impl S3Sessions {
     fn check_session(&self, session: &Session, id: &str, request: &HttpRequest) -> S3Result<()> {
         let token = request.headers.get(TOKEN).map_or(&b""[..], http::HeaderValue::as_bytes);
         let is_own =
-            constant_time::verify_slices_are_equal(token, self.derived("token", id).as_bytes()).is_ok();
+            constant_time::verify_slices_are_equal(token, self.derive("token", id).as_bytes()).is_ok();
         if !is_own || session.ends <= since_epoch(SystemTime::now()) {
             return Err(s3_error!(ExpiredToken, "the session has ended, or was begun elsewhere"));
         }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn servers_derive_different_secrets() {
         let (one, other) = (S3Sessions::new(), S3Sessions::new());
-        assert_ne!(one.derived("secret", "id"), other.derived("secret", "id"));
-        assert_ne!(one.derived("secret", "id"), one.derived("token", "id"));
+        assert_ne!(one.derive("secret", "id"), other.derive("secret", "id"));
+        assert_ne!(one.derive("secret", "id"), one.derive("token", "id"));
     }
 }

@@ -71,7 +71,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
                     let request = cases::request(&mut Random::new(case));
                     let answer = send(address, &request);
                     check_responses(&answer).unwrap_or_else(|why| {
-                        panic!("case {case}: {why}\n{}\n{}", shown(&request), shown(&answer))
+                        panic!("case {case}: {why}\n{}\n{}", describe(&request), describe(&answer))
                     });
                 }
             });
@@ -111,7 +111,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            panic!("no answer to {}", shown(bytes))
+            panic!("no answer to {}", describe(bytes))
         }
         _ => answer,
     }
@@ -130,6 +130,6 @@ fn check_responses(answer: &[u8]) -> Result<(), &'static str> {
     if failed { Err("the server failed") } else { Ok(()) }
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn describe(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(4000)].escape_ascii().to_string().replace("\\r\\n", "\n")
 }

@@ -81,7 +81,7 @@ fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
     let mut client = Client::new(&refusing.server);
     client.send(b"PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer(false).status, 403);
-    assert!(client.ended());
+    assert!(client.has_ended());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn unfinished_heads_are_dropped_and_others_served_meanwhile() {
         client.send(b"GET /f HTTP/1.1\r\nHost: loc");
     }
     assert_eq!(Client::new(&fixture.server).ask("GET", "/f", "", b"").status, 200);
-    assert!(slow.iter_mut().all(Client::ended));
+    assert!(slow.iter_mut().all(Client::has_ended));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn malformed_heads_are_answered_and_the_connection_ends() {
         let mut client = Client::new(&fixture.server);
         client.send(bytes);
         assert_eq!(client.answer(false).status, status);
-        assert!(client.ended());
+        assert!(client.has_ended());
     }
 }
 
@@ -134,7 +134,7 @@ fn a_running_answer_is_finished_when_the_server_stops() {
         client.fill();
     }
     let stopping = std::thread::spawn(move || server.stop());
-    assert!(idle.ended());
+    assert!(idle.has_ended());
     assert_eq!(client.answer(false).body, bytes);
     stopping.join().unwrap();
 }

@@ -121,7 +121,8 @@ impl UploadDirectory {
                 Err(crate::object::uploads::Error::NoUpload(_)) => {
                     self.check_space(&bucket, source.size)?;
                     let (object, slots) = (metadata(&source), Some(part_size(&source)));
-                    let origin = UploadOrigin::Page { directory: self.encoded(), source: source.clone() };
+                    let directory = self.encoded_directory();
+                    let origin = UploadOrigin::Page { directory, source: source.clone() };
                     self.uploads.create(&bucket, &id, &Description { origin, object, slots })?
                 }
                 found => found?,
@@ -142,7 +143,7 @@ impl UploadDirectory {
     pub(crate) fn find(&self, id: &str) -> Result<Arc<ServedUpload>> {
         let upload = self.uploads.find(&self.bucket(), id)?;
         match &upload.description.origin {
-            UploadOrigin::Page { directory, .. } if *directory == self.encoded() => Ok(upload),
+            UploadOrigin::Page { directory, .. } if *directory == self.encoded_directory() => Ok(upload),
             _ => Err(Error::NoUpload(id.into())),
         }
     }
@@ -262,14 +263,14 @@ impl UploadDirectory {
         staging::bucket_of(&self.root, &self.buckets, &self.path)
     }
 
-    fn encoded(&self) -> String {
+    fn encoded_directory(&self) -> String {
         percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
     }
 
     /// Returns the id for the upload of `source`. The same file, picked again, has the same id.
     fn id(&self, source: &BrowserFile) -> String {
         let BrowserFile { size, mtime, name, .. } = source;
-        let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
+        let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded_directory()));
         hex::encode(&digest[..16])
     }
 }

@@ -53,7 +53,7 @@ fn send(directory: &UploadDirectory, id: &str, whole: &[u8], number: usize) {
     finish(&claim, number, bytes, crc_fast::crc32_iscsi(bytes)).unwrap();
 }
 
-fn staged(place: &Path, id: &str, name: &str) -> std::path::PathBuf {
+fn staged_path(place: &Path, id: &str, name: &str) -> std::path::PathBuf {
     place.join(".firstbyte/uploads").join(id).join(name)
 }
 
@@ -68,7 +68,7 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
     send(&first, &id, &whole, 2);
     send(&first, &id, &whole, 0);
     drop(first);
-    let journal = staged(place.path(), &id, "journal");
+    let journal = staged_path(place.path(), &id, "journal");
     let mut torn = fs::read(&journal).unwrap();
     torn.extend(b"{\"Part\":[2,");
     fs::write(&journal, torn).unwrap();
@@ -91,11 +91,11 @@ fn after_another_boot_only_parts_whose_bytes_are_there_are_held() {
     send(&first, &id, &whole, 0);
     send(&first, &id, &whole, 1);
     drop(first);
-    let journal = staged(place.path(), &id, "journal");
+    let journal = staged_path(place.path(), &id, "journal");
     let text = fs::read_to_string(&journal).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     fs::write(&journal, text.replace(boot.trim(), "another")).unwrap();
-    let data = fs::OpenOptions::new().write(true).open(staged(place.path(), &id, "data")).unwrap();
+    let data = fs::OpenOptions::new().write(true).open(staged_path(place.path(), &id, "data")).unwrap();
     data.write_all_at(&[0; 4096], 9 << 20).unwrap();
 
     assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0]);
@@ -153,7 +153,7 @@ fn abandoned_uploads_are_listed_until_they_expire_or_are_removed() {
     assert_eq!(directory.list().unwrap().len(), 2);
     directory.discard(&other).unwrap();
     assert_eq!(directory.list().unwrap().len(), 1);
-    let journal = fs::File::open(staged(place.path(), &id, "journal")).unwrap();
+    let journal = fs::File::open(staged_path(place.path(), &id, "journal")).unwrap();
     journal.set_modified(SystemTime::now() - Duration::from_secs(13 * 24 * 3600)).unwrap();
     directory.uploads.sweep(&EntryPath::default(), Duration::ZERO).unwrap();
     assert_eq!(directory.list().unwrap().len(), 1);
