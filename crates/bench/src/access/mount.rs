@@ -27,7 +27,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A mounted target.
-pub(super) struct Mounted {
+pub(super) struct MountedTarget {
     root: PathBuf,
     child: Option<Child>,
     /// Address of the mount's counters: `http://HOST:PORT/metrics`.
@@ -36,7 +36,7 @@ pub(super) struct Mounted {
     _temporary: Option<TempDir>,
 }
 
-impl Mounted {
+impl MountedTarget {
     /// Mounts the target of `job` and waits until it is ready.
     pub(super) fn start(job: &Job) -> Result<Self> {
         let own = match (&job.mount, &job.cache) {
@@ -110,7 +110,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedTarget {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // The job has already failed with an error of its own, which is the one to report.

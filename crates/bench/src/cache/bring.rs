@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::result::CacheState;
 
-use super::files::{Kind, Opened, expand, files_of_block_caches};
+use super::files::{Kind, OpenedFile, expand, files_of_block_caches};
 use super::names;
 use super::objects;
 use super::spec::{Spec, Tools};
@@ -58,16 +58,16 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
 }
 
 /// Sums over the files that can be evicted: bytes still resident, and all bytes.
-struct Evicted {
+struct EvictionSum {
     resident: u64,
     total: u64,
 }
 
-fn evict(paths: &[PathBuf]) -> Result<Evicted> {
-    let mut sum = Evicted { resident: 0, total: 0 };
+fn evict(paths: &[PathBuf]) -> Result<EvictionSum> {
+    let mut sum = EvictionSum { resident: 0, total: 0 };
     for path in paths {
         let failed = |error| unreadable(path, &error);
-        let opened = Opened::open(path).map_err(failed)?;
+        let opened = OpenedFile::open(path).map_err(failed)?;
         // Files in memory (tmpfs) cannot be evicted: memory is their storage.
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
@@ -84,7 +84,7 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
     let mut devices = Vec::new();
     for path in paths {
         let failed = |error| unreadable(path, &error);
-        let opened = Opened::open(path).map_err(failed)?;
+        let opened = OpenedFile::open(path).map_err(failed)?;
         if !devices.contains(&opened.device) {
             devices.push(opened.device);
             rustix::fs::syncfs(&opened.file).map_err(|error| failed(error.into()))?;
@@ -112,8 +112,8 @@ fn make_resident(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
         let mut missing = 0;
         for path in paths {
             let failed = |error| unreadable(path, &error);
-            let opened = Opened::open(path).map_err(failed)?;
-            let resident = |opened: &Opened| opened.resident().map_or(0, |(bytes, _)| bytes);
+            let opened = OpenedFile::open(path).map_err(failed)?;
+            let resident = |opened: &OpenedFile| opened.resident().map_or(0, |(bytes, _)| bytes);
             if resident(&opened) < opened.bytes {
                 opened.read().map_err(failed)?;
                 missing += opened.bytes - resident(&opened);

@@ -19,7 +19,7 @@ use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
 use crate::plan::{Case, Data, DataKind, Medium, Plan, Service};
 use crate::process::last_line;
-use crate::services::{self, Running};
+use crate::services::{self, RunningService};
 use crate::stage::MediumStages;
 use crate::words::Words;
 
@@ -35,7 +35,7 @@ pub(super) struct PreparedCase {
     /// Values of all placeholders for each job, including those of its own services.
     pub(super) jobs: Vec<Words>,
     /// Running services, in the order of their start.
-    pub(super) services: Vec<Running>,
+    pub(super) services: Vec<RunningService>,
     /// Data and directories to remove at the end.
     made: Vec<PathBuf>,
 }
@@ -115,7 +115,7 @@ fn start(
     root: &Path,
     words: &mut Words,
     settings: &Settings<'_>,
-) -> Result<Option<Running>> {
+) -> Result<Option<RunningService>> {
     check_not_stopped(settings)?;
     if service.requires.iter().any(|program| !settings.has_program(program)) {
         services::set_words_of_missing(service, root, words);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::http::{self, ApiAnswer, ApiRequest};
 use crate::cgroup::Group;
-use crate::services::Running;
+use crate::services::RunningService;
 
 /// Time for a runtime to start, in addition to the function's timeout.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ struct EnvironmentState {
 pub(super) struct Holdings {
     pub(super) group: Option<Group>,
     /// The environment's links.
-    pub(super) services: Vec<Running>,
+    pub(super) services: Vec<RunningService>,
     /// Directory of the environment's files.
     pub(super) root: PathBuf,
 }

@@ -11,7 +11,7 @@ use firstbyte_location::{Location, Service};
 use serde_json::{Value, json};
 
 use super::Request;
-use super::function::{self, Linked};
+use super::function::{self, LinkedTarget};
 use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
 use crate::plan::{Billed, CachePlan, Case, Contender, Count, Medium, Prints};
@@ -75,7 +75,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         *option = literal(option);
     }
     if request.function.is_some() {
-        let Linked { service, location, options } = function::link(target, &request)?;
+        let LinkedTarget { service, location, options } = function::link(target, &request)?;
         services.push(service);
         work.set_target(target, &location);
         request.options = options;

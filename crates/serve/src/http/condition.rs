@@ -114,7 +114,7 @@ pub(crate) struct Condition {
 
 /// The reason for which a condition does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unmet {
+pub(crate) enum UnmetCondition {
     /// A version is expected, and none exists.
     #[error("the request expects a version of what does not exist")]
     Missing,
@@ -161,10 +161,10 @@ impl Condition {
     ///
     /// # Errors
     /// The reason for which the condition does not hold.
-    pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), Unmet> {
+    pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), UnmetCondition> {
         let Some(current) = current else {
             let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
-            return if expects { Err(Unmet::Missing) } else { Ok(()) };
+            return if expects { Err(UnmetCondition::Missing) } else { Ok(()) };
         };
         let etag = current.etag();
         let holds = self.matches.as_deref().is_none_or(|tags| tags_contain(tags, &etag))
@@ -172,7 +172,7 @@ impl Condition {
             && self.unmodified_since.is_none_or(|date| current.last_modified() <= date)
             && self.size.is_none_or(|size| size == current.size)
             && self.modified.is_none_or(|modified| to_the_second(modified) == current.last_modified());
-        if holds { Ok(()) } else { Err(Unmet::Different) }
+        if holds { Ok(()) } else { Err(UnmetCondition::Different) }
     }
 }
 
@@ -314,14 +314,14 @@ mod tests {
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let tag = now.quoted_etag();
         let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
-        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
+        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(UnmetCondition::Different)));
         assert_eq!(absent, Condition::absent());
         let bound = Condition::of_headers(&headers(&[("if-match", &tag)]));
-        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(Unmet::Missing), Ok(())));
+        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(UnmetCondition::Missing), Ok(())));
         let sized = Condition::default().and_is(None, Some(1), None);
         assert_eq!(
             (sized.judge(None), sized.judge(Some(&now))),
-            (Err(Unmet::Missing), Err(Unmet::Different))
+            (Err(UnmetCondition::Missing), Err(UnmetCondition::Different))
         );
         let timed = Condition::default().and_is(Some(tag), Some(0), Some(now.modified_at()));
         assert_eq!(timed.judge(Some(&now)), Ok(()));
@@ -333,10 +333,10 @@ mod tests {
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let mut two = headers(&[("if-none-match", "\"x\"")]);
         two.append(IF_NONE_MATCH, now.etag().parse().unwrap());
-        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(Unmet::Different));
+        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(UnmetCondition::Different));
         let mut odd = HeaderMap::new();
         odd.insert(IF_MATCH, http::HeaderValue::from_bytes(b"\xff").unwrap());
-        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(Unmet::Different));
+        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(UnmetCondition::Different));
     }
 
     #[test]

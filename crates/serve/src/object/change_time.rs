@@ -24,11 +24,11 @@ const RECENT_SLOTS: usize = 4096;
 /// Maximum number of remembered late files, about 260 KB in total.
 const MAX_LATE_FILES: usize = 4096;
 
-static PUBLISHED: Mutex<Published> =
-    Mutex::new(Published { recent: [None; RECENT_SLOTS], late: VecDeque::new() });
+static PUBLISHED: Mutex<PublishedVersions> =
+    Mutex::new(PublishedVersions { recent: [None; RECENT_SLOTS], late: VecDeque::new() });
 
 /// Versions of files as they were when published.
-struct Published {
+struct PublishedVersions {
     /// The last publication of each slot; a file's slot is given by its inode number.
     recent: [Option<EtagIdentity>; RECENT_SLOTS],
     /// Files published after their bound, the oldest first.

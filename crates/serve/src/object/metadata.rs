@@ -74,7 +74,7 @@ pub(crate) struct ObjectMetadata {
     /// The request that completed the object's upload. A repetition of the request gets the same
     /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) completed: Option<Completed>,
+    pub(crate) completed: Option<CompletionId>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
     #[serde(default, skip_serializing_if = "PartLengths::is_empty")]
     pub(crate) parts: PartLengths,
@@ -85,7 +85,7 @@ pub(crate) struct ObjectMetadata {
 
 /// Identifies the request that completed an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Completed {
+pub(crate) struct CompletionId {
     /// Id of the upload.
     pub(crate) upload: String,
     /// Digest of the parts that the request listed.

@@ -16,7 +16,7 @@ use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::http::condition::{Condition, Unmet};
+use crate::http::condition::{Condition, UnmetCondition};
 use crate::http::etag::EtagIdentity;
 use crate::object::copying::copy_range;
 use crate::object::metadata;
@@ -32,7 +32,7 @@ const CHANGE_ATTEMPTS: u32 = 100;
 pub(crate) enum Error {
     /// The request's condition does not hold.
     #[error(transparent)]
-    Unmet(#[from] Unmet),
+    Unmet(#[from] UnmetCondition),
     /// A system call fails.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -104,7 +104,7 @@ pub(crate) fn publish(
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
             Ok(()) => record_final_name(file)?,
-            Err(Errno::EXIST) => return Err(Unmet::Different.into()),
+            Err(Errno::EXIST) => return Err(UnmetCondition::Different.into()),
             Err(Errno::XDEV) => {
                 let note = PartNote::create(root, base, &to.parent())?;
                 copy_across(finished, parent, &note.part(), name, flags)?
@@ -273,7 +273,7 @@ pub(crate) fn move_entry(
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
     match rename(parent.as_fd(), name, to, new, flags) {
-        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
         done => Ok(done?),
     }
 }
@@ -287,7 +287,7 @@ pub(crate) fn move_back(root: &ServedRoot, from: &OwnedFd, old: &OsStr, path: &E
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
     match rename(from.as_fd(), old, &parent, name, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
         done => Ok(done?),
     }
 }
@@ -351,7 +351,7 @@ fn copy_across(
         keep_rights(parent, name, &file)?;
         flush(&file)?;
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
-            Err(Errno::EXIST) => Err(Unmet::Different.into()),
+            Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
             Err(error) => Err(error.into()),
             Ok(()) => Ok(record_final_name(&file)?),
         }

@@ -50,7 +50,7 @@ struct Block {
 impl SortedNames {
     /// Sorts `names`. Holds about `room` bytes of them in memory at a time.
     pub(crate) fn collect(names: impl Iterator<Item = io::Result<Vec<u8>>>, room: usize) -> io::Result<Self> {
-        let mut unsorted = Unsorted::default();
+        let mut unsorted = UnsortedNames::default();
         let mut spill: Option<Spill> = None;
         for name in names {
             unsorted.push(&name?);
@@ -176,13 +176,13 @@ impl<W: Write> Records<W> {
 
 /// Names in one allocation, in the order of arrival.
 #[derive(Default)]
-struct Unsorted {
+struct UnsortedNames {
     names: Vec<u8>,
     /// The end of each name in `names`.
     ends: Vec<u32>,
 }
 
-impl Unsorted {
+impl UnsortedNames {
     fn push(&mut self, name: &[u8]) {
         self.names.extend_from_slice(name);
         self.ends.push(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
@@ -220,7 +220,7 @@ impl Spill {
         Ok(Self { file: Arc::new(unlinked_file()?), runs: Vec::new() })
     }
 
-    fn put(&mut self, unsorted: &mut Unsorted) -> io::Result<()> {
+    fn put(&mut self, unsorted: &mut UnsortedNames) -> io::Result<()> {
         let start = self.runs.last().map_or(0, |run| run.end);
         let mut records = Records::new(BufWriter::new(&*self.file), start);
         unsorted.drain_sorted(|name| records.push(name))?;

@@ -21,7 +21,7 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::upload::{BrowserFile, Error, Existing, UploadDirectory, claim, record};
+use super::upload::{BrowserFile, Error, ExistingFilePolicy, UploadDirectory, claim, record};
 use crate::access::keys::RequestRights;
 use crate::http::request::{HttpRequest, RequestBody};
 use crate::http::response::HttpResponse;
@@ -70,7 +70,7 @@ fn bad(message: &str) -> PageRefusal {
 #[derive(Default, Deserialize)]
 struct Completion {
     #[serde(default)]
-    existing: Existing,
+    existing: ExistingFilePolicy,
     /// The CRC32C of every part, in order.
     crc32c: Option<Vec<String>>,
 }

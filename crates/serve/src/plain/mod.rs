@@ -24,7 +24,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::access::keys::KeyRights;
 use crate::access::keys::RequestRights;
 use crate::config::WritePolicy;
-use crate::http::condition::{Condition, ConditionResult, CurrentVersion, Unmet, judge_read, range_applies};
+use crate::http::condition::{
+    Condition, ConditionResult, CurrentVersion, UnmetCondition, judge_read, range_applies,
+};
 use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
@@ -179,13 +181,13 @@ fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: 
 
 /// The part of an object that a request selects.
 #[derive(Clone, Copy, Debug)]
-enum Selected {
+enum SelectedPart {
     Whole,
     /// A range, and the length of the whole object.
     Part(ByteRange, u64),
 }
 
-impl Selected {
+impl SelectedPart {
     /// Returns the range. `None`: the whole object.
     fn part(self) -> Option<ByteRange> {
         match self {
@@ -200,7 +202,7 @@ impl Selected {
 ///
 /// # Errors
 /// The response without content, if a condition fails or the range cannot be satisfied.
-fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<HttpResponse>> {
+fn select(request: &HttpRequest, described: &Described) -> Result<SelectedPart, Box<HttpResponse>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
     match judge_read(&request.headers, current) {
@@ -208,10 +210,10 @@ fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<
         ConditionResult::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
         ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
-    let Some(size) = described.ranged_size() else { return Ok(Selected::Whole) };
+    let Some(size) = described.ranged_size() else { return Ok(SelectedPart::Whole) };
     match asked_range(&request.headers, current, size) {
-        RangeAnswer::Whole => Ok(Selected::Whole),
-        RangeAnswer::Part(range) => Ok(Selected::Part(range, size)),
+        RangeAnswer::Whole => Ok(SelectedPart::Whole),
+        RangeAnswer::Part(range) => Ok(SelectedPart::Part(range, size)),
         RangeAnswer::Unsatisfiable => {
             let refused = described_response(StatusCode::RANGE_NOT_SATISFIABLE, described);
             Err(Box::new(refused.with_header(CONTENT_RANGE, format!("bytes */{size}"))))
@@ -237,11 +239,11 @@ fn object_response(
     name: Option<&OsStr>,
     described: &Described,
     kept: &ObjectMetadata,
-    selected: Selected,
+    selected: SelectedPart,
 ) -> HttpResponse {
     let mut response = match selected {
-        Selected::Whole => described_response(StatusCode::OK, described),
-        Selected::Part(range, size) => described_response(StatusCode::PARTIAL_CONTENT, described)
+        SelectedPart::Whole => described_response(StatusCode::OK, described),
+        SelectedPart::Part(range, size) => described_response(StatusCode::PARTIAL_CONTENT, described)
             .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1)),
     };
     response.headers.extend(kept.headers());
@@ -334,7 +336,7 @@ async fn delete(
             return remove(RemovedKind::Directory);
         }
         match remove(RemovedKind::File)? {
-            Ok(false) | Err(Unmet::Missing) => remove(RemovedKind::Directory),
+            Ok(false) | Err(UnmetCondition::Missing) => remove(RemovedKind::Directory),
             done => Ok(done),
         }
     };
@@ -379,7 +381,7 @@ async fn check_write(
     state: &DirectoryState,
     path: &EntryPath,
     condition: &Condition,
-) -> io::Result<Result<(), Unmet>> {
+) -> io::Result<Result<(), UnmetCondition>> {
     if *condition == Condition::default() {
         return Ok(Ok(()));
     }
@@ -393,7 +395,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 /// Separates an unmet condition from other errors.
-fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
+fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, UnmetCondition>> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(publish::Error::Unmet(unmet)) => Ok(Err(unmet)),
@@ -401,7 +403,7 @@ fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     }
 }
 
-fn unmet_answer(unmet: Unmet) -> HttpResponse {
+fn unmet_answer(unmet: UnmetCondition) -> HttpResponse {
     HttpResponse::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 

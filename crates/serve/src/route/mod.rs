@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::access::keys::RequestRights;
 use crate::http::connection::{LoggedResponse, RequestHandler};
 use crate::http::head::RequestHeadError;
-use crate::http::hosts::Addressed;
+use crate::http::hosts::HostTarget;
 use crate::http::metrics::RequestRoute;
 use crate::http::refusal;
 use crate::http::request::HttpRequest;
@@ -49,8 +49,8 @@ impl RequestRouter {
     async fn dispatch(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
-        let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
-        if addressed == Addressed::Elsewhere {
+        let addressed = host.as_ref().map_or(HostTarget::Elsewhere, |host| state.hosts.judge(host));
+        if addressed == HostTarget::Elsewhere {
             let route = route(&request);
             let host = host.unwrap_or_default();
             let response =
@@ -62,7 +62,7 @@ impl RequestRouter {
             Err(refused) => return (*refused, RequestRoute::Plain, None),
         };
         let route = match addressed {
-            Addressed::Bucket(bucket) => {
+            HostTarget::Bucket(bucket) => {
                 let path = format!("/{bucket}{}", request.path);
                 let sent = std::mem::replace(&mut request.path, path);
                 sent_path.get_or_insert(sent);

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::gateway::{Gateway, GatewayRefusal, RETRY_SECONDS};
-use crate::http::condition::Unmet;
+use crate::http::condition::UnmetCondition;
 use crate::object::checksum::ChecksumRefusal;
 use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
@@ -117,8 +117,8 @@ fn from_kind(error: &io::Error) -> S3Error {
 
 pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
     match error {
-        publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),
-        publish::Error::Unmet(Unmet::Different) => s3_error!(PreconditionFailed, "{error}"),
+        publish::Error::Unmet(UnmetCondition::Missing) => s3_error!(NoSuchKey, "{error}"),
+        publish::Error::Unmet(UnmetCondition::Different) => s3_error!(PreconditionFailed, "{error}"),
         publish::Error::Io(error) => match error.kind() {
             // Only the bucket can be missing, because the directories of the key are made if they
             // are missing.

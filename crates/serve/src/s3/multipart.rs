@@ -13,12 +13,12 @@ use crate::http::etag::EtagIdentity;
 use crate::http::response::FileContent;
 use crate::object::checksum::ChecksumValues;
 use crate::object::copying::copy_digesting;
-use crate::object::metadata::{Completed, ObjectMetadata, PartLengths};
+use crate::object::metadata::{CompletionId, ObjectMetadata, PartLengths};
 use crate::object::part_checksums::{AgreedChecksum, ChecksumKind, WholeChecksums};
 use crate::object::publish::{check, publish};
 use crate::object::stated::StatedChecksums;
 use crate::object::uploads::{
-    self, ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Whole,
+    self, ArrivedPart, Claim, ClaimResult, Description, ResendRule, ServedUpload, UploadOrigin, WholeUpload,
 };
 use crate::s3::api::S3Api;
 use crate::s3::error::{from_publish, from_upload};
@@ -115,7 +115,7 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<AgreedChecksum>) -> 
 
 /// Claims a part. S3 allows sending a part again at any time.
 fn claim(upload: &Arc<ServedUpload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
-    match upload.claim(number, length, Resending::Replaces)? {
+    match upload.claim(number, length, ResendRule::Replaces)? {
         ClaimResult::Write(claim) => Ok(claim),
         ClaimResult::Held(_) => Err(uploads::Error::InUse(number)),
     }
@@ -259,7 +259,7 @@ fn check_lengths(parts: &[(u32, ArrivedPart)], smallest: u64, announced: Option<
 
 /// Identifies the request that completed an object by the upload's id and a digest of the listed
 /// parts, so that a repeated request is recognised.
-fn completion_of(input: &CompleteMultipartUploadInput) -> Completed {
+fn completion_of(input: &CompleteMultipartUploadInput) -> CompletionId {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
     let mut digest = Sha256::new();
@@ -267,7 +267,7 @@ fn completion_of(input: &CompleteMultipartUploadInput) -> Completed {
         let etag = part.e_tag.as_ref().map_or("", ETag::value);
         digest.update(format!("{}:{etag}\n", part.part_number.unwrap_or_default()));
     }
-    Completed { upload: input.upload_id.clone(), parts: hex::encode(&digest.finalize()[..16]) }
+    CompletionId { upload: input.upload_id.clone(), parts: hex::encode(&digest.finalize()[..16]) }
 }
 
 pub(crate) async fn complete(
@@ -313,7 +313,7 @@ async fn publish_upload(
     let (condition, smallest) = (Condition::of_headers(&headers), directory.smallest_part);
     let work = move || {
         let mut checksums = WholeChecksums::default();
-        let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<Whole> {
+        let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<WholeUpload> {
             let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
             let parts = listed_parts(known, parts.unwrap_or_default())?;
             check_lengths(&parts, smallest, input.mpu_object_size)?;
@@ -330,7 +330,7 @@ async fn publish_upload(
                 part_checksums: checksums.parts.take(),
                 ..upload.description.object.clone()
             };
-            Ok(Whole { parts, object })
+            Ok(WholeUpload { parts, object })
         };
         let put = |finished: crate::object::publish::FinishedFile<'_>| {
             publish(&root, finished, &target.bucket, &target.path, &condition)

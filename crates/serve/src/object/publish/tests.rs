@@ -115,7 +115,7 @@ fn publishing_to_another_file_system_copies_content_and_metadata() {
     assert_eq!(made.modified, EtagIdentity::from(&file.file().metadata().unwrap()).modified);
     assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"content");
     let again = copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE);
-    assert!(matches!(again, Err(Error::Unmet(Unmet::Different))));
+    assert!(matches!(again, Err(Error::Unmet(UnmetCondition::Different))));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 

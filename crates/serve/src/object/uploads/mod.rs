@@ -29,7 +29,7 @@ pub(crate) use error::{Error, Result};
 pub(crate) use journal::ArrivedPart;
 use journal::{PartsJournal, open_at};
 pub(crate) use part::Claim;
-pub(crate) use upload::{ClaimResult, Resending, ServedUpload, Whole};
+pub(crate) use upload::{ClaimResult, ResendRule, ServedUpload, WholeUpload};
 
 use crate::http::etag::EtagIdentity;
 use crate::object::publish::{self, FinishedFile};
@@ -163,7 +163,7 @@ impl Uploads {
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
         upload: &ServedUpload,
-        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<WholeUpload, E>,
         put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let done = upload.complete(choose, put)?;

@@ -39,7 +39,7 @@ const CLOSING_ATTEMPTS: u32 = 500;
 
 /// The rule for sending a part again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resending {
+pub(crate) enum ResendRule {
     /// Allowed at any time. The part that was completed last is valid.
     Replaces,
     /// Refused while another request sends the part, and after the part is complete.
@@ -57,7 +57,7 @@ pub(crate) enum ClaimResult {
 
 /// The parts of the completed file, in order, and its metadata.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeUpload {
     pub(crate) parts: Vec<(u32, ArrivedPart)>,
     pub(crate) object: ObjectMetadata,
 }
@@ -96,9 +96,9 @@ impl ServedUpload {
     }
 
     /// Claims part `number` (from 1) of `length` bytes. Blocking.
-    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<ClaimResult> {
+    pub(crate) fn claim(&self, number: u32, length: u64, resending: ResendRule) -> Result<ClaimResult> {
         let (mut state, session) = self.open(UploadPhase::Open)?;
-        if resending == Resending::Refused {
+        if resending == ResendRule::Refused {
             if let Some(part) = state.parts.get(&number) {
                 return Ok(ClaimResult::Held(part.clone()));
             }
@@ -147,7 +147,7 @@ impl ServedUpload {
     /// Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
-        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<WholeUpload, E>,
         put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let _alone = self.ending.lock();
@@ -185,7 +185,7 @@ impl ServedUpload {
         &self,
         session: &UploadSession,
         recorded: &BTreeMap<u32, ArrivedPart>,
-        whole: &Whole,
+        whole: &WholeUpload,
         put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> Result<T> {
         let (file, name) = assemble(session, recorded, &whole.parts)?;

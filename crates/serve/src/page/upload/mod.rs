@@ -25,12 +25,13 @@ use crate::object::metadata::ObjectMetadata;
 use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::object::uploads::{
-    ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Uploads, Whole,
+    ArrivedPart, Claim, ClaimResult, Description, ResendRule, ServedUpload, UploadOrigin, Uploads,
+    WholeUpload,
 };
 use crate::path::EntryPath;
 
 pub(crate) use crate::object::uploads::BrowserFile;
-pub(crate) use destination::Existing;
+pub(crate) use destination::ExistingFilePolicy;
 pub(crate) use error::{Error, Result};
 
 /// Minimum part length in bytes: so large that the cost of one request per part is small, and so
@@ -167,12 +168,12 @@ impl UploadDirectory {
     pub(crate) fn complete(
         &self,
         id: &str,
-        existing: Existing,
+        existing: ExistingFilePolicy,
         expected: Option<&[String]>,
     ) -> Result<String> {
         let upload = self.find(id)?;
         let source = source(&upload)?;
-        let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
+        let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<WholeUpload> {
             let is_sent = |number: usize| {
                 let expected = expected.map(|sums| sums.get(number).map_or("", String::as_str));
                 held.get(&number_from_one(number))
@@ -183,7 +184,7 @@ impl UploadDirectory {
                 return Err(Error::Incomplete(missing));
             }
             let parts = held.iter().map(|(number, part)| (*number, part.clone())).collect();
-            Ok(Whole { parts, object: upload.description.object.clone() })
+            Ok(WholeUpload { parts, object: upload.description.object.clone() })
         };
         let put = |finished: crate::object::publish::FinishedFile<'_>| {
             // Users of the page expect the file to survive a power cut. This costs one flush per
@@ -291,9 +292,9 @@ pub(crate) fn claim(
     if length != expected {
         return Err(Error::Length { number, expected, got: length });
     }
-    let claimed = match upload.claim(number_from_one(number), length, Resending::Refused)? {
+    let claimed = match upload.claim(number_from_one(number), length, ResendRule::Refused)? {
         ClaimResult::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
-        ClaimResult::Held(_) => upload.claim(number_from_one(number), length, Resending::Replaces)?,
+        ClaimResult::Held(_) => upload.claim(number_from_one(number), length, ResendRule::Replaces)?,
         claimed => claimed,
     };
     match claimed {

@@ -77,7 +77,7 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
     assert_eq!(second.begin(source(SIZE)).unwrap().held, [0, 2]);
     send(&second, &id, &whole, 1);
     assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0, 1, 2]);
-    assert_eq!(second.complete(&id, Existing::Refuse, None).unwrap(), "data.bin");
+    assert_eq!(second.complete(&id, ExistingFilePolicy::Refuse, None).unwrap(), "data.bin");
     assert_eq!(fs::read(place.path().join("data.bin")).unwrap(), whole);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -118,7 +118,7 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
     let part = ask().unwrap().unwrap();
     assert!(matches!(finish(&part, 2, last, 0), Err(Error::Checksum(2))));
     drop(part);
-    let refused = directory.complete(&id, Existing::Refuse, None);
+    let refused = directory.complete(&id, ExistingFilePolicy::Refuse, None);
     assert!(matches!(refused, Err(Error::Incomplete(missing)) if missing == [0, 1, 2]));
 }
 
@@ -133,14 +133,14 @@ fn an_existing_file_is_replaced_kept_or_refused_as_requested() {
     assert_eq!(status.existing.unwrap().size, 3);
     send(&directory, &status.id, &whole, 0);
     let complete = |existing| directory.complete(&status.id, existing, None);
-    assert!(matches!(complete(Existing::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
+    assert!(matches!(complete(ExistingFilePolicy::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
     assert_eq!(fs::read(&existing).unwrap(), b"old");
-    assert_eq!(complete(Existing::KeepBoth).unwrap(), "data (1).bin");
+    assert_eq!(complete(ExistingFilePolicy::KeepBoth).unwrap(), "data (1).bin");
     assert_eq!(fs::read(&existing).unwrap(), b"old");
     assert_eq!(fs::read(place.path().join("data (1).bin")).unwrap(), whole);
     directory.begin(source(1000)).unwrap();
     send(&directory, &status.id, &whole, 0);
-    assert_eq!(complete(Existing::Replace).unwrap(), "data.bin");
+    assert_eq!(complete(ExistingFilePolicy::Replace).unwrap(), "data.bin");
     assert_eq!(fs::read(&existing).unwrap(), whole);
 }
 
