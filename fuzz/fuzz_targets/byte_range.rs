@@ -1,4 +1,4 @@
-//! `Range` headers: what is accepted lies inside the file.
+//! Parses `Range` headers. An accepted range lies inside the file.
 #![no_main]
 
 use firstbyte_serve::{RangeAnswer, parse_range};

@@ -1,5 +1,5 @@
-//! Maps of cached objects, and the records of packs: a torn or foreign one is no map, and what is
-//! written is read again.
+//! Reads maps of cached objects and records of packs. Damaged or foreign bytes are not accepted,
+//! and written bytes are read back unchanged.
 #![no_main]
 
 #[path = "shims/cache.rs"]
@@ -11,7 +11,7 @@ mod block {
 }
 
 mod limits {
-    //! Of locks, which are not tried.
+    //! Limits of locks, which this target does not test.
     pub(crate) const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 }
 

@@ -1,5 +1,5 @@
-//! Chunked bodies, HTTP's own and `aws-chunked`: whatever comes, it is judged alike in whatever
-//! pieces it arrives, and its end lies within what came.
+//! Decodes chunked bodies, HTTP's own and `aws-chunked`. The result does not depend on the pieces
+//! in which the bytes arrive, and the end of a body lies within the bytes that arrived.
 #![no_main]
 
 use firstbyte_serve::{ChunkDialect, decode_chunked};
@@ -13,7 +13,7 @@ fuzz_target!(|input: (u8, &[u8])| {
         assert_eq!(whole, cut);
         let Ok(Some((content, length))) = whole else { continue };
         assert!(length <= bytes.len() && content.len() < length);
-        // Bytes behind the end do not matter.
+        // Bytes after the end do not change the result.
         let alone = decode_chunked(dialect, &bytes[..length], usize::MAX).map_err(|error| error.kind());
         assert_eq!(alone, Ok(Some((content, length))));
     }

@@ -1,4 +1,4 @@
-//! Directory pages of web servers: each name that is listed lies directly below the page.
+//! Parses directory pages of web servers. Each listed name lies directly below the page.
 #![no_main]
 
 #[allow(dead_code, reason = "only comparing is tested")]

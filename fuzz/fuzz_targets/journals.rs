@@ -1,4 +1,5 @@
-//! Journals of downloads: a damaged one is ignored or cut, and one that was written is read again.
+//! Reads journals of downloads. A damaged journal is ignored or cut. A record that is appended to
+//! the rest is read back together with the records before it.
 #![no_main]
 
 #[allow(dead_code, reason = "only reading is tested")]

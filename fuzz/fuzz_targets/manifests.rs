@@ -1,4 +1,5 @@
-//! Manifests, which are Parquet files that others may have written: read or refused.
+//! Reads manifests, which are Parquet files that other programs may have written. Each is read or
+//! refused.
 #![no_main]
 
 #[path = "shims/manifest.rs"]

@@ -1,5 +1,5 @@
-//! Model files of services: a wrong one is refused with a line, and one that is taken is the same
-//! after it was written and read again.
+//! Parses model files of services. A wrong file is refused, and an accepted model is unchanged
+//! after it is written and read again.
 #![no_main]
 
 use firstbyte_advise::model::{ModelCatalogue, ServiceModel};

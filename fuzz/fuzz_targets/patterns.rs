@@ -1,5 +1,5 @@
-//! Patterns of names, as users write them: none takes long, and what a pattern says of the names
-//! below a directory agrees with what it says of them.
+//! Matches patterns of names, as users write them. No pattern takes long. A pattern that matches a
+//! name may match below each directory of the name, and the name has the pattern's fixed beginning.
 #![no_main]
 
 #[allow(dead_code, reason = "only matching is tested")]

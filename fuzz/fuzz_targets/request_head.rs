@@ -1,5 +1,5 @@
-//! Request heads: whatever comes, parsing neither panics nor claims more bytes than there are, and
-//! no line of what it takes could end elsewhere for another parser.
+//! Parses request heads. Parsing does not panic, claims no more bytes than there are, and accepts
+//! no line that could end elsewhere for another parser.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

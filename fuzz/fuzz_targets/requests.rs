@@ -1,5 +1,5 @@
-//! Whole requests, head and body, to a running server with keys: whatever comes, it neither fails
-//! nor dies. Bytes behind an `X` are sent as the chunks of a PUT.
+//! Sends whole requests, head and body, to a running server with keys. The server neither answers
+//! 500 nor dies. Bytes after an `X` are sent as the chunked body of a PUT.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ static SERVER: LazyLock<RunningServer> = LazyLock::new(|| {
     Server::start(config).expect("a server")
 });
 
-/// A head with the key by HTTP Basic; the fuzzer has no signature.
+/// A head with the key by HTTP Basic, because the fuzzer cannot sign.
 const CHUNKED: &[u8] = b"PUT /bucket/key HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic YWxpY2U6c2VjcmV0\r\n\
     transfer-encoding: chunked\r\n\r\n";
 
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         None => bytes.to_vec(),
     };
     let mut stream = TcpStream::connect(SERVER.address()).expect("a connection");
-    // A server that refuses early may close before it has read everything.
+    // A server that refuses a request early may close before it has read the whole request.
     let _ = stream.write_all(&request);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();

@@ -1,6 +1,6 @@
-//! The XML answers of S3 services: whatever comes is read or refused.
+//! Parses the XML answers of S3 services. Each is read or refused.
 //!
-//! The two modules are compiled in here, since the store's XML is private. They depend on nothing
+//! The two modules are compiled in here, because the store's XML is private. They depend on nothing
 //! else of the store.
 #![no_main]
 
@@ -10,7 +10,7 @@ mod answer;
 #[allow(dead_code, reason = "only reading is tested")]
 #[path = "../../crates/store/src/s3/xml.rs"]
 mod xml;
-/// The path by which one module names the other.
+/// The path under which `answer` imports `xml`.
 mod s3 {
     pub(crate) use crate::xml;
 }
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(page.contents.len() <= named("Contents"));
         assert!(page.common_prefixes.len() <= named("Prefix"));
         for object in &page.contents {
-            // A character is never longer than its text in XML.
+            // Each character of a key takes at least one byte of the answer.
             assert!(object.key.chars().count() <= bytes.len());
         }
     }

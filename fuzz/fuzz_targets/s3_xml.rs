@@ -1,4 +1,4 @@
-//! The XML bodies of S3 requests, through the same service that `serve` calls: any body ends in an
+//! Sends XML bodies of S3 requests to the same service that `serve` calls. Any body ends in an
 //! answer.
 #![no_main]
 
@@ -8,12 +8,12 @@ use libfuzzer_sys::fuzz_target;
 use s3s::S3;
 use s3s::service::{S3Service, S3ServiceBuilder};
 
-/// Understands every request and does nothing: reading the body is what is tested.
+/// Implements no operation, because only the reading of bodies is tested.
 struct Nothing;
 
 impl S3 for Nothing {}
 
-/// The operations that carry XML.
+/// Operations whose body is XML.
 const TARGETS: [(&str, &str); 4] = [
     ("POST", "/bucket?delete"),
     ("POST", "/bucket/key?uploadId=1"),

@@ -1,4 +1,4 @@
-//! The packets of an SFTP server: whatever comes is read or refused, in bounded memory.
+//! Parses the packets of an SFTP server. Each is read or refused, in bounded memory.
 #![no_main]
 
 #[path = "shims/store.rs"]

@@ -1,5 +1,5 @@
-//! Multipart uploads through a running server: parts whole, half, twice, late; whatever the order,
-//! an object is made of whole parts.
+//! Sends multipart uploads to a running server: whole, half, repeated and late parts, in any order.
+//! An object is made of whole parts.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ static SERVER: LazyLock<RunningServer> = LazyLock::new(|| {
     Server::start(config).expect("a server")
 });
 
-/// A part on its way: the connection, and the bytes still to be sent.
+/// A part that is half sent: its connection, and the bytes that are still to be sent.
 type Late = (TcpStream, Vec<u8>);
 
 struct Upload {
     server: SocketAddr,
     id: String,
-    /// Bytes and tag of every part that has arrived.
+    /// Bytes and tag of every part that has arrived, by the part's number.
     parts: BTreeMap<u8, (Vec<u8>, String)>,
     late: Vec<Late>,
 }
@@ -57,7 +57,8 @@ impl Upload {
         }
     }
 
-    /// Completes with all parts; what was under way must not reach the object.
+    /// Completes the upload with all parts. Parts that are still on their way must not reach the
+    /// object.
     fn complete(mut self) {
         let row = |(number, (_, tag)): (&u8, &(Vec<u8>, String))| {
             format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>")
@@ -100,7 +101,7 @@ fuzz_target!(|steps: Vec<(u8, u8)>| {
     let mut upload = Upload::begin(SERVER.address());
     for (at, (step, length)) in steps.into_iter().take(40).enumerate() {
         let number = step % 4 + 1;
-        // ASCII, so that an object is text; each step has a letter of its own.
+        // The bytes are ASCII, so that an object is text. Each step has its own character.
         let bytes = vec![b'0' + (at % 64) as u8; usize::from(length) + 1];
         match step / 4 % 4 {
             0 | 1 => upload.part(number, bytes),

@@ -23,7 +23,7 @@ use crate::job::{Access, Error, Job, Metrics, Result, Workload};
 use crate::walk::files_below;
 use client::add_counters;
 pub(crate) use client::add_summary;
-use mount::Mounted;
+use mount::MountedTarget;
 
 /// Access to the target of one job.
 pub(crate) struct Session<'j> {
@@ -37,7 +37,7 @@ pub(crate) struct Session<'j> {
 enum ReachedTarget {
     /// A directory or a single file on a file system.
     Files(PathBuf),
-    Mounted(Mounted),
+    Mounted(MountedTarget),
     Store(Box<Client>),
 }
 
@@ -56,7 +56,7 @@ impl<'j> Session<'j> {
         let mut copy_metrics = Metrics::new();
         let target = match job.access {
             Access::Path => ReachedTarget::Files(PathBuf::from(&job.target)),
-            Access::Mount => ReachedTarget::Mounted(Mounted::start(job)?),
+            Access::Mount => ReachedTarget::Mounted(MountedTarget::start(job)?),
             Access::Open => ReachedTarget::Store(Box::new(client::new(job)?)),
             // For these workloads the copy is the measured work.
             Access::Cp if is_copy(job.workload) => ReachedTarget::Store(Box::new(client::new(job)?)),

@@ -42,7 +42,7 @@ impl Api {
     }
 
     /// Sends one request. An error of the API is returned as a response: see
-    /// [`accepted`](Self::accepted).
+    /// [`check_accepted`](Self::check_accepted).
     pub(crate) fn call(
         &self,
         method: ServiceMethod,
@@ -56,7 +56,7 @@ impl Api {
     }
 
     /// Returns the response, or the API's error as an error.
-    pub(crate) fn accepted(&self, answer: ServiceAnswer) -> Result<ServiceAnswer> {
+    pub(crate) fn check_accepted(&self, answer: ServiceAnswer) -> Result<ServiceAnswer> {
         if answer.status < 300 {
             return Ok(answer);
         }
@@ -69,7 +69,7 @@ impl Api {
 
     /// Parses the JSON of a response. Returns the API's error as an error.
     pub(crate) fn value(&self, answer: ServiceAnswer) -> Result<Value> {
-        let answer = self.accepted(answer)?;
+        let answer = self.check_accepted(answer)?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| self.error(&format!("its answer is no JSON: {error}")))
     }

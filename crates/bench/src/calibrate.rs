@@ -119,7 +119,7 @@ impl Calibration {
 /// Returns the figures of the contender with the first run that counts; `None` if no run counts.
 #[must_use]
 pub fn measured(results: &Results) -> Option<Measured> {
-    let first = results.runs.iter().find(|run| run.counts())?;
+    let first = results.runs.iter().find(|run| run.is_in_summary())?;
     let runs: Vec<&Run> = results.counted(&first.case, &first.contender).collect();
     let median = |metric: &str| {
         let figures: Vec<f64> = runs.iter().filter_map(|run| run.figure(metric)).collect();

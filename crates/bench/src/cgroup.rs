@@ -30,7 +30,8 @@ pub(crate) struct Limits {
 /// A control group. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Directory of the group in each hierarchy, without repetition.
+    /// The group's directories, one in each hierarchy. Each directory is here once, although
+    /// several controllers may share it.
     directories: Vec<Directory>,
     /// The directory in which memory is counted.
     memory: Option<Directory>,

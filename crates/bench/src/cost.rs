@@ -197,9 +197,9 @@ impl Tariff {
         if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
-        if let Some(directory) = mounted(contender, words) {
+        if let Some(directory) = mounted_directory(contender, words) {
             let unknown = || Service::Unknown(format!("no price list for {directory}; give --bill-as"));
-            return (directory.clone(), self.declared().unwrap_or_else(unknown));
+            return (directory.clone(), self.declared_service().unwrap_or_else(unknown));
         }
         let target = match target_of(contender, words) {
             Ok(Some(target)) => target,
@@ -207,7 +207,7 @@ impl Tariff {
             Err(why) => return (contender.target.clone(), Service::Unknown(why)),
         };
         let endpoint = self.endpoint.clone().or_else(|| endpoint_of(contender, words));
-        let service = match (self.declared(), target.split_once("://"), endpoint) {
+        let service = match (self.declared_service(), target.split_once("://"), endpoint) {
             (_, Some(("s3", rest)), None) => self.bucket(rest.split('/').next().unwrap_or_default()),
             // Only the user knows the service behind a tunnel, a gateway or a mounted disk.
             (Some(declared), ..) => declared,
@@ -247,7 +247,7 @@ impl Tariff {
             UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
             UsageItem::per_job("lambda/requests", jobs, Unit::Requests),
         ];
-        let Some(usd) = self.priced(&mut line, &OptionUsage { items, waiting: None }) else {
+        let Some(usd) = self.price_usage(&mut line, &OptionUsage { items, waiting: None }) else {
             return (line, 0.0);
         };
         line.gets = jobs * f64::from(runs);
@@ -262,7 +262,7 @@ impl Tariff {
             Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
         for kind in types {
             let items = vec![UsageItem::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
-            let Some(usd) = self.priced(&mut line, &OptionUsage { items, waiting: None }) else { break };
+            let Some(usd) = self.price_usage(&mut line, &OptionUsage { items, waiting: None }) else { break };
             line.usd = line.usd.max(usd);
         }
         Costs { lines: vec![line], ..Costs::default() }
@@ -294,7 +294,7 @@ impl Tariff {
         }
     }
 
-    fn declared(&self) -> Option<Service<'_>> {
+    fn declared_service(&self) -> Option<Service<'_>> {
         Some(match self.declared.as_ref()? {
             Declared::Nothing => Service::Unbilled("declared with --bill-as".into()),
             Declared::Service(name) => match self.services.service(name) {
@@ -331,14 +331,14 @@ impl Tariff {
         if usage.items.is_empty() {
             return (0.0, once);
         }
-        let Some(usd) = self.priced(line, &usage) else { return (0.0, once) };
+        let Some(usd) = self.price_usage(line, &usage) else { return (0.0, once) };
         line.usd = usd * if once { 1.0 } else { f64::from(line.runs) };
         (usd, once)
     }
 
     /// Returns the dollars of a usage, and notes items without a price in the line. `None` without
     /// a region.
-    fn priced(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
+    fn price_usage(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
         let bucket = line.target.strip_prefix("s3://").and_then(|rest| rest.split('/').next());
         let found = bucket.and_then(|bucket| self.found_regions.get(bucket));
         let Some(region) = found.or(self.region.as_ref()) else {
@@ -356,7 +356,7 @@ impl Tariff {
 }
 
 /// Returns the directory mounted for a function whose call reads a file of it.
-fn mounted(contender: &Contender, words: &Words) -> Option<String> {
+fn mounted_directory(contender: &Contender, words: &Words) -> Option<String> {
     let event = &contender.invoke.as_ref()?.event;
     event.get("file")?;
     words.fill(event.get("directory")?.as_str()?).ok()

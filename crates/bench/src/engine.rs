@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Case, Contender, Invoke, Plan};
 use crate::results::Writer;
 use crate::services;
-use crate::stage::Stage;
+use crate::stage::MediumStages;
 use limits::MeasurementLimits;
 use one_run::CaseRun;
 use outlook::Outlook;
@@ -211,8 +211,8 @@ pub fn execute(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
     check_functions(plan)?;
-    let mut budget = MeasurementLimits::continued(plan, settings, &writer.results().runs);
-    let mut stage = Stage::new(&settings.disk)?;
+    let mut budget = MeasurementLimits::after_runs(plan, settings, &writer.results().runs);
+    let mut stage = MediumStages::new(&settings.disk)?;
     let mut outlook = Outlook::new();
     let cases: Vec<Case> = plan.cases.iter().map(|case| rounds_of(case, settings)).collect();
     let mut cases: VecDeque<Case> = cases.into_iter().filter(|case| !is_complete(case, writer)).collect();
@@ -258,7 +258,7 @@ fn is_skipped(writer: &Writer, case: &Case, contender: &Contender) -> bool {
 fn run_case(
     plan: &Plan,
     (case, later): (&Case, &[Case]),
-    stage: &mut Stage,
+    stage: &mut MediumStages,
     (budget, outlook): (&mut MeasurementLimits<'_>, &mut Outlook),
     writer: &mut Writer,
     watch: &mut dyn FnMut(Event<'_>),

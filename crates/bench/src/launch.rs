@@ -68,7 +68,7 @@ pub(crate) struct Launch {
 
 /// The result of a launched command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedCommand {
     /// Figures that the launcher measured.
     pub(crate) figures: Figures,
     /// End of its standard output.
@@ -98,7 +98,7 @@ pub(crate) fn run_together(
     scratch: &Path,
     timeout: Duration,
     stop: &dyn Fn() -> bool,
-) -> Result<Vec<Ended>> {
+) -> Result<Vec<EndedCommand>> {
     let mut waiting = Vec::with_capacity(launches.len());
     let (start, hold) = io::pipe().map_err(Error::file("pipe"))?;
     for (index, launch) in launches.iter().enumerate() {
@@ -124,7 +124,7 @@ pub(crate) fn run_in_waves(
     timeout: Duration,
     stop: &dyn Fn() -> bool,
     before: &dyn Fn() -> Result<()>,
-) -> Result<Vec<Ended>> {
+) -> Result<Vec<EndedCommand>> {
     let until = Instant::now() + timeout;
     let mut ended = Vec::with_capacity(launches.len());
     for wave in launches.chunks(at_once.max(1)) {
@@ -174,7 +174,7 @@ fn wait_for_all(
     waiting: Vec<WaitingLauncher>,
     timeout: Duration,
     stop: &dyn Fn() -> bool,
-) -> Result<Vec<Ended>> {
+) -> Result<Vec<EndedCommand>> {
     let until = Instant::now() + timeout;
     let groups: Vec<Pid> = waiting.iter().map(|one| Pid::from_child(&one.child)).collect();
     let (ended, all) = mpsc::channel();
@@ -185,7 +185,7 @@ fn wait_for_all(
             let _ = ended.send((index, status.map(|_| one)));
         });
     }
-    let mut results: Vec<Option<Ended>> = groups.iter().map(|_| None).collect();
+    let mut results: Vec<Option<EndedCommand>> = groups.iter().map(|_| None).collect();
     let mut killed = false;
     for _ in 0..groups.len() {
         let (index, one) = loop {
@@ -206,7 +206,7 @@ fn wait_for_all(
 }
 
 /// Reads the files that an ended launcher wrote.
-fn read(one: &WaitingLauncher, killed: bool) -> Result<Ended> {
+fn read(one: &WaitingLauncher, killed: bool) -> Result<EndedCommand> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
     // A killed launcher wrote no figures.
     let figures: Figures = serde_json::from_slice(&text).unwrap_or_default();
@@ -216,7 +216,7 @@ fn read(one: &WaitingLauncher, killed: bool) -> Result<Ended> {
         Some(Ok(text)) => serde_json::from_slice(&text).unwrap_or(figures),
         _ => figures,
     };
-    Ok(Ended { figures, output: tail(&one.output)?, errors: tail(&one.errors)?, killed })
+    Ok(EndedCommand { figures, output: tail(&one.output)?, errors: tail(&one.errors)?, killed })
 }
 
 /// Returns the end of a file as text.

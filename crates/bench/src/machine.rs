@@ -27,7 +27,7 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
         memory_bytes: memory(env),
         kernel: format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy()),
         architecture: system.machine().to_string_lossy().into_owned(),
-        cgroup: cgroup(),
+        cgroup: cgroup_limits(),
         mounts: Mounts::current().map_or(Vec::new(), |mounts| lines(paths, &mounts)),
         versions: std::collections::BTreeMap::new(),
         region: identity.region,
@@ -108,8 +108,9 @@ pub(crate) fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
     total.into_iter().chain(environment::memory_limit(env)).min().unwrap_or(0)
 }
 
-/// Returns the limits of this process's cgroups, including the groups above.
-fn cgroup() -> Vec<String> {
+/// Returns the limits of this process's cgroups and of the groups above as words for the report:
+/// the group, memory and cpus. Empty if nothing is limited.
+fn cgroup_limits() -> Vec<String> {
     let Ok(hierarchies) = Hierarchies::current() else { return Vec::new() };
     let memory = hierarchies.least("memory", places::memory_limit).map(|bytes| format!("memory={bytes}"));
     let cpus = hierarchies.least("cpu", places::cpu_limit).map(|cpus| format!("cpus={cpus}"));

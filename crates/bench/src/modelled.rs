@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_prediction_is_a_run_that_counts_and_names_its_limit() {
         let run = modelled().run(&words(), "2026-11-23T10:00:00Z").unwrap();
-        assert!(run.counts() && run.basis == Basis::Modelled);
+        assert!(run.is_in_summary() && run.basis == Basis::Modelled);
         assert_eq!(run.limit.as_deref(), Some("client network"));
         assert!((60.0..75.0).contains(&run.seconds), "{}", run.seconds);
     }

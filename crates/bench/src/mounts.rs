@@ -1,7 +1,8 @@
 //! Finds the mount that a path is on. The path need not exist yet.
 //!
-//! Called by `machine` for results and `--expect-fs`, by `cgroup` to find the controllers, and by
-//! `cache` to know which files can be evicted.
+//! Called by `machine` for results and `--expect-fs`, by `cgroup` to find the controllers, by
+//! `cache` to know which files can be evicted, by `cost` to know which service bills a path, by
+//! `stage` and the functions' sandbox to find mounts to remove, and by `firstbyte doctor`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

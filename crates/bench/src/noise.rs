@@ -29,10 +29,10 @@ impl Meter {
     /// Starts a measurement. `services` are the process ids of the plan's services. On a machine
     /// without `/proc/stat` the result has no figures.
     pub(crate) fn start(services: Vec<u32>) -> Self {
-        Self::reading("/proc/stat".into(), services)
+        Self::with_source("/proc/stat".into(), services)
     }
 
-    fn reading(place: PathBuf, services: Vec<u32>) -> Self {
+    fn with_source(place: PathBuf, services: Vec<u32>) -> Self {
         let before = MachineTime::read(&place);
         let services_before = cpu_seconds_below(&services);
         Self { place, before, services, services_before }
@@ -129,7 +129,7 @@ mod tests {
             std::fs::write(place.path(), text).unwrap();
         };
         write(10, 1);
-        let meter = Meter::reading(place.path().into(), Vec::new());
+        let meter = Meter::with_source(place.path().into(), Vec::new());
         write(16, 3);
         let noise = meter.finish(4.0);
         assert_eq!((noise.other_cpu_seconds, noise.steal_seconds), (Some(2.0), Some(2.0)));
@@ -139,7 +139,7 @@ mod tests {
     fn noise_is_never_negative_and_absent_without_a_table() {
         let noise = Meter::start(Vec::new()).finish(1e9);
         assert_eq!(noise.other_cpu_seconds, Some(0.0));
-        assert_eq!(Meter::reading("/proc/no such file".into(), Vec::new()).finish(0.0), Noise::default());
+        assert_eq!(Meter::with_source("/proc/no such file".into(), Vec::new()).finish(0.0), Noise::default());
         assert_eq!(MachineTime::parse("intr 5\n", 100), None);
     }
 

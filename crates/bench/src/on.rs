@@ -12,7 +12,7 @@ use crate::plan::Plan;
 
 /// The place where jobs run.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum On {
+pub enum JobPlace {
     /// Functions on this machine, with this code; `None` for the code next to this program.
     Local(Option<PathBuf>),
     /// A function of Lambda.
@@ -35,7 +35,7 @@ pub enum On {
     },
 }
 
-impl On {
+impl JobPlace {
     /// Parses text such as `lambda:NAME`.
     ///
     /// # Errors
@@ -73,8 +73,9 @@ fn at_endpoint(text: &str) -> (String, Option<String>) {
     }
 }
 
-/// Sends the calls of a plan to existing functions, without emulation; all calls of a run start at
-/// once. Drops contenders that name a variable in `unknown`: it has no value in those functions.
+/// Changes a plan so that its calls go to existing functions, without emulation. All calls of a run
+/// then start at once. Drops contenders that name a variable in `unknown`: it has no value in those
+/// functions.
 pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.env.clear();
     for case in &mut plan.cases {
@@ -100,8 +101,8 @@ pub fn as_caller(plan: &mut Plan) {
     }
 }
 
-/// Runs every command and job of a plan by `srun`, as Slurm jobs of this name. Slurm applies the
-/// limits of memory and processors.
+/// Changes a plan so that every command and job runs by `srun`, as Slurm jobs named `name`. Slurm
+/// applies the limits of memory and processors.
 ///
 /// # Errors
 /// A limit is not a size.
@@ -132,23 +133,25 @@ mod tests {
 
     #[test]
     fn places_of_jobs_are_parsed() {
-        assert_eq!(On::parse("local"), Ok(On::Local(None)));
-        assert_eq!(On::parse("local:a.zip"), Ok(On::Local(Some("a.zip".into()))));
+        assert_eq!(JobPlace::parse("local"), Ok(JobPlace::Local(None)));
+        assert_eq!(JobPlace::parse("local:a.zip"), Ok(JobPlace::Local(Some("a.zip".into()))));
         let lambda =
-            |endpoint: Option<&str>| On::Lambda { name: "f".into(), endpoint: endpoint.map(str::to_owned) };
-        assert_eq!(On::parse("lambda:f"), Ok(lambda(None)));
-        assert_eq!(On::parse("lambda:f@http://127.0.0.1:9001"), Ok(lambda(Some("http://127.0.0.1:9001"))));
-        assert_eq!(On::parse("slurm"), Ok(On::Slurm));
-        let batch = |definition: &str, endpoint: Option<&str>| On::Batch {
+            |endpoint: Option<&str>| JobPlace::Lambda { name: "f".into(), endpoint: endpoint.map(Into::into) };
+        assert_eq!(JobPlace::parse("lambda:f"), Ok(lambda(None)));
+        let local = "http://127.0.0.1:9001";
+        assert_eq!(JobPlace::parse("lambda:f@http://127.0.0.1:9001"), Ok(lambda(Some(local))));
+        assert_eq!(JobPlace::parse("slurm"), Ok(JobPlace::Slurm));
+        let batch = |definition: &str, endpoint: Option<&str>| JobPlace::Batch {
             queue: "q".into(),
             definition: definition.into(),
             endpoint: endpoint.map(str::to_owned),
         };
-        assert_eq!(On::parse("batch:q:d"), Ok(batch("d", None)));
-        assert_eq!(On::parse("batch:q:d:3@http://127.0.0.1:1"), Ok(batch("d:3", Some("http://127.0.0.1:1"))));
-        assert!(On::parse("batch:q").unwrap_err().contains("batch:QUEUE:DEFINITION"));
+        assert_eq!(JobPlace::parse("batch:q:d"), Ok(batch("d", None)));
+        let queued = batch("d:3", Some("http://127.0.0.1:1"));
+        assert_eq!(JobPlace::parse("batch:q:d:3@http://127.0.0.1:1"), Ok(queued));
+        assert!(JobPlace::parse("batch:q").unwrap_err().contains("batch:QUEUE:DEFINITION"));
         for wrong in ["", "lambda", "lambda:", "local:", "batch"] {
-            assert!(On::parse(wrong).unwrap_err().contains("lambda:NAME"), "{wrong}");
+            assert!(JobPlace::parse(wrong).unwrap_err().contains("lambda:NAME"), "{wrong}");
         }
     }
 }

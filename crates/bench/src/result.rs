@@ -299,7 +299,7 @@ pub struct Noise {
 impl Run {
     /// True if the run belongs in a summary: it succeeded, is not a warm-up and has no mark.
     #[must_use]
-    pub fn counts(&self) -> bool {
+    pub fn is_in_summary(&self) -> bool {
         self.round > 0 && self.outcome == Outcome::Ok && self.marks.is_empty()
     }
 
@@ -411,7 +411,8 @@ impl Results {
 
     /// Returns the runs of one contender that count, in order.
     pub fn counted<'a>(&'a self, case: &'a str, contender: &'a str) -> impl Iterator<Item = &'a Run> {
-        self.runs.iter().filter(move |run| run.case == case && run.contender == contender && run.counts())
+        let of = move |run: &&Run| run.case == case && run.contender == contender;
+        self.runs.iter().filter(of).filter(|run| run.is_in_summary())
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Counters {
 
 /// A running service. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningService {
     name: String,
     child: Child,
     /// Lines that the service prints.
@@ -54,7 +54,7 @@ pub(crate) fn start(
     root: &Path,
     words: &mut Words,
     env: &BTreeMap<OsString, OsString>,
-) -> Result<Running> {
+) -> Result<RunningService> {
     let wrong = |what: String| Error::Service { name: service.name.clone(), what };
     let dir = root.join(&service.name);
     fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
@@ -77,7 +77,7 @@ pub(crate) fn start(
     launcher.stdin(Stdio::null()).stderr(file).stdout(Stdio::piped());
     let mut child = launcher.spawn().map_err(Error::file("/proc/self/exe"))?;
     let lines = child.stdout.take().map_or_else(|| mpsc::channel().1, process::lines_of);
-    let mut running = Running { name: service.name.clone(), child, lines };
+    let mut running = RunningService { name: service.name.clone(), child, lines };
     let port = running.wait(service.ready, port, &log)?;
     set_words(service, port, &dir, running.child.id(), words);
     Ok(running)
@@ -97,7 +97,7 @@ fn set_words(service: &Service, port: u16, dir: &Path, pid: u32, words: &mut Wor
     words.set(format!("{name}.pid"), pid);
 }
 
-impl Running {
+impl RunningService {
     /// Returns the service's name in the plan.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -140,20 +140,20 @@ impl Running {
                 },
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(self.failed(&format!("ended at its start ({status})"), &printed, log));
+                return Err(self.start_error(&format!("ended at its start ({status})"), &printed, log));
             }
         }
-        Err(self.failed(&format!("not ready after {} s", START_TIMEOUT.as_secs()), &printed, log))
+        Err(self.start_error(&format!("not ready after {} s", START_TIMEOUT.as_secs()), &printed, log))
     }
 
-    fn failed(&self, what: &str, printed: &str, log: &Path) -> Error {
+    fn start_error(&self, what: &str, printed: &str, log: &Path) -> Error {
         let text = launch::tail(log).unwrap_or_default();
         let last = process::last_line(&text).unwrap_or(printed);
         Error::Service { name: self.name.clone(), what: format!("{what}: {last}") }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningService {
     fn drop(&mut self) {
         let _ = process::end(&mut self.child, END_TIMEOUT);
     }

@@ -33,23 +33,23 @@ fn in_use() -> MutexGuard<'static, Vec<PathBuf>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A pair of stages, one per medium. Dropping it removes both.
+/// The two stages of a measurement, one for each medium. Dropping this value removes both.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    memory: Locked,
-    disk: Locked,
+pub(crate) struct MediumStages {
+    memory: LockedDirectory,
+    disk: LockedDirectory,
     destinations: u64,
 }
 
+/// A locked directory. Dropping this value removes the directory, unless it is kept.
 #[derive(Debug)]
-/// A locked directory. Dropping it removes it, unless it is kept.
-struct Locked {
+struct LockedDirectory {
     path: PathBuf,
     _lock: File,
     is_kept: bool,
 }
 
-impl Stage {
+impl MediumStages {
     /// Makes the stages, after removing those that killed processes left. `disk` is a directory on
     /// a disk.
     pub(crate) fn new(disk: &Path) -> Result<Self> {
@@ -58,7 +58,7 @@ impl Stage {
         for root in [memory, disk] {
             remove_stale_stages(root);
         }
-        Ok(Self { memory: Locked::new(memory)?, disk: Locked::new(disk)?, destinations: 0 })
+        Ok(Self { memory: LockedDirectory::new(memory)?, disk: LockedDirectory::new(disk)?, destinations: 0 })
     }
 
     /// Returns the directory on a medium.
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-impl Locked {
+impl LockedDirectory {
     fn new(root: &Path) -> Result<Self> {
         let made =
             tempfile::Builder::new().prefix(STAGE_PREFIX).tempdir_in(root).map_err(Error::file(root))?;
@@ -103,7 +103,7 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for LockedDirectory {
     fn drop(&mut self) {
         if self.is_kept {
             // Without its lock file, the directory is no longer a stage, so no later measurement
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn stages_of_dead_processes_are_removed_and_those_in_use_stay() {
         let root = tempfile::tempdir().unwrap();
-        let used = Locked::new(root.path()).unwrap();
-        let dead = Locked::new(root.path()).unwrap();
+        let used = LockedDirectory::new(root.path()).unwrap();
+        let dead = LockedDirectory::new(root.path()).unwrap();
         let left = dead.path.clone();
-        // A killed process leaves its directory and a free lock.
-        let Locked { path, _lock, .. } = &dead;
+        // As after a kill: the directory is left, and nothing holds its lock.
+        let LockedDirectory { path, _lock, .. } = &dead;
         assert!(path.is_dir());
         _lock.unlock().unwrap();
         let other = root.path().join("firstbyte-bench-notours");
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn an_ending_process_removes_its_stages_while_files_are_made_in_them() {
         let root = tempfile::tempdir().unwrap();
-        let mut stage = Stage::new(root.path()).unwrap();
+        let mut stage = MediumStages::new(root.path()).unwrap();
         let directory = stage.destination(Medium::Disk).unwrap();
         let makes = std::thread::spawn(move || {
             (0..).take_while(|name| fs::write(directory.join(name.to_string()), "content").is_ok()).count()
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_stage_that_is_kept_stays_on_the_disk() {
         let root = tempfile::tempdir().unwrap();
-        let mut stage = Stage::new(root.path()).unwrap();
+        let mut stage = MediumStages::new(root.path()).unwrap();
         fs::write(stage.path(Medium::Disk).join("data"), "content").unwrap();
         let kept = stage.keep().to_owned();
         let memory = stage.path(Medium::Memory).to_owned();

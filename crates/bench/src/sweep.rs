@@ -21,14 +21,14 @@ pub(crate) fn expand(table: &mut DeTable<'_>, vars: &Words) -> Result<(), String
     for (_, value) in table {
         match value.get_mut() {
             DeValue::Table(below) => expand(below, vars)?,
-            DeValue::Array(array) => *array = expanded(array, vars)?,
+            DeValue::Array(array) => *array = expand_array(array, vars)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn expanded<'i>(array: &DeArray<'i>, vars: &Words) -> Result<DeArray<'i>, String> {
+fn expand_array<'i>(array: &DeArray<'i>, vars: &Words) -> Result<DeArray<'i>, String> {
     let mut all = DeArray::new();
     for element in array {
         let DeValue::Table(table) = element.get_ref() else {
@@ -100,7 +100,7 @@ fn values_of(values: &DeValue<'_>, vars: &Words) -> Result<Vec<String>, String> 
 /// Fills the placeholders of a combination in all texts of `value`.
 fn fill(value: &mut DeValue<'_>, combination: &Combination) {
     match value {
-        DeValue::String(text) if text.contains('{') => *text = Cow::Owned(filled(text, combination)),
+        DeValue::String(text) if text.contains('{') => *text = Cow::Owned(fill_text(text, combination)),
         DeValue::Array(array) => array.iter_mut().for_each(|value| fill(value.get_mut(), combination)),
         DeValue::Table(table) => table.iter_mut().for_each(|(_, value)| fill(value.get_mut(), combination)),
         _ => {}
@@ -109,7 +109,7 @@ fn fill(value: &mut DeValue<'_>, combination: &Combination) {
 
 /// Returns `text` with the placeholders of a combination replaced. All others, and doubled braces,
 /// stay.
-fn filled(text: &str, combination: &Combination) -> String {
+fn fill_text(text: &str, combination: &Combination) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('{') {

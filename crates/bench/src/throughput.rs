@@ -3,7 +3,8 @@
 //! A thread samples a counter. There are never more than [`MAX_SAMPLES`] samples: at the limit,
 //! every second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
 //! processor. The sampler never enters a file system that the run mounts, because its reads would
-//! add load and prevent unmounting. Called by the engine around each run.
+//! add load and prevent unmounting. Called by the engine around each run, and by `resident` for the
+//! memory of a service.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,8 @@ use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
 /// Largest number of samples, about one for every two pixels of a chart on a phone.
 pub(crate) const MAX_SAMPLES: usize = 200;
-/// The first interval.
+/// Interval between the first samples. The interval grows, so that there are at most
+/// [`MAX_SAMPLES`].
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 /// Shortest wait for a sample, as a multiple of the last sample's duration.
 const WAIT_PER_COST: u32 = 100;
@@ -58,7 +60,7 @@ impl Sampler {
     /// Samples the bytes allocated to the files at `destination` and below. Lengths would be
     /// misleading, because downloading programs often set the length of a file first.
     pub(crate) fn of_destination(destination: PathBuf) -> Self {
-        Self::start(move || allocated(&destination))
+        Self::start(move || allocated_bytes(&destination))
     }
 
     /// Stops sampling. Returns seconds since the start with the bytes so far.
@@ -103,7 +105,7 @@ impl Series {
 
 /// Sums the bytes allocated to a file, or to all files below a directory on the same file system.
 /// `None` if the path does not exist, or has more than `MAX_FILES` entries below it.
-fn allocated(place: &Path) -> Option<u64> {
+fn allocated_bytes(place: &Path) -> Option<u64> {
     const MAX_FILES: usize = 2_000;
     let first = rustix::fs::lstat(place).ok()?;
     if FileType::from_raw_mode(first.st_mode) != FileType::Directory {
@@ -211,7 +213,7 @@ mod tests {
         };
         mount(&["mount", "-t", "tmpfs", "tmpfs"]);
         std::fs::write(mounted.join("file"), [7; 1 << 16]).unwrap();
-        let counted = allocated(place.path());
+        let counted = allocated_bytes(place.path());
         mount(&["umount", "-l"]);
         assert_eq!(counted, Some(0));
     }
@@ -231,14 +233,14 @@ mod tests {
     fn the_bytes_of_a_destination_are_allocated_ones_not_lengths() {
         let place = tempfile::tempdir_in("/var/tmp").unwrap();
         let target = place.path().join("tree");
-        assert_eq!(allocated(&target), None);
+        assert_eq!(allocated_bytes(&target), None);
         std::fs::create_dir_all(target.join("below")).unwrap();
         let file = std::fs::File::create(target.join("below/long")).unwrap();
         file.set_len(1 << 30).unwrap();
-        assert_eq!(allocated(&target), Some(0));
+        assert_eq!(allocated_bytes(&target), Some(0));
         std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 16], 1 << 20).unwrap();
         file.sync_all().unwrap();
-        assert_eq!(allocated(&target), Some(1 << 16));
+        assert_eq!(allocated_bytes(&target), Some(1 << 16));
         let points = Sampler::of_destination(target).finish();
         assert_eq!(points.last().unwrap().1, 1 << 16);
     }

@@ -23,7 +23,7 @@ mod upload;
 use crate::access::Session;
 use crate::job::{Job, Metrics, Result, Share, Watch, Workload};
 
-/// Default for the bytes of a read.
+/// Default number of bytes per read.
 const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 
 /// Runs the workload of a job once.

@@ -40,7 +40,7 @@ impl Case {
             return ScriptedReply::Silence;
         }
         if self.is("hang") {
-            return ScriptedReply::Hang;
+            return ScriptedReply::Close;
         }
         if let Some(raw) = self.text("raw") {
             return ScriptedReply::SendAndClose(raw.as_bytes().to_vec());

@@ -90,7 +90,7 @@ const FAULTS: [Fault; 9] = [
     // The server closes the connection without a reply.
     Fault {
         name: "dead",
-        answer: |_, _, _| ScriptedReply::Hang,
+        answer: |_, _, _| ScriptedReply::Close,
         reads: ALL_ATTEMPTS,
         says: "connection lost",
     },

@@ -170,7 +170,7 @@ fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
 fn connections_that_break_for_a_while_are_not_seen() {
     let broken = AtomicBool::new(true);
     let world = World::start(move |head| {
-        (is_read(head) && broken.swap(false, Ordering::Relaxed)).then_some(ScriptedReply::Hang)
+        (is_read(head) && broken.swap(false, Ordering::Relaxed)).then_some(ScriptedReply::Close)
     });
     assert_eq!(world.read("x").unwrap(), CONTENT);
 }

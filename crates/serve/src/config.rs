@@ -80,7 +80,7 @@ pub struct Config {
     pub source: ServeSource,
     /// The address to listen on. Port 0 takes any free port, which [`crate::Server::url`] returns.
     pub listen: SocketAddr,
-    /// Whether clients may change the directory.
+    /// The clients' permission to change the directory.
     pub writing: WritePolicy,
     /// How the directory maps to S3 buckets.
     pub buckets: Buckets,
@@ -88,7 +88,7 @@ pub struct Config {
     pub authentication: Authentication,
     /// The versions of S3 signatures that are accepted.
     pub signatures: SignatureVersions,
-    /// Whether the server may listen beyond loopback without keys.
+    /// Permission to listen beyond loopback without keys.
     pub exposure: UnauthenticatedListening,
     /// Certificate and key, for HTTPS.
     pub tls: Option<TlsFiles>,
@@ -137,7 +137,7 @@ impl Config {
     }
 }
 
-/// Whether clients may change the directory.
+/// The clients' permission to change the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritePolicy {
     /// Every write is refused.
@@ -185,7 +185,7 @@ pub enum SignatureVersions {
     V2Too,
 }
 
-/// Whether the server may listen beyond loopback without keys.
+/// Permission to listen beyond loopback without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnauthenticatedListening {
     /// Without keys, refuse to listen beyond loopback.
@@ -194,7 +194,7 @@ pub enum UnauthenticatedListening {
     Public,
 }
 
-/// Whether each answered request is reported.
+/// The destination of the lines that report answered requests.
 #[derive(Clone, Copy, Debug)]
 pub enum AccessLog {
     /// Requests are not reported.

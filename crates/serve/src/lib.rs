@@ -10,7 +10,7 @@
 //! - `state` is shared by all requests;
 //! - `gateway` reads a remote location, in place of a directory;
 //! - `object` has what the APIs share: names, metadata, checksums, staging, publishing, uploads.
-//!   Only `object::root` opens anything below the served directory;
+//!   Only `object::root` resolves paths below the served directory;
 //! - `http` owns the socket, so a response that is a file range is sent by sendfile, on every
 //!   request of a kept-alive connection;
 //! - `access` has keys and rights; `config`, `path` and `token` have plain values.

@@ -15,8 +15,8 @@ pub(crate) const RESERVED: &str = ".firstbyte";
 /// Maximum length of a file name on Linux, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A path below the served directory: no empty, `.` or `..` component, no NUL, no name that
-/// [`is_hidden`]. The empty path is the directory itself.
+/// A path below the served directory: no empty, `.` or `..` component, no NUL, and no hidden name
+/// ([`is_hidden`]). The empty path is the directory itself.
 ///
 /// A path may have a fence, a directory that its first components name: links below the fence must
 /// not lead out of it. Paths with the same components are equal, whatever their fences.
@@ -68,7 +68,7 @@ pub(crate) enum PathError {
     Hidden,
 }
 
-/// Whether `name` belongs to unfinished writes: `.firstbyte`, and temporary files such as
+/// True if `name` belongs to unfinished writes: `.firstbyte`, and temporary files such as
 /// `.NAME.firstbyte-part`.
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
@@ -124,7 +124,7 @@ impl EntryPath {
         Self { path: self.path.join(name), fence: self.fence }
     }
 
-    /// Whether the path is the served directory itself.
+    /// True if the path is the served directory itself.
     pub(crate) fn is_root(&self) -> bool {
         self.path.as_os_str().is_empty()
     }

@@ -79,7 +79,7 @@ impl Server {
             hosts,
             config,
         });
-        let served = opened.served(&state);
+        let served = opened.into_served(&state);
         Ok(Self { listener, acceptor, connections: Arc::new(connections), state, served })
     }
 
@@ -159,7 +159,7 @@ impl OpenedSource {
         }
     }
 
-    fn served(self, state: &Arc<ServerState>) -> ServedSource {
+    fn into_served(self, state: &Arc<ServerState>) -> ServedSource {
         match self {
             Self::Directory(root) => ServedSource::Directory(Arc::new(DirectoryState {
                 shared: Arc::clone(state),

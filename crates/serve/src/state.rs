@@ -94,20 +94,20 @@ impl ServerState {
         Ok(key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone())))
     }
 
-    /// Checks a secret, unless too many wrong secrets came before.
+    /// Checks a secret, unless too many wrong secrets came before. Counts a wrong secret.
     pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
         let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
-        let counted = self.counted(access_key);
+        let counted = self.counted_name(access_key);
         if let Some(wait) = self.attempts.wait(from, counted) {
             return SignIn::Wait(wait);
         }
         match keys.check(access_key, secret) {
             Some(key) => {
-                self.attempts.succeeded(from, counted);
+                self.attempts.clear_failures(from, counted);
                 SignIn::Key(key.clone())
             }
             None => {
-                self.attempts.failed(from, counted);
+                self.attempts.count_failure(from, counted);
                 SignIn::Wrong
             }
         }
@@ -115,7 +115,7 @@ impl ServerState {
 
     /// Returns the name under which wrong secrets of `access_key` are counted. All unknown keys
     /// share the empty name.
-    pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
+    pub(crate) fn counted_name<'a>(&self, access_key: &'a str) -> &'a str {
         match &self.config.authentication {
             Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
             _ => "",

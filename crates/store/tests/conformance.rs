@@ -18,7 +18,7 @@ conformance!(nginx, Nginx);
 conformance!(google, Google);
 conformance!(azure, Azure);
 conformance!(sftp, Sftp);
-conformance!(scripted, Scripted);
+conformance!(scripted, WithoutQuirks);
 conformance!(minio_tls, MinioTls);
 conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);

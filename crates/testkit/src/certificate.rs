@@ -1,6 +1,5 @@
 //! Makes certificates for one test with openssl. They are self-signed, like those of `openssl req
-//! -x509`, so each is both server certificate and trust anchor. Used by the TLS tests of `store`
-//! and `cli` and by [`TlsPeer`](crate::TlsPeer).
+//! -x509`, so each is both server certificate and trust anchor.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -77,7 +77,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a server at `address` sends any byte. A successful connection is not enough: MinIO first
+/// True if a server at `address` sends any byte. A successful connection is not enough: MinIO first
 /// listens on its port to check that the port is free, and closes it again before it serves
 /// (`checkPortAvailability` in its cmd/net.go).
 fn answers(address: SocketAddr) -> bool {

@@ -90,7 +90,7 @@ impl QuirkStore {
         let answer = move |received: &Received| {
             let mut state = shared.lock();
             // The date uses the same clock as the dates of objects.
-            let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
+            let date = format!("date: {}", reading::date(state.store_time(SystemTime::now())));
             state.answer(received).with_header(&date)
         };
         Self { server: Scripted::start_with_bodies(answer), state }
@@ -122,19 +122,19 @@ impl QuirkStore {
     /// Stores an object in [`BUCKET`] with the time `modified`.
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
-        self.state.lock().objects.insert(named(key), object);
+        self.state.lock().objects.insert(name_of(key), object);
     }
 
     /// Changes the time of an object in [`BUCKET`] to `modified`.
     pub fn set_written(&self, key: &str, modified: SystemTime) {
-        if let Some(object) = self.state.lock().objects.get_mut(&named(key)) {
+        if let Some(object) = self.state.lock().objects.get_mut(&name_of(key)) {
             object.modified = modified;
         }
     }
 
     /// Removes an object from [`BUCKET`].
     pub fn remove(&self, key: &str) {
-        self.state.lock().delete(&named(key));
+        self.state.lock().delete(&name_of(key));
     }
 
     /// Removes all objects, and forgets the recorded requests and events.
@@ -157,7 +157,7 @@ impl QuirkStore {
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
         let state = self.state.lock();
-        Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
+        Some(state.objects.get(&name_of(key))?.headers.iter().cloned().collect())
     }
 
     /// Returns the ids of uploads that are neither complete nor aborted.
@@ -166,14 +166,14 @@ impl QuirkStore {
         self.state.lock().uploads.keys().cloned().collect()
     }
 
-    /// Method and target of each request.
+    /// Returns the method and target of each request.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.state.lock().requests.clone()
     }
 }
 
-fn named(key: &str) -> Name {
+fn name_of(key: &str) -> Name {
     (BUCKET.to_owned(), key.to_owned())
 }
 
@@ -202,7 +202,7 @@ impl QuirkState {
         };
         let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
         if is_write && !request.key.is_empty() && self.once(Quirk::LostAnswers, &request.event()) {
-            return ScriptedReply::Hang;
+            return ScriptedReply::Close;
         }
         reply
     }
@@ -261,7 +261,7 @@ impl QuirkState {
     }
 
     /// Converts a true time to the time by the store's clock.
-    fn stated(&self, time: SystemTime) -> SystemTime {
+    fn store_time(&self, time: SystemTime) -> SystemTime {
         if self.has(Quirk::ClockAhead) {
             time + CLOCK_SKEW
         } else if self.has(Quirk::ClockBehind) {

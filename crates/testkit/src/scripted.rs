@@ -30,7 +30,7 @@ pub enum ScriptedReply {
     /// Sends nothing and keeps the connection open.
     Silence,
     /// Closes the connection without a response.
-    Hang,
+    Close,
 }
 
 impl ScriptedReply {
@@ -92,7 +92,7 @@ impl ScriptedReply {
 pub struct Received {
     /// The request line and the header lines.
     pub head: String,
-    /// The first 64 KiB of the body.
+    /// The body. Of a recorded request, only the first 64 KiB.
     pub body: Vec<u8>,
 }
 
@@ -230,7 +230,7 @@ impl ScriptState {
                     }
                 }
                 ScriptedReply::Silence => {}
-                ScriptedReply::Hang => return connection.shutdown(Shutdown::Both),
+                ScriptedReply::Close => return connection.shutdown(Shutdown::Both),
             }
         }
         Ok(())

@@ -59,10 +59,10 @@ pub enum Backend {
     /// OpenSSH's server, by SFTP.
     Sftp,
     /// [`QuirkStore`] without quirks.
-    Scripted,
+    WithoutQuirks,
 }
 
-/// Whether a backend supports a feature and, if it does not, the reason.
+/// The support of a backend for a feature or, if there is none, the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Supported.
@@ -97,7 +97,8 @@ pub struct Capabilities {
     pub listed_dots: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
-    /// Unfinished uploads can be listed by a prefix of their keys. Otherwise only by a whole key.
+    /// Unfinished uploads can be listed by a prefix of their keys. If this is not supported, they
+    /// can be listed only by a whole key.
     pub stale_by_prefix: Support,
     /// Unfinished uploads can be listed.
     pub lists_uploads: Support,
@@ -179,7 +180,7 @@ impl Backend {
     }
 
     fn keeps_files(self) -> bool {
-        !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure | Self::Scripted)
+        !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure | Self::WithoutQuirks)
     }
 
     /// Returns the options of a store for this backend's server.
@@ -251,7 +252,9 @@ impl Backend {
                 denies: Support::No("served without keys"),
                 ..http
             },
-            Self::Scripted => Capabilities { denies: Support::No("signatures are not verified"), ..FULL },
+            Self::WithoutQuirks => {
+                Capabilities { denies: Support::No("signatures are not verified"), ..FULL }
+            }
             Self::Google => Capabilities {
                 multipart: Support::No("Google's JSON interface has no parts, and fake-gcs-server no other"),
                 denies: Support::No("fake-gcs-server reads no credentials"),
@@ -290,7 +293,7 @@ impl Backend {
             | Self::ServeS3
             | Self::ServeS3Tls
             | Self::Gateway
-            | Self::Scripted => bucket(Service::S3),
+            | Self::WithoutQuirks => bucket(Service::S3),
         }
     }
 }
@@ -317,7 +320,8 @@ pub struct Subject {
     pub can: Capabilities,
     /// A store for the same server, without valid keys.
     stranger: Store,
-    /// The directory in which the server keeps objects as plain files. `None` if it does not.
+    /// The directory in which the server keeps objects as plain files. `None` if the server keeps
+    /// objects in another form.
     files: Option<PathBuf>,
     // Fields are dropped in this order: the server must end before its directory is removed.
     _backing: Backing,
@@ -350,7 +354,7 @@ impl Subject {
                 let url = process.url();
                 (Backing::Shared(process), url)
             }
-            Backend::Scripted => scripted(&[]),
+            Backend::WithoutQuirks => start_quirk_store(&[]),
             Backend::Sftp => {
                 let sshd = Sshd::start(scratch.path());
                 let url = sshd.url();
@@ -403,7 +407,7 @@ impl Subject {
     /// The store cannot be started.
     #[must_use]
     pub fn with_quirks(quirks: &[Quirk]) -> Self {
-        let subject = Self::start(Backend::Scripted);
+        let subject = Self::start(Backend::WithoutQuirks);
         if let Backing::Scripted(store) = &subject._backing {
             store.set_quirks(quirks);
         }
@@ -515,7 +519,7 @@ fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {
     }
 }
 
-fn scripted(quirks: &[Quirk]) -> (Backing, String) {
+fn start_quirk_store(quirks: &[Quirk]) -> (Backing, String) {
     let store = QuirkStore::start(quirks);
     // With large pages, large listings take few requests.
     store.set_page(1000);
@@ -568,7 +572,7 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
     (Backing::Gateway([server, origin]), url)
 }
 
-/// Whether an error reports a lack of rights.
+/// True if an error reports a lack of rights.
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {

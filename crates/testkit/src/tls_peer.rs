@@ -1,7 +1,7 @@
-//! Implements an HTTPS server with legal but unusual TLS: tiny records and segments, handshake
-//! messages split over records, KeyUpdate within a body, and connections closed with and without
-//! close_notify. The server has the same content at every path, supports ranges, and records PUT
-//! requests.
+//! Implements an HTTPS server whose TLS is unusual, and in some settings broken: tiny records and
+//! segments, handshake messages split over records, KeyUpdate within a body, and connections closed
+//! with and without close_notify. The server has the same content at every path, supports ranges,
+//! and records PUT requests.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

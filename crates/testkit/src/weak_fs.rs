@@ -1,5 +1,5 @@
-//! Mounts a directory by FUSE with the weaknesses of other file systems: names that are equal in
-//! upper and lower case, lengths that are reported as 0, renames that cannot refuse to replace.
+//! Mounts a directory by FUSE with one [`Weakness`] of another file system. With any weakness, a
+//! rename cannot refuse to replace: renames with flags fail.
 //!
 //! Requests are answered one at a time. An inode has the same number and times as the underlying
 //! file.
@@ -26,7 +26,7 @@ const CACHE_TIME: Duration = Duration::ZERO;
 /// A weakness of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// `a` and `A` are the same name, as on exFAT and SMB. Renames cannot refuse to replace.
+    /// `a` and `A` are the same name, as on exFAT and SMB.
     FoldsCase,
     /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,
@@ -97,8 +97,8 @@ impl WeakFsState {
 }
 
 impl Tree {
-    /// Returns the path of the underlying file, in that file's own spelling.
-    fn real(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
+    /// Returns the path of the underlying file, in the spelling of the file's own name.
+    fn underlying_path(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
         let length = name.len();
         if self.weakness == Weakness::ShortNames && (length > 143 || name.to_str().is_none()) {
@@ -160,21 +160,21 @@ impl Tree {
     }
 }
 
-fn done(reply: ReplyEmpty, result: io::Result<()>) {
+fn reply_empty(reply: ReplyEmpty, result: io::Result<()>) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
 
-fn entry(reply: ReplyEntry, result: io::Result<FileAttr>) {
+fn reply_entry(reply: ReplyEntry, result: io::Result<FileAttr>) {
     match result {
         Ok(found) => reply.entry(&CACHE_TIME, &found, Generation(0)),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
 
-fn attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
+fn reply_attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
     match result {
         Ok(found) => reply.attr(&CACHE_TIME, &found),
         Err(error) => reply.error(Errno::from(error)),
@@ -184,12 +184,12 @@ fn attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
 impl Filesystem for Tree {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut state = self.state.lock();
-        let path = self.real(&state, parent, name);
-        entry(reply, path.and_then(|path| self.describe(&mut state, path)));
+        let path = self.underlying_path(&state, parent, name);
+        reply_entry(reply, path.and_then(|path| self.describe(&mut state, path)));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        attributes(reply, self.metadata(&self.state.lock(), ino));
+        reply_attributes(reply, self.metadata(&self.state.lock(), ino));
     }
 
     fn setattr(
@@ -225,21 +225,21 @@ impl Filesystem for Tree {
             }
             self.metadata(&state, ino)
         };
-        attributes(reply, set());
+        reply_attributes(reply, set());
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let mut state = self.state.lock();
-        let made = self.real(&state, parent, name).and_then(|path| {
+        let made = self.underlying_path(&state, parent, name).and_then(|path| {
             fs::DirBuilder::new().mode(mode & !umask).create(&path)?;
             self.describe(&mut state, path)
         });
-        entry(reply, made);
+        reply_entry(reply, made);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let mut state = self.state.lock();
-        let removed = self.real(&state, parent, name).and_then(|path| {
+        let removed = self.underlying_path(&state, parent, name).and_then(|path| {
             let ino = fs::symlink_metadata(&path)?.ino();
             let is_it = |file: &&File| file.metadata().is_ok_and(|found| found.ino() == ino);
             if let Some(descriptor) = state.open.values().find(is_it).map(AsRawFd::as_raw_fd) {
@@ -247,11 +247,11 @@ impl Filesystem for Tree {
             }
             fs::remove_file(path)
         });
-        done(reply, removed);
+        reply_empty(reply, removed);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.real(&self.state.lock(), parent, name).and_then(fs::remove_dir));
+        reply_empty(reply, self.underlying_path(&self.state.lock(), parent, name).and_then(fs::remove_dir));
     }
 
     fn rename(
@@ -269,11 +269,12 @@ impl Filesystem for Tree {
             return reply.error(Errno::EINVAL);
         }
         let mut rename = || {
-            let (from, to) = (self.real(&state, parent, name)?, self.real(&state, newparent, newname)?);
+            let from = self.underlying_path(&state, parent, name)?;
+            let to = self.underlying_path(&state, newparent, newname)?;
             fs::rename(&from, &to)?;
             self.describe(&mut state, to).map(drop)
         };
-        done(reply, rename());
+        reply_empty(reply, rename());
     }
 
     fn create(
@@ -287,7 +288,7 @@ impl Filesystem for Tree {
         reply: ReplyCreate,
     ) {
         let mut state = self.state.lock();
-        let made = self.real(&state, parent, name).and_then(|path| {
+        let made = self.underlying_path(&state, parent, name).and_then(|path| {
             let mut options = OpenOptions::new();
             let file = options
                 .read(true)

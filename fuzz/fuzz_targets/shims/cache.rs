@@ -1,4 +1,5 @@
-//! The cache's formats where they lie in it, so that their visibility holds.
+//! Includes the cache's formats under the paths that they have in the cache, so that their
+//! visibility holds.
 
 #[allow(dead_code, reason = "only reading is tested")]
 #[path = "../../../crates/hydrate/src/cache/block_map.rs"]
@@ -13,7 +14,7 @@ pub mod packs;
 
 use std::io::Write;
 
-/// Reads a header, and writes and reads one of the same content.
+/// Reads a header. Then writes a header with these bytes as its text, and reads it back.
 pub fn read_map(bytes: &[u8]) {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("written");

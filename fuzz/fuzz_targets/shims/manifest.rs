@@ -1,4 +1,4 @@
-//! Tables of manifests.
+//! Includes the tables of manifests.
 
 #[allow(dead_code, reason = "only reading is tested")]
 #[path = "../../../crates/firstbyte/src/manifest/table.rs"]

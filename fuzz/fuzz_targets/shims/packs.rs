@@ -1,4 +1,4 @@
-//! Records of packs.
+//! Includes the records of packs.
 
 #[allow(dead_code, reason = "only reading is tested")]
 #[path = "../../../crates/hydrate/src/cache/packs/place.rs"]
@@ -9,7 +9,8 @@ mod record;
 
 use std::io::Write;
 
-/// Reads a record of these bytes, and one that has them as its content.
+/// Reads these bytes as a record. Then writes a record with these bytes as its text and content,
+/// and reads it back if it is short enough.
 pub fn read_record(bytes: &[u8]) {
     let mut buffer = Vec::new();
     let place = place::RecordPlace::new(0, 0, 200 << 10);

@@ -1,4 +1,4 @@
-//! The packets of SFTP, and what may be done with the bytes of a server.
+//! Includes the packets of SFTP, and reads them from the bytes of a server.
 
 #[allow(dead_code, reason = "only reading is tested")]
 #[path = "../../../crates/store/src/sftp/packet.rs"]
@@ -11,9 +11,9 @@ pub fn read(bytes: &[u8]) {
     let mut input = bytes;
     while !input.is_empty() {
         let before = input.len();
-        // No reply is longer than what was sent: a length is a claim.
+        // The length of a packet is only a claim of the server, so it must be bounded.
         let buffer = |length: usize| {
-            assert!(length <= LONGEST, "a buffer of {length} bytes for a packet of {before}");
+            assert!(length <= MAX_PACKET_BYTES, "a buffer of {length} bytes for a packet of {before}");
             vec![0; length]
         };
         match packet::read_reply(&mut input, buffer) {
@@ -31,5 +31,5 @@ pub fn read(bytes: &[u8]) {
     }
 }
 
-/// The longest packet that is read.
-const LONGEST: usize = 64 << 20;
+/// Maximum length of a packet in bytes.
+const MAX_PACKET_BYTES: usize = 64 << 20;

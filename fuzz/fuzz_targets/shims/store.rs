@@ -1,3 +1,4 @@
-//! The store's modules where they lie in it, so that their visibility holds.
+//! Includes the store's modules under the paths that they have in the store, so that their
+//! visibility holds.
 
 pub mod sftp;

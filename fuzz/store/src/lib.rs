@@ -1,4 +1,5 @@
-//! The names that journals and locks take from the store: compiling the store takes minutes.
+//! Stand-in for the store: the names that journals and locks import from it. Compiling the store
+//! itself takes minutes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,7 +16,8 @@ pub fn empty(file: &File) -> io::Result<()> {
     file.set_len(0)
 }
 
-/// Returns the hidden name of an unfinished file. Unlike the store's, it is not cut.
+/// Returns the hidden name of an unfinished file. Unlike the store's function, does not shorten the
+/// name.
 pub fn unfinished_name(name: &OsStr, suffix: &str) -> OsString {
     let mut hidden = OsString::from(".");
     hidden.push(name);

@@ -1,5 +1,6 @@
 //! Mounts the target for the duration of a job. The mount is a child process in the foreground. The
-//! kernel therefore adds its processor time and memory to those of the job.
+//! kernel therefore adds the child's processor time to that of the job. The job's peak memory is
+//! that of the larger process.
 //!
 //! The mount always ends with the job: on an error when the session is dropped, and by a signal
 //! from the kernel if the job's process dies.
@@ -26,7 +27,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A mounted target.
-pub(super) struct Mounted {
+pub(super) struct MountedTarget {
     root: PathBuf,
     child: Option<Child>,
     /// Address of the mount's counters: `http://HOST:PORT/metrics`.
@@ -35,7 +36,7 @@ pub(super) struct Mounted {
     _temporary: Option<TempDir>,
 }
 
-impl Mounted {
+impl MountedTarget {
     /// Mounts the target of `job` and waits until it is ready.
     pub(super) fn start(job: &Job) -> Result<Self> {
         let own = match (&job.mount, &job.cache) {
@@ -60,7 +61,7 @@ impl Mounted {
                 mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
                 Ok(mounted)
             }
-            _ => Err(mounted.failed()),
+            _ => Err(mounted.readiness_error()),
         }
     }
 
@@ -95,7 +96,7 @@ impl Mounted {
     }
 
     /// Returns the error for a mount that did not become ready.
-    fn failed(&mut self) -> Error {
+    fn readiness_error(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));
         let status =
@@ -109,7 +110,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedTarget {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // The job has already failed with an error of its own, which is the one to report.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::result::CacheState;
 
-use super::files::{Kind, Opened, expand, files_of_block_caches};
+use super::files::{Kind, OpenedFile, expand, files_of_block_caches};
 use super::names;
 use super::objects;
 use super::spec::{Spec, Tools};
@@ -26,7 +26,7 @@ pub(super) fn establish(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
         CacheState::Any => {}
         CacheState::Cold => cold(spec, tools, &mut done)?,
         CacheState::Warm => warm(spec, tools, &mut done)?,
-        CacheState::Hydrated => hydrated(spec, tools, &mut done)?,
+        CacheState::Hydrated => make_hydrated(spec, tools, &mut done)?,
     }
     Ok(done)
 }
@@ -58,16 +58,16 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
 }
 
 /// Sums over the files that can be evicted: bytes still resident, and all bytes.
-struct Evicted {
+struct EvictionSum {
     resident: u64,
     total: u64,
 }
 
-fn evict(paths: &[PathBuf]) -> Result<Evicted> {
-    let mut sum = Evicted { resident: 0, total: 0 };
+fn evict(paths: &[PathBuf]) -> Result<EvictionSum> {
+    let mut sum = EvictionSum { resident: 0, total: 0 };
     for path in paths {
         let failed = |error| unreadable(path, &error);
-        let opened = Opened::open(path).map_err(failed)?;
+        let opened = OpenedFile::open(path).map_err(failed)?;
         // Files in memory (tmpfs) cannot be evicted: memory is their storage.
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
@@ -84,7 +84,7 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
     let mut devices = Vec::new();
     for path in paths {
         let failed = |error| unreadable(path, &error);
-        let opened = Opened::open(path).map_err(failed)?;
+        let opened = OpenedFile::open(path).map_err(failed)?;
         if !devices.contains(&opened.device) {
             devices.push(opened.device);
             rustix::fs::syncfs(&opened.file).map_err(|error| failed(error.into()))?;
@@ -94,7 +94,7 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
 }
 
 fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
-    hydrated(spec, tools, done)?;
+    make_hydrated(spec, tools, done)?;
     make_resident(&expand(&spec.files)?, done)?;
     if !spec.names.is_empty() {
         let count = names::read(&spec.names)?;
@@ -112,8 +112,8 @@ fn make_resident(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
         let mut missing = 0;
         for path in paths {
             let failed = |error| unreadable(path, &error);
-            let opened = Opened::open(path).map_err(failed)?;
-            let resident = |opened: &Opened| opened.resident().map_or(0, |(bytes, _)| bytes);
+            let opened = OpenedFile::open(path).map_err(failed)?;
+            let resident = |opened: &OpenedFile| opened.resident().map_or(0, |(bytes, _)| bytes);
             if resident(&opened) < opened.bytes {
                 opened.read().map_err(failed)?;
                 missing += opened.bytes - resident(&opened);
@@ -131,7 +131,7 @@ fn make_resident(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
+fn make_hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     for object in &spec.objects {
         objects::hydrate(object, tools)?;
     }

@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(answers: &[(f64, f64)]) -> (CacheEvidence, Vec<String>) {
+    fn judge_answers(answers: &[(f64, f64)]) -> (CacheEvidence, Vec<String>) {
         let job = |(invocation, started): &(f64, f64)| JobFigures {
             metrics: BTreeMap::from([
                 ("invocation".into(), *invocation),
@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn cold_calls_are_the_first_of_environments_that_started_in_the_run() {
-        let (evidence, marks) = judged(&[(1.0, 100.5), (1.0, 99.5)]);
+        let (evidence, marks) = judge_answers(&[(1.0, 100.5), (1.0, 99.5)]);
         assert_eq!((evidence.held, marks.len()), (Some(true), 0));
-        let (evidence, marks) = judged(&[(1.0, 100.5), (2.0, 100.5)]);
+        let (evidence, marks) = judge_answers(&[(1.0, 100.5), (2.0, 100.5)]);
         assert_eq!(evidence.held, Some(false));
         assert!(marks[0].contains("1 of 2 calls came to an environment in use"), "{marks:?}");
-        let (evidence, marks) = judged(&[(1.0, 50.0), (1.0, 100.5)]);
+        let (evidence, marks) = judge_answers(&[(1.0, 50.0), (1.0, 100.5)]);
         assert_eq!(evidence.held, Some(false));
         assert!(marks[0].contains("had started before the run"), "{marks:?}");
     }

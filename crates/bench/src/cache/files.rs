@@ -45,7 +45,7 @@ impl Kind {
 }
 
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: File,
     pub(super) kind: Kind,
     /// Length in bytes.
@@ -58,7 +58,7 @@ pub(super) struct Opened {
     may_use_mincore: bool,
 }
 
-impl Opened {
+impl OpenedFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let found = file.metadata()?;

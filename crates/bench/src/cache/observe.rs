@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::files::{Kind, Opened, expand, files_of_block_caches};
+use super::files::{Kind, OpenedFile, expand, files_of_block_caches};
 use super::objects::{self, Blocks};
 use super::pages::Method;
 use super::spec::{Spec, Tools};
@@ -60,7 +60,7 @@ impl CacheObservation {
         let mut is_known = true;
         let mut in_memory: Option<&PathBuf> = None;
         for path in paths {
-            let found = Opened::open(path).and_then(|opened| {
+            let found = OpenedFile::open(path).and_then(|opened| {
                 let (resident, method) = opened.resident()?;
                 Ok((opened, resident, method))
             });

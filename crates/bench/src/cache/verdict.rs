@@ -36,9 +36,9 @@ pub(super) fn judge(
     judgement.count(traffic);
     match spec.state {
         CacheState::Any => {}
-        CacheState::Cold => judgement.cold(before, traffic),
-        CacheState::Warm => judgement.warm(before, after, traffic),
-        CacheState::Hydrated => judgement.hydrated(before, after, traffic),
+        CacheState::Cold => judgement.judge_cold(before, traffic),
+        CacheState::Warm => judgement.judge_warm(before, after, traffic),
+        CacheState::Hydrated => judgement.judge_hydrated(before, after, traffic),
     }
     judgement.conclude()
 }
@@ -80,7 +80,7 @@ impl Judgement<'_> {
         self.marks.push(format!("meant to be {}, but {but}", self.spec.state));
     }
 
-    fn cold(&mut self, before: Option<&CacheObservation>, traffic: &Traffic) {
+    fn judge_cold(&mut self, before: Option<&CacheObservation>, traffic: &Traffic) {
         if let Some(pages) = before.and_then(|seen| seen.pages.as_ref()) {
             if pages.resident > tolerance(pages.total) {
                 self.mark(&format!("{} before the run", in_page_cache(pages)));
@@ -125,9 +125,9 @@ impl Judgement<'_> {
         }
     }
 
-    fn warm(&mut self, before: Option<&CacheObservation>, after: &CacheObservation, traffic: &Traffic) {
+    fn judge_warm(&mut self, before: Option<&CacheObservation>, after: &CacheObservation, traffic: &Traffic) {
         if !self.only_lists() {
-            self.warm_content(before, after);
+            self.judge_warm_content(before, after);
         }
         self.check_nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
         // If the wire to the files is counted, reads from devices only load programs.
@@ -146,7 +146,7 @@ impl Judgement<'_> {
         !self.spec.names.is_empty() && self.spec.files.is_empty() && self.spec.objects.is_empty()
     }
 
-    fn warm_content(&mut self, before: Option<&CacheObservation>, after: &CacheObservation) {
+    fn judge_warm_content(&mut self, before: Option<&CacheObservation>, after: &CacheObservation) {
         for (when, seen) in [("before", before), ("after", Some(after))] {
             let Some(seen) = seen else { continue };
             // Pages of the files decide if the run reads files. If not, pages of the block caches
@@ -165,7 +165,12 @@ impl Judgement<'_> {
         }
     }
 
-    fn hydrated(&mut self, before: Option<&CacheObservation>, after: &CacheObservation, traffic: &Traffic) {
+    fn judge_hydrated(
+        &mut self,
+        before: Option<&CacheObservation>,
+        after: &CacheObservation,
+        traffic: &Traffic,
+    ) {
         self.check_all_blocks(before, after);
         self.check_nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
     }

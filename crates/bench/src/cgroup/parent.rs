@@ -60,7 +60,7 @@ fn move_to_child(hierarchy: &Hierarchy, needed: &[&str], above: &str) -> Result<
     let own = std::process::id();
     if text.lines().any(|line| line.trim() != own.to_string()) {
         let processes = text.lines().count();
-        return Err(crowded(&hierarchy.own, processes, above));
+        return Err(crowded_error(&hierarchy.own, processes, above));
     }
     let aside = hierarchy.own.join(ENGINE_GROUP);
     let refused = |source| forbidden("move this process to a group in", &hierarchy.own, source);
@@ -70,13 +70,13 @@ fn move_to_child(hierarchy: &Hierarchy, needed: &[&str], above: &str) -> Result<
     }
     match enable_controllers(&hierarchy.own, needed) {
         Ok(()) => Ok(hierarchy.own.clone()),
-        Err(reason) => Err(crowded(&hierarchy.own, 0, &format!("{above}; after moving: {reason}"))),
+        Err(reason) => Err(crowded_error(&hierarchy.own, 0, &format!("{above}; after moving: {reason}"))),
     }
 }
 
 /// Returns the error for a group with processes, whose children cannot have limits in version 2.
 /// `above` lists the groups above that were tried, with their errors.
-fn crowded(group: &Path, processes: usize, above: &str) -> Error {
+fn crowded_error(group: &Path, processes: usize, above: &str) -> Error {
     Error::Limits(format!(
         "{}: this group holds {processes} processes, and no group above it can be used ({above}), so version 2 allows \
          no limited group below it; run inside `systemd-run --scope -p Delegate=yes`",

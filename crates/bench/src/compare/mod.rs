@@ -94,8 +94,8 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
         }
     }
     decide(&mut changes, &chances, threshold);
-    changes.extend(unmatched(a, b, "before"));
-    changes.extend(unmatched(b, a, "after"));
+    changes.extend(unmatched_contenders(a, b, "before"));
+    changes.extend(unmatched_contenders(b, a, "after"));
     changes
 }
 
@@ -189,7 +189,7 @@ fn few_notes(before: &[&Run], after: &[&Run]) -> Vec<String> {
 }
 
 /// Lists contenders of `one` that `other` lacks. `when` is the side of `one`: before or after.
-fn unmatched(one: &Results, other: &Results, when: &str) -> Vec<Change> {
+fn unmatched_contenders(one: &Results, other: &Results, when: &str) -> Vec<Change> {
     lines(one)
         .filter(|(case, line)| !has(other, case, line))
         .map(|(case, line)| {

@@ -5,7 +5,7 @@ use crate::statistics::normal;
 /// Results of `cases` cases with one contender and `runs` runs each. Times are log-normal around
 /// `seconds` with a standard deviation of `spread`. On a noisy machine (`spread` from 0.05) one run
 /// in twenty takes half as long again.
-fn planted(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Results {
+fn results(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Results {
     let random = &mut fastrand::Rng::with_seed(seed);
     let mut results = Results {
         header: Header {
@@ -30,11 +30,11 @@ fn planted(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Res
 }
 
 /// Counts, among a hundred pairs of files, those whose only case has an outcome of `wanted`.
-fn found(wanted: &[ComparisonOutcome], runs: u32, spread: f64, slower: f64) -> usize {
+fn count(wanted: &[ComparisonOutcome], runs: u32, spread: f64, slower: f64) -> usize {
     (0..100u64)
         .filter(|&seed| {
             let (a, b) =
-                (planted(seed, 1, runs, 2.0, spread), planted(seed + 1000, 1, runs, 2.0 * slower, spread));
+                (results(seed, 1, runs, 2.0, spread), results(seed + 1000, 1, runs, 2.0 * slower, spread));
             wanted.contains(&compare(&a, &b, THRESHOLD)[0].outcome)
         })
         .count()
@@ -43,12 +43,12 @@ fn found(wanted: &[ComparisonOutcome], runs: u32, spread: f64, slower: f64) -> u
 #[test]
 fn two_runs_of_one_build_differ_in_at_most_one_of_twenty() {
     for runs in [10, 20] {
-        let unchanged = found(&[ComparisonOutcome::NoChange], runs, 0.02, 1.0);
+        let unchanged = count(&[ComparisonOutcome::NoChange], runs, 0.02, 1.0);
         assert!(unchanged >= 95, "{unchanged} of 100 with {runs} runs");
     }
     // With few runs or much noise, some pairs stay undecided, which is no false difference.
     for (runs, spread) in [(3, 0.02), (5, 0.02), (5, 0.1), (10, 0.3), (20, 0.3)] {
-        let alike = found(&[ComparisonOutcome::NoChange, ComparisonOutcome::TooNoisy], runs, spread, 1.0);
+        let alike = count(&[ComparisonOutcome::NoChange, ComparisonOutcome::TooNoisy], runs, spread, 1.0);
         assert!(alike >= 95, "{alike} of 100 with {runs} runs at {spread}");
     }
 }
@@ -56,9 +56,9 @@ fn two_runs_of_one_build_differ_in_at_most_one_of_twenty() {
 #[test]
 fn a_slowdown_of_ten_percent_is_found_in_nineteen_of_twenty_quiet_pairs() {
     for runs in [10, 20] {
-        let slower = found(&[ComparisonOutcome::Slower], runs, 0.02, 1.1);
+        let slower = count(&[ComparisonOutcome::Slower], runs, 0.02, 1.1);
         assert!(slower >= 95, "{slower} of 100 with {runs} runs");
-        let faster = found(&[ComparisonOutcome::Faster], runs, 0.02, 1.0 / 1.1);
+        let faster = count(&[ComparisonOutcome::Faster], runs, 0.02, 1.0 / 1.1);
         assert!(faster >= 95, "{faster} of 100 with {runs} runs");
     }
 }
@@ -69,7 +69,7 @@ fn many_equal_cases_do_not_differ_and_one_slower_case_is_found() {
         |change: &&Change| matches!(change.outcome, ComparisonOutcome::Slower | ComparisonOutcome::Faster);
     let noisy = (0..20u64)
         .filter(|&seed| {
-            let (a, b) = (planted(seed, 60, 6, 2.0, 0.2), planted(seed + 1000, 60, 6, 2.0, 0.2));
+            let (a, b) = (results(seed, 60, 6, 2.0, 0.2), results(seed + 1000, 60, 6, 2.0, 0.2));
             compare(&a, &b, THRESHOLD).iter().filter(differ).count() > 0
         })
         .count();
@@ -77,7 +77,7 @@ fn many_equal_cases_do_not_differ_and_one_slower_case_is_found() {
 
     let found = (0..20u64)
         .filter(|&seed| {
-            let (a, mut b) = (planted(seed, 60, 20, 2.0, 0.02), planted(seed + 1000, 60, 20, 2.0, 0.02));
+            let (a, mut b) = (results(seed, 60, 20, 2.0, 0.02), results(seed + 1000, 60, 20, 2.0, 0.02));
             b.runs.iter_mut().filter(|run| run.case == "case-7").for_each(|run| run.seconds *= 1.1);
             let changes = compare(&a, &b, THRESHOLD);
             let slower: Vec<&Change> = changes.iter().filter(differ).collect();
@@ -89,14 +89,14 @@ fn many_equal_cases_do_not_differ_and_one_slower_case_is_found() {
 
 #[test]
 fn noise_that_could_hide_a_change_is_too_noisy() {
-    let (a, b) = (planted(1, 1, 5, 2.0, 0.3), planted(2, 1, 5, 2.0, 0.3));
+    let (a, b) = (results(1, 1, 5, 2.0, 0.3), results(2, 1, 5, 2.0, 0.3));
     assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, ComparisonOutcome::TooNoisy);
 }
 
 #[test]
 fn figures_of_another_machine_stand_in_or_state_are_not_comparable() {
     let refused = |change: fn(&mut Results), word: &str| {
-        let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 4.0, 0.02));
+        let (a, mut b) = (results(1, 1, 10, 2.0, 0.02), results(2, 1, 10, 4.0, 0.02));
         change(&mut b);
         let found = compare(&a, &b, THRESHOLD).remove(0);
         assert_eq!(found.outcome, ComparisonOutcome::NotComparable, "{word}");
@@ -115,7 +115,7 @@ fn figures_of_another_machine_stand_in_or_state_are_not_comparable() {
 
 #[test]
 fn a_contender_whose_runs_now_fail_is_reported_as_failing() {
-    let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 2.0, 0.02));
+    let (a, mut b) = (results(1, 1, 10, 2.0, 0.02), results(2, 1, 10, 2.0, 0.02));
     b.runs.iter_mut().for_each(|run| run.outcome = Outcome::Failed);
     assert_eq!(compare(&a, &b, THRESHOLD)[0].outcome, ComparisonOutcome::Failing);
     assert_eq!(compare(&b, &a, THRESHOLD)[0].outcome, ComparisonOutcome::NotComparable);
@@ -123,7 +123,7 @@ fn a_contender_whose_runs_now_fail_is_reported_as_failing() {
 
 #[test]
 fn another_build_or_plan_is_noted_and_compared() {
-    let (a, mut b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 10, 4.0, 0.02));
+    let (a, mut b) = (results(1, 1, 10, 2.0, 0.02), results(2, 1, 10, 4.0, 0.02));
     b.header.firstbyte = "0.2.0".into();
     b.header.plan_digest = "other".into();
     b.header.machine.versions.insert("nginx".into(), "1.22".into());
@@ -136,7 +136,7 @@ fn another_build_or_plan_is_noted_and_compared() {
 
 #[test]
 fn contenders_of_only_one_file_are_listed() {
-    let (mut a, b) = (planted(1, 2, 10, 2.0, 0.02), planted(2, 1, 10, 2.0, 0.02));
+    let (mut a, b) = (results(1, 2, 10, 2.0, 0.02), results(2, 1, 10, 2.0, 0.02));
     a.header.cases[0].contenders.push(ContenderLine { name: "gone".into(), ..ContenderLine::default() });
     let listed = |changes: &[Change]| -> Vec<(String, String, String, bool, bool)> {
         let missing = changes.iter().filter(|change| change.outcome == ComparisonOutcome::NotComparable);
@@ -163,7 +163,7 @@ fn contenders_of_only_one_file_are_listed() {
 
 #[test]
 fn few_and_disturbed_runs_are_noted() {
-    let (mut a, b) = (planted(1, 1, 10, 2.0, 0.02), planted(2, 1, 4, 2.0, 0.02));
+    let (mut a, b) = (results(1, 1, 10, 2.0, 0.02), results(2, 1, 4, 2.0, 0.02));
     a.runs.iter_mut().for_each(|run| run.noise.steal_seconds = Some(1.0));
     let notes = compare(&a, &b, THRESHOLD).remove(0).notes;
     assert!(notes.iter().any(|note| note.starts_with("before: the machine did other work during 10 of 10")));

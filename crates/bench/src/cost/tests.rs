@@ -128,7 +128,7 @@ fn data_read_once_is_paid_once() {
 }
 
 /// A function called by 20 jobs. An empty `endpoint` is AWS's.
-fn called(endpoint: &str) -> String {
+fn function(endpoint: &str) -> String {
     format!(
         "jobs = 20\ntarget = \"{{target}}\"\nbytes = \"{{size}}\"\n[case.contender.invoke]\nfunction = \"f\"\n\
          endpoint = \"{endpoint}\"\nmemory = \"1024MB\"\ntimeout = \"30\"\n\
@@ -138,7 +138,7 @@ fn called(endpoint: &str) -> String {
 
 #[test]
 fn function_calls_cost_their_whole_timeouts_and_their_reads() {
-    let costs = estimate(&plan(&called(""), ""), None, &tariff());
+    let costs = estimate(&plan(&function(""), ""), None, &tariff());
     let of = |target: &str| costs.lines.iter().find(|line| line.target == target).unwrap();
     // 1,024 MB of Lambda are one GiB. There are four rounds, warm-up included.
     let calls = 20.0 * 30.0 * 1.66667e-5 + 20.0 * 2e-7;
@@ -147,14 +147,14 @@ fn function_calls_cost_their_whole_timeouts_and_their_reads() {
     assert!(data.usd > 0.0 && data.missing.is_empty(), "{costs:?}");
     let run = costs.of_run("one", "reader", true);
     assert!((run - calls - data.usd / 4.0).abs() < 1e-9, "{run}");
-    let elsewhere = estimate(&plan(&called(""), ""), None, &Tariff { region: None, ..tariff() });
+    let elsewhere = estimate(&plan(&function(""), ""), None, &Tariff { region: None, ..tariff() });
     assert!(elsewhere.missing().any(|missing| missing.starts_with("lambda:f: its region")), "{elsewhere:?}");
 }
 
 #[test]
 fn calls_of_a_function_on_this_machine_cost_nothing() {
     let service = "[[services]]\nname = \"host\"\ncommand = [\"true\"]";
-    let costs = estimate(&plan(&called("{host.url}"), service), None, &Tariff { region: None, ..tariff() });
+    let costs = estimate(&plan(&function("{host.url}"), service), None, &Tariff { region: None, ..tariff() });
     assert!(costs.lines.iter().all(|line| line.free.is_some()), "{costs:?}");
     assert_eq!((costs.usd(), costs.missing().count()), (0.0, 0));
 }

@@ -155,7 +155,7 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
             let links = linked && !(number - from).is_multiple_of(NAMES_PER_INODE);
             // If the file system has no links, or allows fewer, the name becomes a new file.
             if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
-                mknodat(&at, &name, FileType::RegularFile, FILE_MODE, 0).map_err(failed(root))?;
+                mknodat(&at, &name, FileType::RegularFile, FILE_MODE, 0).map_err(making_error(root))?;
                 first = name;
             }
         }
@@ -188,7 +188,7 @@ pub fn tree(root: &Path, entries: u64, directories: u64) -> Result<()> {
     }
     for number in 0..entries - directories {
         let path = paths[(number % paths.len() as u64) as usize].join(format!("well-{number:06}.tif"));
-        mknodat(CWD, &path, FileType::RegularFile, FILE_MODE, 0).map_err(failed(&path))?;
+        mknodat(CWD, &path, FileType::RegularFile, FILE_MODE, 0).map_err(making_error(&path))?;
     }
     Ok(())
 }
@@ -199,10 +199,10 @@ fn make_directory(path: &Path) -> Result<()> {
 
 fn open(root: &Path) -> Result<OwnedFd> {
     openat(CWD, root, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(failed(root))
+        .map_err(making_error(root))
 }
 
-fn failed(path: &Path) -> impl FnOnce(rustix::io::Errno) -> Error + use<'_> {
+fn making_error(path: &Path) -> impl FnOnce(rustix::io::Errno) -> Error + use<'_> {
     move |errno| Error::at(path)(errno.into())
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each emulated function gets its own memory, and the share of a processor that belongs to that
 //! memory. If the machine is too small for all functions of a run, the run is refused, or split
-//! into waves of as many jobs as fit ([`Limited::at_once`]).
+//! into waves of as many jobs as fit ([`RunGroups::at_once`]).
 
 use crate::result::CacheState;
 use firstbyte_location::units;
@@ -16,7 +16,7 @@ use crate::words::Words;
 
 /// The control groups of a run.
 #[derive(Debug, Default)]
-pub(super) struct Limited {
+pub(super) struct RunGroups {
     /// One group for all jobs, or one for each function. Empty without limits.
     pub(super) groups: Vec<Group>,
     /// Number of functions that run at once; `None` for all jobs.
@@ -30,7 +30,7 @@ pub(super) fn size_of(contender: &Contender, words: &Words) -> Result<Option<Fun
     FunctionSize::parse(&words.fill(text)?).map(Some).map_err(|what| format!("function: {what}"))
 }
 
-impl Limited {
+impl RunGroups {
     /// Makes the groups for a run of `jobs` jobs. `wrong` makes an error from a mistake in the
     /// plan.
     pub(super) fn create(
@@ -110,7 +110,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
 
 /// Returns the number of these functions that run at once. Error if the run is refused.
 fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: MachineCapacity) -> Result<u32, String> {
-    let fitting = function.fitting(machine).min(jobs);
+    let fitting = function.count_fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
         return Ok(fitting);
     }

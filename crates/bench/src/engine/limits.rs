@@ -38,7 +38,7 @@ pub(super) struct RunNeed {
 
 impl<'a> MeasurementLimits<'a> {
     /// Counts the runs that the results already have.
-    pub(super) fn continued(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
+    pub(super) fn after_runs(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
         let (began, paid) = (Instant::now(), BTreeSet::new());
         let mut budget = Self { began, bytes: 0, usd: 0.0, paid, settings };
         for run in runs {

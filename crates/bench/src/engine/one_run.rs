@@ -13,19 +13,19 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
-use super::function::Limited;
+use super::function::RunGroups;
 use super::prepare::{self, run_command, run_commands};
 use crate::cache::{self, CachedObject, PreparedCache, Spec, Tools, Traffic};
 use crate::cgroup::Group;
 use crate::check;
 use crate::error::{Error, Result};
-use crate::launch::{self, Ended, Figures, Launch};
+use crate::launch::{self, EndedCommand, Figures, Launch};
 use crate::noise::Meter;
 use crate::plan::{Case, Contender, Prints};
 use crate::process::last_line;
 use crate::resident;
-use crate::services::{Counters, Running};
-use crate::stage::Stage;
+use crate::services::{Counters, RunningService};
+use crate::stage::MediumStages;
 use crate::throughput::Sampler;
 use crate::words::Words;
 
@@ -66,7 +66,12 @@ impl CaseRun<'_> {
 
     /// Runs a contender once. A failure of the contender is the outcome of the run. An error means
     /// that the measurement cannot continue.
-    pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
+    pub(super) fn run(
+        &self,
+        contender: &Contender,
+        stage: &mut MediumStages,
+        longest: Duration,
+    ) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
         let ran = self.run_into(contender, &destination, longest);
         if !self.case.keep {
@@ -87,12 +92,12 @@ impl CaseRun<'_> {
         let jobs = self.words_of_jobs(contender, destination)?;
         self.run_commands(&self.case.before, words)?;
         let wrong = |what| self.wrong(contender, what);
-        let limited = Limited::create(contender, jobs.len() as u32, words, &wrong)?;
+        let limited = RunGroups::create(contender, jobs.len() as u32, words, &wrong)?;
         let launches = self.launches(contender, destination, &jobs, &limited)?;
         let scratch = self.scratch(destination)?;
         let mut state = self.prepare_cache(contender, &jobs, run.bytes)?;
         state.observe_before();
-        let services = self.prepared.services.iter().map(Running::pid).collect();
+        let services = self.prepared.services.iter().map(RunningService::pid).collect();
         let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start(services));
         let moved = Sampler::of_destination(destination.to_owned());
         let server = contender.server.as_ref().and_then(|name| self.services(name).next());
@@ -107,7 +112,7 @@ impl CaseRun<'_> {
         if (self.settings.stop)() {
             return Err(Error::Interrupted);
         }
-        if let Some(crossed) = counted.and_then(|before| self.crossed(contender, before, run.bytes)) {
+        if let Some(crossed) = counted.and_then(|before| self.traffic(contender, before, run.bytes)) {
             run.wire_bytes = Some(crossed.bytes);
             run.requests = Some(crossed.requests);
         }
@@ -223,7 +228,7 @@ impl CaseRun<'_> {
         contender: &Contender,
         destination: &Path,
         jobs: &[Words],
-        limited: &Limited,
+        limited: &RunGroups,
     ) -> Result<Vec<Launch>> {
         let wrong = |what| self.wrong(contender, what);
         let launch = |(job, words): (usize, &Words)| {
@@ -264,7 +269,7 @@ impl CaseRun<'_> {
     /// Returns the traffic on the contender's link since `before`. The last receiver may end before
     /// the link has counted its bytes, so a cold run waits up to [`COUNTERS_TIMEOUT`] for the
     /// `expected` bytes.
-    fn crossed(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
+    fn traffic(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
         let until = Instant::now() + COUNTERS_TIMEOUT;
         let expected = expected.filter(|_| contender.cache.state == CacheState::Cold).unwrap_or(0);
         loop {
@@ -281,7 +286,7 @@ impl CaseRun<'_> {
     }
 
     /// Lists the services of this name: one, or one for each job.
-    fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Running> {
+    fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RunningService> {
         self.prepared.services.iter().filter(move |service| service.name() == name)
     }
 
@@ -367,7 +372,7 @@ fn is_on_local_host(contender: &Contender, words: &Words) -> bool {
 }
 
 /// Adds the jobs' figures and outcomes to the record of their run.
-fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
+fn record(run: &mut Run, contender: &Contender, ended: &[EndedCommand]) {
     for one in ended {
         let figures = &one.figures;
         run.seconds = run.seconds.max(figures.seconds);
@@ -384,7 +389,8 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
         run.jobs = jobs_of(ended, &[]);
         return;
     }
-    let printed = ended.iter().map(|one| printed(&one.output)).collect::<std::result::Result<Vec<_>, _>>();
+    let printed =
+        ended.iter().map(|one| parse_printed(&one.output)).collect::<std::result::Result<Vec<_>, _>>();
     match printed {
         Ok(mut printed) => {
             if contender.invoke.is_some() {
@@ -402,7 +408,7 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
 }
 
 /// Replaces the callers' processor time and memory by those of the functions.
-fn use_function_figures(run: &mut Run, printed: &[Printed]) {
+fn use_function_figures(run: &mut Run, printed: &[PrintedFigures]) {
     let of =
         |name: &str| printed.iter().filter_map(|one| one.metrics.get(name).copied()).collect::<Vec<f64>>();
     (run.user_seconds, run.system_seconds) = (of("cpu_seconds").iter().sum(), 0.0);
@@ -410,7 +416,7 @@ fn use_function_figures(run: &mut Run, printed: &[Printed]) {
 }
 
 /// Replaces figures measured from outside by those that the jobs printed.
-fn adopt_printed(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
+fn adopt_printed(run: &mut Run, ended: &[EndedCommand], printed: &[BTreeMap<String, f64>]) {
     let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
     for (name, value) in printed.iter().flatten() {
         values.entry(name).or_default().push(*value);
@@ -437,11 +443,11 @@ fn adopt_printed(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64
 }
 
 /// Returns the jobs of a run; empty for a single job.
-fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<JobFigures> {
+fn jobs_of(ended: &[EndedCommand], printed: &[BTreeMap<String, f64>]) -> Vec<JobFigures> {
     if ended.len() < 2 {
         return Vec::new();
     }
-    let job = |(index, one): (usize, &Ended)| {
+    let job = |(index, one): (usize, &EndedCommand)| {
         let Figures { seconds, user_seconds, system_seconds, peak_memory_bytes, .. } = one.figures;
         let metrics = printed.get(index).cloned().unwrap_or_default();
         let of = |name: &str| metrics.get(name).copied();
@@ -457,7 +463,7 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<JobFigures
 }
 
 /// Returns the outcome and message of a failed job; `None` for success.
-fn failure(ended: &Ended) -> Option<(Outcome, String)> {
+fn failure(ended: &EndedCommand) -> Option<(Outcome, String)> {
     let figures = &ended.figures;
     let last = last_line(&ended.errors).unwrap_or("no message");
     if ended.killed {
@@ -474,18 +480,18 @@ fn failure(ended: &Ended) -> Option<(Outcome, String)> {
 }
 
 /// Figures that a contender printed.
-struct Printed {
+struct PrintedFigures {
     metrics: BTreeMap<String, f64>,
     /// Limiting resource, named by a receipt.
     bound_by: Option<String>,
 }
 
 /// Parses the JSON object on the last line of an output.
-fn printed(output: &str) -> std::result::Result<Printed, String> {
+fn parse_printed(output: &str) -> std::result::Result<PrintedFigures, String> {
     let last = last_line(output).unwrap_or_default();
     let shown: String = last.chars().take(80).collect();
     match serde_json::from_str(last) {
-        Ok(Value::Object(object)) => Ok(Printed {
+        Ok(Value::Object(object)) => Ok(PrintedFigures {
             bound_by: object.get("bound_by").and_then(Value::as_str).map(str::to_owned),
             metrics: object.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect(),
         }),

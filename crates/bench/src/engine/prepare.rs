@@ -19,8 +19,8 @@ use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
 use crate::plan::{Case, Data, DataKind, Medium, Plan, Service};
 use crate::process::last_line;
-use crate::services::{self, Running};
-use crate::stage::Stage;
+use crate::services::{self, RunningService};
+use crate::stage::MediumStages;
 use crate::words::Words;
 
 /// Environment variables.
@@ -35,7 +35,7 @@ pub(super) struct PreparedCase {
     /// Values of all placeholders for each job, including those of its own services.
     pub(super) jobs: Vec<Words>,
     /// Running services, in the order of their start.
-    pub(super) services: Vec<Running>,
+    pub(super) services: Vec<RunningService>,
     /// Data and directories to remove at the end.
     made: Vec<PathBuf>,
 }
@@ -53,7 +53,7 @@ impl Drop for PreparedCase {
 pub(super) fn prepare(
     plan: &Plan,
     case: &Case,
-    stage: &Stage,
+    stage: &MediumStages,
     settings: &Settings<'_>,
 ) -> Result<PreparedCase> {
     let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
@@ -115,7 +115,7 @@ fn start(
     root: &Path,
     words: &mut Words,
     settings: &Settings<'_>,
-) -> Result<Option<Running>> {
+) -> Result<Option<RunningService>> {
     check_not_stopped(settings)?;
     if service.requires.iter().any(|program| !settings.has_program(program)) {
         services::set_words_of_missing(service, root, words);
@@ -226,7 +226,7 @@ enum DataFailure {
 fn make(
     data: &Data,
     case: &Case,
-    stage: &Stage,
+    stage: &MediumStages,
     words: &Words,
 ) -> std::result::Result<(PathBuf, u64), DataFailure> {
     let filled = |text: &Option<String>, what: &str| {

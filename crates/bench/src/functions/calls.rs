@@ -91,7 +91,7 @@ impl Calls {
         }
         let path = format!("{FUNCTIONS_PATH}/{}/configuration", self.function);
         let answer = self.call(ServiceMethod::Put, &path, wanted.to_string().as_bytes())?;
-        self.api.accepted(answer)?;
+        self.api.check_accepted(answer)?;
         let until = Instant::now() + UPDATE_TIMEOUT;
         loop {
             match self.configuration()?.get("LastUpdateStatus").and_then(Value::as_str) {
@@ -191,7 +191,7 @@ mod tests {
 
     /// Calls a function whose API sends these responses in order. Also returns the bodies of the
     /// requests.
-    fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
+    fn work_with(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
         let api = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };
         let options = StoreOptions { signing: Signing::Anonymous, ..StoreOptions::default() };
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn throttled_calls_are_repeated_and_counted() {
-        let (worked, sent) = worked(&[(429, "{}"), (429, "{}"), (200, r#"{"seconds": 2}"#)]);
+        let (worked, sent) = work_with(&[(429, "{}"), (429, "{}"), (200, r#"{"seconds": 2}"#)]);
         let figures = worked.unwrap();
         assert_eq!((figures["throttled"], figures["calls"], figures["seconds"]), (2.0, 1.0, 2.0));
         assert_eq!(sent.len(), 3);
@@ -211,7 +211,7 @@ mod tests {
     fn the_next_call_has_the_token_and_figures_add_up() {
         let first = r#"{"seconds": 2, "requests": 3, "continue": "token", "stages": {"ready_seconds": 1}}"#;
         let second = r#"{"seconds": 5, "requests": 4, "bytes": 7, "stages": {"all_seconds": 5}}"#;
-        let (worked, sent) = worked(&[(200, first), (200, second)]);
+        let (worked, sent) = work_with(&[(200, first), (200, second)]);
         let figures = worked.unwrap();
         assert_eq!((figures["calls"], figures["seconds"], figures["requests"]), (2.0, 7.0, 7.0));
         assert_eq!((figures["bytes"], figures["all_seconds"]), (7.0, 5.0));
@@ -222,7 +222,7 @@ mod tests {
     fn an_error_of_the_api_names_the_action_that_the_role_lacks() {
         let said =
             r#"{"Message": "User: u is not authorized to perform: lambda:InvokeFunction on resource: r"}"#;
-        let error = worked(&[(403, said)]).0.unwrap_err().to_string();
+        let error = work_with(&[(403, said)]).0.unwrap_err().to_string();
         assert!(error.starts_with("lambda:f: SomeException (403): User: u is not authorized"), "{error}");
         assert!(error.ends_with("lambda:InvokeFunction on resource: r"), "{error}");
     }

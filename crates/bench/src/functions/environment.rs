@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::http::{self, ApiAnswer, ApiRequest};
 use crate::cgroup::Group;
-use crate::services::Running;
+use crate::services::RunningService;
 
 /// Time for a runtime to start, in addition to the function's timeout.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ struct Invocation {
 
 /// Reason why an environment cannot be used again.
 #[derive(Debug)]
-enum End {
+enum EnvironmentEnd {
     /// The process ended.
     Exited(String),
     /// The runtime reported that it cannot start.
@@ -56,13 +56,13 @@ enum End {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EnvironmentState {
     /// Invocation that the runtime has not yet fetched.
     waiting: Option<Invocation>,
     /// Invocation without a response: its id, and the time at which the runtime fetched it.
     running: Option<(String, Instant)>,
     outcome: Option<InvocationOutcome>,
-    end: Option<End>,
+    end: Option<EnvironmentEnd>,
     /// True once the process was reaped. Its id may then belong to another process.
     reaped: bool,
 }
@@ -72,7 +72,7 @@ struct State {
 pub(super) struct Holdings {
     pub(super) group: Option<Group>,
     /// The environment's links.
-    pub(super) services: Vec<Running>,
+    pub(super) services: Vec<RunningService>,
     /// Directory of the environment's files.
     pub(super) root: PathBuf,
 }
@@ -86,7 +86,7 @@ pub(super) struct Environment {
     pub(super) generation: u64,
     born: Instant,
     pid: Pid,
-    state: Mutex<State>,
+    state: Mutex<EnvironmentState>,
     changed: Condvar,
     holdings: Mutex<Holdings>,
     stop: Arc<AtomicBool>,
@@ -137,7 +137,7 @@ impl Environment {
                 return outcome;
             }
             if let Some(end) = &state.end {
-                return self.ended(id, end);
+                return self.end_outcome(id, end);
             }
             let until = match &state.running {
                 Some((_, fetched)) => *fetched + timeout,
@@ -145,7 +145,7 @@ impl Environment {
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                state.end = Some(End::Killed);
+                state.end = Some(EnvironmentEnd::Killed);
                 self.kill(&state);
                 return timeout_outcome(id, timeout);
             }
@@ -161,7 +161,7 @@ impl Environment {
     /// Ends the environment. Returns once all of its resources are removed.
     pub(super) fn dispose(&self) {
         let mut state = self.state();
-        state.end.get_or_insert(End::Killed);
+        state.end.get_or_insert(EnvironmentEnd::Killed);
         self.kill(&state);
         self.changed.notify_all();
         while !state.reaped {
@@ -177,13 +177,13 @@ impl Environment {
         let _ = std::fs::remove_dir_all(root);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EnvironmentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kills the process group. Does nothing after the process was reaped, because its id may then
     /// belong to another process.
-    fn kill(&self, state: &State) {
+    fn kill(&self, state: &EnvironmentState) {
         if !state.reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
@@ -198,27 +198,29 @@ impl Environment {
         self.kill(&state);
         let how = match child.wait() {
             Ok(status) if status.success() => "Runtime exited without providing a reason".to_owned(),
-            Ok(status) => format!("Runtime exited with error: {}", shown(status)),
+            Ok(status) => format!("Runtime exited with error: {}", describe_exit(status)),
             Err(error) => format!("Runtime exited with error: {error}"),
         };
         state.reaped = true;
-        state.end.get_or_insert(End::Exited(how));
+        state.end.get_or_insert(EnvironmentEnd::Exited(how));
         self.changed.notify_all();
     }
 
     /// Returns the response to an invocation whose environment has ended.
-    fn ended(&self, id: &str, end: &End) -> InvocationOutcome {
+    fn end_outcome(&self, id: &str, end: &EnvironmentEnd) -> InvocationOutcome {
         let how = match end {
-            End::Init(body) => return InvocationOutcome { error: Some("Unhandled"), body: body.clone() },
-            End::Exited(how) => how.as_str(),
-            End::Killed => "Runtime was ended",
+            EnvironmentEnd::Init(body) => {
+                return InvocationOutcome { error: Some("Unhandled"), body: body.clone() };
+            }
+            EnvironmentEnd::Exited(how) => how.as_str(),
+            EnvironmentEnd::Killed => "Runtime was ended",
         };
         let holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = match &holdings.group {
             Some(group) if group.is_exhausted() => "Runtime.OutOfMemory",
             _ => "Runtime.ExitError",
         };
-        unhandled(kind, &format!("RequestId: {id} Error: {how}"))
+        error_outcome(kind, &format!("RequestId: {id} Error: {how}"))
     }
 
     /// Answers a request of the runtime.
@@ -233,7 +235,7 @@ impl Environment {
                         let why = format!(
                             "Response payload size ({size} bytes) exceeded maximum allowed payload size (6291556 bytes)."
                         );
-                        unhandled("Function.ResponseSizeTooLarge", &why)
+                        error_outcome("Function.ResponseSizeTooLarge", &why)
                     }
                 };
                 self.finish_invocation(id, outcome)
@@ -245,9 +247,9 @@ impl Environment {
             }
             ("POST", ["init", "error"]) => {
                 let mut state = self.state();
-                state.end.get_or_insert(End::Init(request.body));
+                state.end.get_or_insert(EnvironmentEnd::Init(request.body));
                 self.changed.notify_all();
-                accepted()
+                accepted_answer()
             }
             _ => unknown(),
         }
@@ -258,7 +260,7 @@ impl Environment {
         let mut state = self.state();
         loop {
             if state.end.is_some() {
-                return refused(410, "Ended", "the environment ends");
+                return refused_answer(410, "Ended", "the environment ends");
             }
             if let Some(Invocation { id, event, timeout }) = state.waiting.take() {
                 state.running = Some((id.clone(), Instant::now()));
@@ -281,40 +283,40 @@ impl Environment {
     fn finish_invocation(&self, id: &str, outcome: InvocationOutcome) -> ApiAnswer {
         let mut state = self.state();
         if state.running.as_ref().is_none_or(|(running, _)| running != id) {
-            return refused(400, "InvalidRequestID", "no such invocation is running");
+            return refused_answer(400, "InvalidRequestID", "no such invocation is running");
         }
         state.running = None;
         state.outcome = Some(outcome);
         self.changed.notify_all();
-        accepted()
+        accepted_answer()
     }
 }
 
 /// Returns the response after the deadline.
 fn timeout_outcome(id: &str, timeout: Duration) -> InvocationOutcome {
     let why = format!("RequestId: {id} Error: Task timed out after {:.2} seconds", timeout.as_secs_f64());
-    unhandled("Sandbox.Timedout", &why)
+    error_outcome("Sandbox.Timedout", &why)
 }
 
 /// Returns an error object in Lambda's format.
-pub(super) fn unhandled(kind: &str, message: &str) -> InvocationOutcome {
+pub(super) fn error_outcome(kind: &str, message: &str) -> InvocationOutcome {
     let body: Value = json!({ "errorType": kind, "errorMessage": message });
     InvocationOutcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
 }
 
-fn accepted() -> ApiAnswer {
+fn accepted_answer() -> ApiAnswer {
     ApiAnswer::json(202, &json!({ "status": "OK" }))
 }
 
-fn refused(status: u16, kind: &str, message: &str) -> ApiAnswer {
+fn refused_answer(status: u16, kind: &str, message: &str) -> ApiAnswer {
     ApiAnswer::json(status, &json!({ "errorType": kind, "errorMessage": message }))
 }
 
 fn unknown() -> ApiAnswer {
-    refused(404, "NotFound", "no such path of the Runtime API")
+    refused_answer(404, "NotFound", "no such path of the Runtime API")
 }
 
-fn shown(status: std::process::ExitStatus) -> String {
+fn describe_exit(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

@@ -33,8 +33,8 @@ struct Configuration {
     generation: u64,
 }
 
-#[derive(Debug, Default)]
 /// The environments of a host.
+#[derive(Debug, Default)]
 struct Pool {
     idle: Vec<Arc<Environment>>,
     busy: Vec<Arc<Environment>>,
@@ -53,7 +53,7 @@ impl Pool {
 
 /// Reason why an invocation did not begin.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum InvocationRefusal {
     /// All environments are busy.
     Concurrency,
     /// No environment can be started.
@@ -71,7 +71,7 @@ pub(super) struct Host {
     pool: Mutex<Pool>,
     changed: Condvar,
     /// Number of the next environment.
-    started: AtomicU64,
+    next_number: AtomicU64,
 }
 
 impl Host {
@@ -90,7 +90,7 @@ impl Host {
             configuration: Mutex::new(configuration),
             pool: Mutex::default(),
             changed: Condvar::new(),
-            started: AtomicU64::new(1),
+            next_number: AtomicU64::new(1),
             settings,
         })
     }
@@ -180,7 +180,11 @@ impl Host {
     }
 
     /// Runs an invocation in an idle environment, else in a new one.
-    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<InvocationOutcome, Refused> {
+    pub(super) fn invoke(
+        &self,
+        id: &str,
+        event: Vec<u8>,
+    ) -> std::result::Result<InvocationOutcome, InvocationRefusal> {
         let timeout = self.current().timeout;
         let environment = self.claim()?;
         let outcome = environment.invoke(id, event, timeout);
@@ -198,11 +202,11 @@ impl Host {
     }
 
     /// Returns an environment for one invocation, marked as busy.
-    fn claim(&self) -> std::result::Result<Arc<Environment>, Refused> {
+    fn claim(&self) -> std::result::Result<Arc<Environment>, InvocationRefusal> {
         let mut pool = self.pool();
         loop {
             if pool.stopped {
-                return Err(Refused::Start("the host ends".into()));
+                return Err(InvocationRefusal::Start("the host ends".into()));
             }
             if let Some(environment) = pool.idle.pop() {
                 if environment.is_usable() {
@@ -217,7 +221,7 @@ impl Host {
                 pool.starting += 1;
                 break;
             } else if pool.leaving == 0 {
-                return Err(Refused::Concurrency);
+                return Err(InvocationRefusal::Concurrency);
             } else {
                 // The removal of another environment will soon make room.
                 pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
@@ -228,9 +232,10 @@ impl Host {
         let mut pool = self.pool();
         pool.starting -= 1;
         self.changed.notify_all();
-        let environment = started.map_err(|error| Refused::Start(error.to_string()))?;
+        let environment = started.map_err(|error| InvocationRefusal::Start(error.to_string()))?;
         pool.busy.push(Arc::clone(&environment));
-        // If the host has stopped meanwhile, it has not ended this environment.
+        // If the host stopped while this environment was starting, the environment was not in the
+        // pool yet, and has to be ended here.
         if pool.stopped {
             drop(pool);
             environment.dispose();
@@ -239,7 +244,7 @@ impl Host {
     }
 
     fn start(&self) -> Result<Arc<Environment>> {
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let root = self.root.join(format!("environment-{number}"));
         std::fs::create_dir_all(&root).map_err(Error::file(&root))?;
         let configuration = self.current();

@@ -120,17 +120,17 @@ impl Connection {
         while !head.ends_with(b"\r\n\r\n") {
             head.append(&mut self.line(MAX_HEAD_BYTES - head.len())?);
         }
-        let mut request = parsed(&head)?;
+        let mut request = parse_head(&head)?;
         if request.header("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue")) {
             self.0.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         request.body = match (request.header("transfer-encoding"), request.header("content-length")) {
             (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => self.chunks()?,
             (None, Some(length)) => {
-                self.bytes(length.parse().map_err(|_| malformed("content-length is no number"))?)?
+                self.bytes(length.parse().map_err(|_| malformed_error("content-length is no number"))?)?
             }
             (None, None) => Vec::new(),
-            _ => return Err(malformed("transfer-encoding and content-length")),
+            _ => return Err(malformed_error("transfer-encoding and content-length")),
         };
         Ok(Some(request))
     }
@@ -139,17 +139,21 @@ impl Connection {
     fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.0.by_ref().take(most as u64).read_until(b'\n', &mut line)?;
-        if line.last() == Some(&b'\n') { Ok(line) } else { Err(malformed("an incomplete or too long head")) }
+        if line.last() == Some(&b'\n') {
+            Ok(line)
+        } else {
+            Err(malformed_error("an incomplete or too long head"))
+        }
     }
 
     /// Reads the next `length` bytes.
     fn bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
         if length > MAX_BODY_BYTES {
-            return Err(malformed("the body is too long"));
+            return Err(malformed_error("the body is too long"));
         }
         let mut bytes = Vec::new();
         self.0.by_ref().take(length).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 == length { Ok(bytes) } else { Err(malformed("an incomplete body")) }
+        if bytes.len() as u64 == length { Ok(bytes) } else { Err(malformed_error("an incomplete body")) }
     }
 
     /// Reads a chunked body and skips its trailers.
@@ -158,7 +162,7 @@ impl Connection {
         loop {
             let line = self.line(MAX_HEAD_BYTES)?;
             let Ok(httparse::Status::Complete((_, size))) = httparse::parse_chunk_size(&line) else {
-                return Err(malformed("a chunk without its size"));
+                return Err(malformed_error("a chunk without its size"));
             };
             if size == 0 {
                 break;
@@ -166,7 +170,7 @@ impl Connection {
             body.append(&mut self.bytes(size.min(MAX_BODY_BYTES + 1))?);
             self.bytes(2)?;
             if body.len() as u64 > MAX_BODY_BYTES {
-                return Err(malformed("the body is too long"));
+                return Err(malformed_error("the body is too long"));
             }
         }
         while self.line(MAX_HEAD_BYTES)? != b"\r\n" {}
@@ -188,10 +192,10 @@ impl Connection {
 }
 
 /// Parses the head of a request.
-fn parsed(head: &[u8]) -> io::Result<ApiRequest> {
+fn parse_head(head: &[u8]) -> io::Result<ApiRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
-    parsed.parse(head).map_err(|error| malformed(&error.to_string()))?;
+    parsed.parse(head).map_err(|error| malformed_error(&error.to_string()))?;
     let target = parsed.path.unwrap_or_default();
     let owned = |header: &httparse::Header<'_>| {
         (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
@@ -204,7 +208,7 @@ fn parsed(head: &[u8]) -> io::Result<ApiRequest> {
     })
 }
 
-fn malformed(what: &str) -> io::Error {
+fn malformed_error(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

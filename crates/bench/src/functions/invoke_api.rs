@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::environment::MAX_PAYLOAD_BYTES;
-use super::host::{Host, Refused};
+use super::host::{Host, InvocationRefusal};
 use super::http::{ApiAnswer, ApiRequest};
 
 /// Path of functions.
@@ -62,7 +62,7 @@ fn invoke(host: &Host, request: ApiRequest) -> ApiAnswer {
             headers.extend(outcome.error.map(|error| ("x-amz-function-error", error.to_owned())));
             ApiAnswer { status: 200, headers, body: outcome.body }
         }
-        Err(Refused::Concurrency) => {
+        Err(InvocationRefusal::Concurrency) => {
             let body = json!({
                 "Type": "User", "message": "Rate Exceeded.", "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded",
             });
@@ -70,7 +70,7 @@ fn invoke(host: &Host, request: ApiRequest) -> ApiAnswer {
             answer.headers.push(("x-amzn-errortype", "TooManyRequestsException".to_owned()));
             answer
         }
-        Err(Refused::Start(what)) => error(500, "ServiceException", &what),
+        Err(InvocationRefusal::Start(what)) => error(500, "ServiceException", &what),
     }
 }
 

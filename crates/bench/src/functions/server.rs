@@ -10,7 +10,7 @@ use super::settings::HostSettings;
 use super::{http, invoke_api, launching};
 use crate::error::{Error, Result};
 use crate::plan::Medium;
-use crate::stage::Stage;
+use crate::stage::MediumStages;
 
 /// A running host. Dropping it stops it and removes its files.
 pub struct FunctionServer {
@@ -18,7 +18,7 @@ pub struct FunctionServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     /// The host's files, removed after all environments.
-    _stage: Stage,
+    _stage: MediumStages,
 }
 
 impl FunctionServer {
@@ -36,7 +36,7 @@ impl FunctionServer {
             )));
         }
         launching::check(&settings)?;
-        let stage = Stage::new(&settings.disk)?;
+        let stage = MediumStages::new(&settings.disk)?;
         let code = Code::prepare(&settings.source, &stage.directory(Medium::Disk, "code")?)?;
         let listener = TcpListener::bind(settings.listen)
             .map_err(|error| wrong(format!("{}: {error}", settings.listen)))?;

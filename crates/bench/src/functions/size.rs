@@ -7,8 +7,8 @@ use crate::machine;
 
 /// Memory in bytes at which a function has one processor, according to AWS Lambda's documentation.
 const BYTES_PER_PROCESSOR: u64 = 1_769_000_000;
-/// Smallest memory of a function in bytes. With less, its share of a processor is one that the
-/// kernel does not give.
+/// Smallest memory of a function in bytes. Below about 18 MB, the share of a processor would be
+/// smaller than the kernel can give.
 const MIN_BYTES: u64 = 32_000_000;
 /// Part of the machine's memory that functions may use. Services and data need the rest.
 const MEMORY_SHARE: f64 = 0.8;
@@ -53,7 +53,7 @@ impl FunctionSize {
     }
 
     /// Returns the number of such functions that fit on `machine` at once.
-    pub(crate) fn fitting(self, machine: MachineCapacity) -> u32 {
+    pub(crate) fn count_fitting(self, machine: MachineCapacity) -> u32 {
         let by_memory = machine.memory_bytes as f64 * MEMORY_SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
         // A single function runs even if it has more processors than the machine.

@@ -12,11 +12,11 @@ use crate::modelled::Modelled;
 use crate::words::Words;
 
 /// Smallest number of processors that the kernel shares out.
-const LEAST_CPUS: f64 = 0.01;
+const MIN_CPUS: f64 = 0.01;
 /// Largest number of processors.
-const MOST_CPUS: f64 = 8_192.0;
+const MAX_CPUS: f64 = 8_192.0;
 /// Smallest limit of memory in bytes.
-const LEAST_MEMORY: u64 = 1 << 20;
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 /// The words of a command, with placeholders.
 pub type Command = Vec<String>;
@@ -52,8 +52,8 @@ pub struct Contender {
     /// Memory of an emulated serverless function, as a size. Each job has this memory and the
     /// matching share of a processor to itself.
     pub function: Option<String>,
-    /// Waves, if the machine has no room for all functions at once. If true, as many as fit run at
-    /// once, then the next. If false, the measurement is refused.
+    /// True if functions may run in waves when the machine has no room for all at once: as many as
+    /// fit, then the next. If false, the measurement is refused.
     pub waves: bool,
     /// Check of the content after each run.
     pub check: ContentCheck,
@@ -198,8 +198,8 @@ impl Contender {
     /// Returns the words to run: the command, or this program with the job or call.
     pub(crate) fn words(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
         let (verb, what) = match (&self.job, &self.invoke) {
-            (Some(job), _) => ("job", filled(job, words)?),
-            (None, Some(invoke)) => ("invoke", filled(&serde_json::json!(invoke), words)?),
+            (Some(job), _) => ("job", fill_value(job, words)?),
+            (None, Some(invoke)) => ("invoke", fill_value(&serde_json::json!(invoke), words)?),
             (None, None) => return words.fill_all(&self.command),
         };
         Ok(vec![words.fill("{firstbyte}")?, "bench".into(), verb.into(), what.to_string()])
@@ -247,13 +247,13 @@ impl Contender {
         if self.waves && self.function.is_none() {
             return Err("waves are of functions: say how large with function".into());
         }
-        if let Some(cpus) = self.cpus.filter(|cpus| !(LEAST_CPUS..=MOST_CPUS).contains(cpus)) {
-            return Err(format!("cpus: {cpus} is not between {LEAST_CPUS} and {MOST_CPUS}"));
+        if let Some(cpus) = self.cpus.filter(|cpus| !(MIN_CPUS..=MAX_CPUS).contains(cpus)) {
+            return Err(format!("cpus: {cpus} is not between {MIN_CPUS} and {MAX_CPUS}"));
         }
         // A size with a placeholder is parsed only before its run.
         if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
             let bytes = units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
-            if bytes < LEAST_MEMORY {
+            if bytes < MIN_MEMORY_BYTES {
                 return Err(format!("memory_limit: {size}: no program runs in less than 1MiB"));
             }
         }
@@ -283,14 +283,14 @@ fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<S
 }
 
 /// Returns a value with the placeholders in all its strings filled.
-fn filled(value: &Value, words: &Words) -> std::result::Result<Value, String> {
+fn fill_value(value: &Value, words: &Words) -> std::result::Result<Value, String> {
     Ok(match value {
         Value::String(text) => Value::String(words.fill(text)?),
         Value::Array(all) => {
-            Value::Array(all.iter().map(|one| filled(one, words)).collect::<std::result::Result<_, _>>()?)
+            Value::Array(all.iter().map(|one| fill_value(one, words)).collect::<std::result::Result<_, _>>()?)
         }
         Value::Object(all) => {
-            let pair = |(name, value): (&String, &Value)| Ok((name.clone(), filled(value, words)?));
+            let pair = |(name, value): (&String, &Value)| Ok((name.clone(), fill_value(value, words)?));
             Value::Object(all.iter().map(pair).collect::<std::result::Result<_, String>>()?)
         }
         other => other.clone(),

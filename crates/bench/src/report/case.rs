@@ -28,7 +28,7 @@ pub(super) fn section(results: &Results, case: &Case) -> Value {
         COLUMNS.iter().filter(|(_, cell)| lines.iter().any(|line| cell(line).is_some())).collect();
     let line = |of: &'_ Contender| {
         let cells = columns.iter().map(|(_, cell)| cell(of).unwrap_or_default()).collect();
-        let p95 = of.seconds.as_ref().and_then(|s| s.tail(|s| s.p95));
+        let p95 = of.seconds.as_ref().and_then(|s| s.tail_percentile(|s| s.p95));
         let remarks = remarks(results, case, of).join("; ");
         json!(Line { of, is_subject: of.name == case.subject(), remarks, cells, p95, extra: extra(of) })
     };
@@ -76,8 +76,8 @@ const COLUMNS: [Column; 17] = [
     ("runs", |line| Some(line.seconds.as_ref().map_or(0, |s| s.count).to_string())),
     ("min – max", |line| time(line, |s| format!("{} – {}", seconds(s.min), seconds(s.max)))),
     ("mean", |line| time(line, |s| seconds(s.mean))),
-    ("p95", |line| line.seconds.as_ref()?.tail(|s| s.p95).map(seconds)),
-    ("p99", |line| line.seconds.as_ref()?.tail(|s| s.p99).map(seconds)),
+    ("p95", |line| line.seconds.as_ref()?.tail_percentile(|s| s.p95).map(seconds)),
+    ("p99", |line| line.seconds.as_ref()?.tail_percentile(|s| s.p99).map(seconds)),
     ("MB/s", |line| line.bytes_per_second().map(|rate| number(rate / 1e6))),
     ("operations a second", |line| line.operations_per_second().map(number)),
     ("p50 of one", |line| operation(line, "latency_p50_seconds")),
@@ -170,7 +170,7 @@ fn runs_chart(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     let mut rows = vec![vec!["contender".into(), "times in order; in brackets: does not count".into()]];
     for line in lines {
         let own: Vec<&&Run> = runs.iter().filter(|run| run.contender == line.name).collect();
-        let shown = |run: &&&Run| match run.counts() {
+        let shown = |run: &&&Run| match run.is_in_summary() {
             true => seconds(run.seconds),
             false => format!("({})", seconds(run.seconds)),
         };

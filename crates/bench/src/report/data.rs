@@ -66,8 +66,8 @@ pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64,
 /// progress.
 fn typical_run<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
     let median = line.seconds.as_ref()?.median;
-    let recorded =
-        runs.iter().filter(|run| run.contender == line.name && run.counts() && run.throughput.len() > 1);
+    let is_recorded = |run: &&&Run| run.is_in_summary() && run.throughput.len() > 1;
+    let recorded = runs.iter().filter(|run| run.contender == line.name).filter(is_recorded);
     let distance = |run: &Run| (run.seconds - median).abs();
     recorded.copied().min_by(|one, two| distance(one).total_cmp(&distance(two)))
 }

@@ -20,7 +20,7 @@
   const dollars = scaled([[1e6, "M$"], [1e3, "k$"], [1, "$"]]), counts = scaled([[1e6, "M"], [1e3, "k"], [1, ""]]);
   const short = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 
-  // The time axis of small figures needs the same unit on all ticks.
+  // Each tick has its own unit, and no zeros at its end.
   const axis = (label, format, extra = {}) => ({
     stroke: css("--soft"), font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", label, labelSize: 20,
     grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false },
@@ -73,8 +73,8 @@
     return ticks;
   };
 
-  // On the curves of an advice: flips as dashed lines from top to bottom, the deadline from left to right, the user's own
-  // point, and the name of each curve at its end.
+  // Draws on the curves of an advice: a dashed vertical line at each mark, a dashed horizontal line
+  // at the deadline, the user's own point, and at the end of each curve its name, if there is room.
   const annotate = (plot, chart) => {
     const { ctx, bbox, valToPos } = plot, unit = devicePixelRatio;
     const line = (x, y, toX, toY, stroke) => {

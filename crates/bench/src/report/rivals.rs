@@ -32,7 +32,7 @@ fn runs_firstbyte(command: &str) -> bool {
 }
 
 /// Returns the contenders that can be ranked: the subject and other projects' programs.
-fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
+fn rankable<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
     let is_ranked = |name: &str| {
         name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_rival(case, line))
     };
@@ -52,7 +52,7 @@ fn overlap(faster: &Contender, slower: &Contender) -> bool {
 /// Returns the ranked contenders that were timed, the fastest first.
 fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)> {
     let mut timed: Vec<_> =
-        ranked(case, lines).into_iter().filter_map(|line| Some((line, median(line)?))).collect();
+        rankable(case, lines).into_iter().filter_map(|line| Some((line, median(line)?))).collect();
     timed.sort_by(|one, two| one.1.total_cmp(&two.1));
     timed
 }
@@ -170,14 +170,14 @@ fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     format!("{} is {}.", name_of_subjects(compared), clauses.join("; "))
 }
 
-fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
+fn comparisons(results: &[Results]) -> Vec<Comparison<'_>> {
     cases(results).filter_map(|(results, case)| comparison(case, &contenders(results, case))).collect()
 }
 
 /// Describes the speed of the subject in comparison with its rivals. `None` if no rival was
 /// measured.
 pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
-    let compared = compared(results);
+    let compared = comparisons(results);
     (!compared.is_empty()).then(|| as_fast_as(&compared))
 }
 
@@ -207,7 +207,7 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
 
 /// Summarises the results in one sentence, for a reader who chooses a program.
 pub(super) fn meaning(results: &[Results]) -> String {
-    let compared = compared(results);
+    let compared = comparisons(results);
     if compared.is_empty() {
         return "In short: these are times on this machine; no other program was measured beside it.".into();
     }

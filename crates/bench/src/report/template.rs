@@ -7,7 +7,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value};
 
-use super::words::{explain, seconds};
+use super::words::{explain_stand_in, seconds};
 
 const TEMPLATES: [(&str, &str); 6] = [
     ("advice.html", include_str!("advice.html")),
@@ -29,7 +29,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     // With these options, a line that has only a tag leaves no empty line.
     all.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     all.set_undefined_behavior(UndefinedBehavior::Strict);
-    all.add_filter("explain", |stand_in: &str| explain(stand_in));
+    all.add_filter("explain", |stand_in: &str| explain_stand_in(stand_in));
     all.add_filter("fixed", |value: f64, digits: usize| format!("{value:.digits$}"));
     all.add_filter("md", |text: &str| escaped_markdown(text));
     all.add_filter("seconds", seconds);

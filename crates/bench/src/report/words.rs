@@ -181,7 +181,7 @@ pub(super) fn project(version: &str) -> String {
 }
 
 /// Explains in one line which real service or network a stand-in replaces.
-pub(super) fn explain(stand_in: &str) -> &'static str {
+pub(super) fn explain_stand_in(stand_in: &str) -> &'static str {
     let text = stand_in.to_lowercase();
     if text.contains("local host for functions") {
         "Functions on this machine, with Lambda's limits and a slowed network, in place of AWS Lambda."

@@ -111,12 +111,12 @@ impl Resample {
         for _ in 0..size {
             self.counts[self.random.usize(..size)] += 1;
         }
-        let (low, high) = (self.ranked(sorted, (size - 1) / 2), self.ranked(sorted, size / 2));
+        let (low, high) = (self.value_at_rank(sorted, (size - 1) / 2), self.value_at_rank(sorted, size / 2));
         low + (high - low) / 2.0
     }
 
     /// Returns the value at `rank`, from 0, of the current resample.
-    fn ranked(&self, sorted: &[f64], rank: usize) -> f64 {
+    fn value_at_rank(&self, sorted: &[f64], rank: usize) -> f64 {
         let mut before = 0;
         let index = self.counts.iter().position(|&count| {
             before += count as usize;

@@ -93,7 +93,7 @@ pub fn figure(run: &Run, metric: &str) -> Option<f64> {
 #[must_use]
 pub fn samples(results: &Results, case: &str, contender: &str, metric: &str) -> Vec<(usize, f64)> {
     let runs = results.runs.iter().enumerate();
-    runs.filter(|(_, run)| run.case == case && run.contender == contender && run.counts())
+    runs.filter(|(_, run)| run.case == case && run.contender == contender && run.is_in_summary())
         .filter_map(|(index, run)| Some((index, figure(run, metric)?)))
         .collect()
 }
@@ -113,7 +113,7 @@ pub fn contenders(results: &Results, case: &Case) -> Vec<Contender> {
     let subject = case.subject();
     let seconds = |name: &str| -> Vec<f64> {
         let runs = runs.get(name).into_iter().flatten();
-        runs.filter(|(_, run)| run.counts()).map(|(_, run)| run.seconds).collect()
+        runs.filter(|(_, run)| run.is_in_summary()).map(|(_, run)| run.seconds).collect()
     };
     let base = seconds(subject);
     for line in lines.iter_mut().filter(|line| line.name != subject) {
@@ -124,7 +124,7 @@ pub fn contenders(results: &Results, case: &Case) -> Vec<Contender> {
 
 /// Summarises one contender from its runs.
 fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
-    let counted: Vec<(usize, &Run)> = runs.iter().copied().filter(|(_, run)| run.counts()).collect();
+    let counted: Vec<(usize, &Run)> = runs.iter().copied().filter(|(_, run)| run.is_in_summary()).collect();
     let values =
         |metric: &str| -> Vec<f64> { counted.iter().filter_map(|(_, run)| figure(run, metric)).collect() };
     let middle = |metric: &str| median(&values(metric));

@@ -48,7 +48,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     let values = runs.iter().flat_map(|run| figures(run, metric, of)).filter(|value| value.is_finite());
     Cell {
         metric: metric.to_owned(),
-        value: reduced(statistic, values.collect()),
+        value: reduce(statistic, values.collect()),
         error: results.error_of(case, contender).map(str::to_owned),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
         limit: runs.first().and_then(|run| run.limit.clone()),
@@ -73,7 +73,7 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
 }
 
 /// Reduces `values` to one figure. `None` without values.
-fn reduced(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
+fn reduce(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     match statistic {
         Statistic::Median => quantile(&values, 0.5),

@@ -103,7 +103,7 @@ mod tests {
         results
     }
 
-    fn found(goal: Goal) -> Verdict {
+    fn judge_goal(goal: Goal) -> Verdict {
         let results = results(goal);
         verdicts(&results, &results.header.cases[0]).remove(0)
     }
@@ -114,24 +114,24 @@ mod tests {
 
     #[test]
     fn a_ratio_is_of_medians_and_its_bounds_are_inclusive() {
-        let met = found(goal("seconds", Some("slow"), Some(0.25), Some(0.25)));
+        let met = judge_goal(goal("seconds", Some("slow"), Some(0.25), Some(0.25)));
         assert_eq!((met.of.as_str(), met.value, met.met), ("ours", Some(0.25), Some(true)));
         assert_eq!(met.interval, Some(Interval { low: 0.25, high: 0.25 }));
-        assert_eq!(found(goal("seconds", Some("slow"), Some(0.2), None)).met, Some(false));
-        assert_eq!(found(goal("seconds", Some("slow"), None, Some(0.3))).met, Some(false));
+        assert_eq!(judge_goal(goal("seconds", Some("slow"), Some(0.2), None)).met, Some(false));
+        assert_eq!(judge_goal(goal("seconds", Some("slow"), None, Some(0.3))).met, Some(false));
     }
 
     #[test]
     fn the_best_other_contender_depends_on_the_bound() {
-        let least = found(goal("seconds", Some("best"), Some(0.5), None));
+        let least = judge_goal(goal("seconds", Some("best"), Some(0.5), None));
         assert_eq!((least.over.as_deref(), least.value), (Some("fast"), Some(0.5)));
-        let most = found(goal("rate", Some("best"), None, Some(1.0)));
+        let most = judge_goal(goal("rate", Some("best"), None, Some(1.0)));
         assert_eq!((most.over.as_deref(), most.value), (Some("fast"), Some(2.0)));
     }
 
     #[test]
     fn a_goal_without_a_peer_bounds_the_figure_itself() {
-        let verdict = found(Goal { of: "slow".into(), ..goal("rate", None, None, Some(2.0)) });
+        let verdict = judge_goal(Goal { of: "slow".into(), ..goal("rate", None, None, Some(2.0)) });
         assert_eq!((verdict.value, verdict.met), (Some(2.0), Some(true)));
     }
 
@@ -143,7 +143,7 @@ mod tests {
             goal("colour", None, Some(1.0), None),
             goal("colour", Some("best"), Some(1.0), None),
         ] {
-            let verdict = found(unmeasured);
+            let verdict = judge_goal(unmeasured);
             assert_eq!((verdict.value, verdict.met, verdict.interval), (None, None, None));
         }
     }

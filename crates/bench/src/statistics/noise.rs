@@ -54,7 +54,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
 
 /// Summarises the disturbance of the counted runs among `runs`.
 pub fn disturbance<'a>(runs: impl IntoIterator<Item = &'a Run>, processors: usize) -> Disturbance {
-    let counted = runs.into_iter().filter(|run| run.counts());
+    let counted = runs.into_iter().filter(|run| run.is_in_summary());
     counted.filter_map(|run| elsewhere(run, processors)).fold(Disturbance::default(), |so_far, part| {
         Disturbance {
             observed: so_far.observed + 1,

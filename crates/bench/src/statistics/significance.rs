@@ -12,7 +12,7 @@ const TRIMMED_SHARE: f64 = 0.2;
 /// trimmed. A rank test would assume less, but with five runs on each side its result is never
 /// below 0.008, which is too high for a correction for many comparisons.
 pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
-    let (one, two) = (Trimmed::of(one), Trimmed::of(two));
+    let (one, two) = (TrimmedFigures::of(one), TrimmedFigures::of(two));
     let (Some(one), Some(two)) = (one, two) else { return 1.0 };
     let error = one.error + two.error;
     let distance = (one.mean - two.mean).abs();
@@ -25,7 +25,7 @@ pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
 }
 
 /// Figures of one list for the test.
-struct Trimmed {
+struct TrimmedFigures {
     /// Mean of the remaining samples.
     mean: f64,
     /// Squared standard error of that mean, from the winsorised variance.
@@ -34,7 +34,7 @@ struct Trimmed {
     freedom: f64,
 }
 
-impl Trimmed {
+impl TrimmedFigures {
     fn of(samples: &[f64]) -> Option<Self> {
         let positive = samples.iter().filter(|x| x.is_finite() && **x > 0.0);
         let mut logs: Vec<f64> = positive.map(|x| x.ln()).collect();

@@ -42,7 +42,7 @@ const MIN_SAMPLES_FOR_TAIL: usize = 20;
 impl Summary {
     /// Returns a percentile near the end; `None` if there are too few samples.
     #[must_use]
-    pub fn tail(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
+    pub fn tail_percentile(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
         (self.count >= MIN_SAMPLES_FOR_TAIL).then(|| percentile(self))
     }
 }

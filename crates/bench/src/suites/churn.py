@@ -1,8 +1,8 @@
 """Creates files with four processes, then deletes them: `churn.py DIR FILES`.
 
-The files are spread over the directories without directories below DIR; where DIR has none, all
-are in DIR. Prints the seconds of each and how many names such a directory had before. Finding the
-directories is not timed.
+The files are spread over the directories below DIR that contain no directories, or are all in DIR
+if there are none. Prints the seconds of creation and of deletion, and how many files these
+directories had before. Finding the directories is not timed.
 """
 
 import json
@@ -17,7 +17,7 @@ PROCESSES = 4
 
 
 def leaves(root: str) -> dict[str, int]:
-    """The directories that have files only, with the number of their files."""
+    """Returns the directories that have files only, each with its number of files."""
     found = {path: len(files) for path, below, files in os.walk(root) if not below}
     return found or {root: 0}
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A file server and client in Netty: `netty.sh build`, `netty.sh serve DIRECTORY`, `netty.sh client MEMORY ARGUMENTS...`.
-# The first compiles them, once for all, into the user's cache. MEMORY is the greatest direct memory of the client.
+# `build` compiles both into the user's cache, unless that was done before. MEMORY is the maximum of
+# the client's direct memory.
 set -eu
 source=$(dirname "$0")/netty
 digest=$(cd "$source" && find . -type f | sort | xargs cat | sha256sum | cut -c1-12)
@@ -12,12 +13,13 @@ build() {
     work=$(mktemp -d "$built.XXXXXX")
     trap 'rm -rf "$work"' EXIT
     cp -r "$source/." "$work"
-    # Without network its contenders fail, and say so; the others need not.
+    # Without a network the build fails. Contenders that need it then fail with a message, and the
+    # others run.
     mvn -q -B -f "$work/pom.xml" package || return 0
     mv "$work/target" "$built" 2> /dev/null || [ -e "$built/transfer.jar" ]
 }
 
-# The allocator is that of Netty 4.1, with which this was published.
+# Netty 4.1, which the published measurement used, has this allocator by default.
 options="-Dio.netty.allocator.type=pooled -Xmx256m"
 
 case $1 in

@@ -4,8 +4,8 @@ by a list_objects_v2 paginator that feeds a pool of threads.
 usage: s5_boto3.py one LOCATION NAME DESTINATION
        s5_boto3.py many LOCATION PREFIX DESTINATION THREADS
 
-LOCATION is s3://BUCKET or s3://BUCKET/PREFIX; NAME and PREFIX are below it. Prints metrics. Their
-seconds begin when boto3 is imported and its client made, as a function's handler does.
+LOCATION is s3://BUCKET or s3://BUCKET/PREFIX. NAME and PREFIX are below it. Prints metrics. Their
+seconds begin after boto3 is imported and its client is made, as in the handler of a function.
 """
 
 import json
@@ -22,21 +22,21 @@ except ImportError:
 
 
 def split(location, name):
-    """Bucket and key of `name` below a location."""
+    """Returns the bucket and the key of `name` below a location."""
     bucket, _, prefix = location.removeprefix("s3://").partition("/")
     prefix = prefix.strip("/")
     return bucket, f"{prefix}/{name}" if prefix else name
 
 
 def one(s3, bucket, key, destination):
-    """Downloads one object and returns its bytes."""
+    """Downloads one object and returns its size in bytes."""
     path = os.path.join(destination, os.path.basename(key))
     s3.download_file(bucket, key, path)
     return os.path.getsize(path)
 
 
 def many(s3, bucket, prefix, destination, threads):
-    """Downloads all objects below a prefix and returns their bytes."""
+    """Downloads all objects below a prefix and returns their size in bytes."""
     prefix = prefix.rstrip("/") + "/"
 
     def get(key):

@@ -1,8 +1,9 @@
 """An upload by Chromium: `upload_page.py (page | put) URL FILE NAME`.
 
-`page` gives FILE to the upload of the directory page at URL; `put` lets the same browser send it as
-one PUT to URL/NAME. Prints the seconds from the choice of the file to its end, without the start of
-the browser. Needs Chromium and no package of Python: it speaks the debugging protocol by a pipe.
+`page` gives FILE to the upload of the directory page at URL. `put` makes the browser send FILE as
+one PUT to URL/NAME. Prints the seconds from the choice of the file to the end of its upload,
+without the start of the browser. Needs Chromium but no Python package, because the script itself
+speaks the debugging protocol, through pipes.
 """
 
 import fcntl
@@ -26,12 +27,13 @@ PUT = """async function (url) {
 
 
 class Browser:
-    """One Chromium with a page, until the end of this process."""
+    """A Chromium process with one page."""
 
     def __init__(self, profile: str, url: str):
         to_read, self.to_browser = os.pipe()
         self.from_browser, to_write = os.pipe()
-        # It reads from 3 and writes to 4, which may be ours now.
+        # Chromium reads from descriptor 3 and writes to 4. Our pipes may have these numbers, so
+        # copies with higher numbers are made first.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (to_read, to_write)]
         command = [shutil.which("chromium") or "chromium", *CHROMIUM_ARGS, f"--user-data-dir={profile}", "about:blank"]
         self.process = subprocess.Popen(
@@ -61,7 +63,7 @@ class Browser:
                 return answer["result"]
 
     def message(self) -> dict:
-        """The next message, which ends with a zero byte."""
+        """Returns the next message. A zero byte ends each message."""
         while b"\0" not in self.buffer:
             piece = os.read(self.from_browser, 1 << 16)
             if not piece:
@@ -71,11 +73,11 @@ class Browser:
         return json.loads(message)
 
     def value(self, expression: str):
-        """The value of an expression in the page."""
+        """Returns the value of an expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def wait(self, expression: str) -> None:
-        """Until an expression is true in the page."""
+        """Waits until an expression is true in the page."""
         until = time.monotonic() + TIMEOUT
         while not self.value(expression):
             if time.monotonic() > until:
@@ -83,7 +85,7 @@ class Browser:
             time.sleep(0.005)
 
     def choose(self, expression: str, file: str) -> str:
-        """Gives a file to an input element; returns the element."""
+        """Gives a file to an input element, and returns the element."""
         element = self.call("Runtime.evaluate", expression=expression)["result"]["objectId"]
         self.call("DOM.setFileInputFiles", files=[file], objectId=element)
         return element

@@ -116,7 +116,7 @@ mod tests {
     use super::super::Shape;
     use super::*;
 
-    fn made(workload: &str, found: Found) -> Result<Case, String> {
+    fn make_case(workload: &str, found: Found) -> Result<Case, String> {
         let target = Target { location: "s3://b/k".into(), local: false, found };
         let request = Request { read: "1%".into(), function: Some("512MB".into()), ..Request::default() };
         let called = Called { name: "f".into(), ..Called::default() };
@@ -125,20 +125,20 @@ mod tests {
 
     #[test]
     fn a_workload_is_a_contender_of_calls_for_each_number_of_jobs() {
-        let case = made("one-big", Found::Object(7)).unwrap();
+        let case = make_case("one-big", Found::Object(7)).unwrap();
         let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
         assert_eq!(names, ["1 at once", "20 at once"]);
         let invoke = case.contenders[1].invoke.as_ref().unwrap();
         assert_eq!(invoke.event, json!({ "action": "download", "source": "s3://b/k" }));
         assert_eq!((invoke.memory.as_str(), case.contenders[1].bytes.as_deref()), ("512MB", Some("7")));
-        let many = made("many-small", Found::Tree(Shape::default())).unwrap();
+        let many = make_case("many-small", Found::Tree(Shape::default())).unwrap();
         assert_eq!(many.contenders[0].invoke.as_ref().unwrap().event["source"], "s3://b/k/");
     }
 
     #[test]
     fn a_workload_that_no_function_does_is_refused() {
-        assert!(made("fio", Found::Object(7)).unwrap_err().contains("functions do open"));
-        assert!(made("list", Found::Object(7)).unwrap_err().contains("needs a prefix"));
-        assert!(made("open", Found::Tree(Shape::default())).unwrap_err().contains("needs an object"));
+        assert!(make_case("fio", Found::Object(7)).unwrap_err().contains("functions do open"));
+        assert!(make_case("list", Found::Object(7)).unwrap_err().contains("needs a prefix"));
+        assert!(make_case("open", Found::Tree(Shape::default())).unwrap_err().contains("needs an object"));
     }
 }

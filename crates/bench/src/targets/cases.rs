@@ -11,7 +11,7 @@ use firstbyte_location::{Location, Service};
 use serde_json::{Value, json};
 
 use super::Request;
-use super::function::{self, Linked};
+use super::function::{self, LinkedTarget};
 use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
 use crate::plan::{Billed, CachePlan, Case, Contender, Count, Medium, Prints};
@@ -19,16 +19,16 @@ use crate::slow_link::LINK_NAME;
 use crate::words::literal;
 use crate::workloads::part_bytes;
 
-/// Default for the bytes of an object that a run reads, about a second over a network.
-const DEFAULT_SIZE: u64 = 256 << 20;
-/// Default for the files that a run reads.
+/// Default number of bytes of an object that a run reads, about a second over a network.
+const DEFAULT_READ_BYTES: u64 = 256 << 20;
+/// Default number of files that a run reads.
 const DEFAULT_FILES: u64 = 1_000;
 /// Random reads per run.
 const RANDOM_READS: u64 = 200;
-/// Default for the bytes of a random read.
-const DEFAULT_BLOCK: u64 = 4 << 10;
+/// Default number of bytes per random read.
+const DEFAULT_BLOCK_BYTES: u64 = 4 << 10;
 /// Bytes per block of the cache, the smallest data request.
-const CACHE_BLOCK: u64 = 128 << 10;
+const CACHE_BLOCK_BYTES: u64 = 128 << 10;
 /// Names per list request.
 const NAMES_PER_REQUEST: u64 = 1_000;
 /// Smallest number of files of a tree for the workloads of many small files.
@@ -41,7 +41,7 @@ const RUN_TIMEOUT_SECONDS: f64 = 600.0;
 
 /// Returns the workloads that fit a target.
 pub(super) fn fitting(target: &Target, request: &Request) -> &'static [&'static str] {
-    let block = request.block.unwrap_or(DEFAULT_BLOCK);
+    let block = request.block.unwrap_or(DEFAULT_BLOCK_BYTES);
     match &target.found {
         Found::Object(size) if *size < block => &["open"],
         Found::Object(_) => &["open", "rand-read"],
@@ -75,7 +75,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         *option = literal(option);
     }
     if request.function.is_some() {
-        let Linked { service, location, options } = function::link(target, &request)?;
+        let LinkedTarget { service, location, options } = function::link(target, &request)?;
         services.push(service);
         work.set_target(target, &location);
         request.options = options;
@@ -279,7 +279,7 @@ impl Work {
             }
         };
         // `one-big` reads the whole object.
-        let usual = if self.workload == "one-big" { size } else { DEFAULT_SIZE };
+        let usual = if self.workload == "one-big" { size } else { DEFAULT_READ_BYTES };
         let most = request.size.unwrap_or(usual).min(size);
         self.whole = size;
         if let Some(name) = &name {
@@ -291,7 +291,7 @@ impl Work {
         let whole = literal(&whole);
         self.bytes = match self.workload.as_str() {
             "rand-read" | "mixed" => {
-                let block = request.block.unwrap_or(DEFAULT_BLOCK);
+                let block = request.block.unwrap_or(DEFAULT_BLOCK_BYTES);
                 self.parameters.insert("block".into(), json!(block));
                 self.parameters.insert("count".into(), json!(RANDOM_READS));
                 block * RANDOM_READS
@@ -373,17 +373,17 @@ impl Work {
             workload: self.workload.clone(),
             target: self.target.clone(),
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(&variant("", "cp", CacheState::Any))),
+            billed: Some(self.billed_estimate(&variant("", "cp", CacheState::Any))),
             ..with
         }
     }
 
     /// Estimates from above the bytes and requests of a job with this access.
-    fn billed(&self, variant: &AccessVariant) -> Billed {
+    fn billed_estimate(&self, variant: &AccessVariant) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let files = self.count.unwrap_or(1);
-        let blocks = |bytes: u64| bytes.div_ceil(CACHE_BLOCK);
+        let blocks = |bytes: u64| bytes.div_ceil(CACHE_BLOCK_BYTES);
         let (bytes, gets) = match (self.workload.as_str(), variant.access, variant.state) {
             ("list", ..) => (self.count.map(|_| 0), Some(0)),
             ("command" | "upload" | "probe", ..) => (None, None),
@@ -393,7 +393,7 @@ impl Work {
             }
             // A read of a few bytes fetches the blocks that it touches.
             _ if random && variant.access != "path" => {
-                let each = self.bytes / RANDOM_READS + CACHE_BLOCK;
+                let each = self.bytes / RANDOM_READS + CACHE_BLOCK_BYTES;
                 (Some(RANDOM_READS * each), Some(RANDOM_READS * blocks(each)))
             }
             _ => (Some(self.bytes), Some(blocks(self.bytes) + files)),
@@ -445,7 +445,7 @@ impl Work {
                 ..CachePlan::default()
             },
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
-            billed: Some(self.billed(variant)),
+            billed: Some(self.billed_estimate(variant)),
             workload: self.workload.clone(),
             target: self.target.clone(),
             parameters: BTreeMap::from([("jobs".to_owned(), f64::from(jobs))]),

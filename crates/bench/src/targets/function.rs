@@ -12,7 +12,7 @@ use crate::slow_link::{LINK_NAME, proxy, slow_directory};
 use crate::words::literal;
 
 /// A target behind its link. All texts are words of a plan, with placeholders.
-pub(super) struct Linked {
+pub(super) struct LinkedTarget {
     /// Link service, one instance for each job.
     pub(super) service: Service,
     /// Location of the target for the job.
@@ -22,7 +22,7 @@ pub(super) struct Linked {
 }
 
 /// Puts a link between the jobs and a target.
-pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String> {
+pub(super) fn link(target: &Target, request: &Request) -> Result<LinkedTarget, String> {
     if target.local {
         return Ok(directory(&target.location, request));
     }
@@ -50,11 +50,11 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
         options.extend(["--endpoint-url".into(), format!("{{{LINK_NAME}.url}}{path}")]);
     }
     let to = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-    Ok(Linked { service: proxy(&to), location, options })
+    Ok(LinkedTarget { service: proxy(&to), location, options })
 }
 
 /// Makes the slow file system over the directory of a local target.
-fn directory(location: &str, request: &Request) -> Linked {
+fn directory(location: &str, request: &Request) -> LinkedTarget {
     let path = std::path::absolute(location).unwrap_or_else(|_| location.into());
     let (root, below) = match (path.is_dir(), path.parent(), path.file_name()) {
         (false, Some(parent), Some(name)) => (parent, format!("/{}", name.to_string_lossy())),
@@ -62,7 +62,7 @@ fn directory(location: &str, request: &Request) -> Linked {
     };
     let service = slow_directory(&literal(&root.display().to_string()), &["--preset", "function"]);
     let location = format!("{{{LINK_NAME}.dir}}/mnt{}", literal(&below));
-    Linked { service, location, options: request.options.clone() }
+    LinkedTarget { service, location, options: request.options.clone() }
 }
 
 /// Splits a URL, with or without its scheme, before the path.
@@ -76,7 +76,7 @@ mod tests {
     use super::super::Found;
     use super::*;
 
-    fn linked(location: &str, endpoint: Option<&str>) -> Result<Linked, String> {
+    fn link_case(location: &str, endpoint: Option<&str>) -> Result<LinkedTarget, String> {
         let local = !location.contains("://");
         let target = Target { location: location.into(), local, found: Found::Object(1) };
         let options = endpoint.map_or(Vec::new(), |url| vec!["--endpoint-url".into(), url.into()]);
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn a_job_reaches_its_target_through_its_link() {
-        let one = linked("s3://b/k", Some("http://127.0.0.1:9000/base")).unwrap();
+        let one = link_case("s3://b/k", Some("http://127.0.0.1:9000/base")).unwrap();
         assert!(one.service.command.contains(&"127.0.0.1:9000".to_owned()) && one.service.for_each_job);
         assert_eq!(one.location, "s3://b/k");
         assert_eq!(one.options, ["--endpoint-url", "{function.url}/base"]);
-        let two = linked("http://host/dir/file", None).unwrap();
+        let two = link_case("http://host/dir/file", None).unwrap();
         assert!(two.service.command.contains(&"host:80".to_owned()));
         assert_eq!((two.location.as_str(), two.options.len()), ("{function.url}/dir/file", 0));
-        let three = linked("/etc/hostname", None).unwrap();
+        let three = link_case("/etc/hostname", None).unwrap();
         assert_eq!(three.location, "{function.dir}/mnt/hostname");
         assert!(three.service.command.contains(&"/etc".to_owned()));
     }
@@ -103,7 +103,7 @@ mod tests {
         for (location, endpoint) in
             [("https://host/file", None), ("s3://b/k", None), ("s3://b/k", Some("https://host"))]
         {
-            let error = linked(location, endpoint).err().unwrap();
+            let error = link_case(location, endpoint).err().unwrap();
             assert!(error.contains("TLS") && error.contains("--memory-limit"), "{error}");
         }
     }

@@ -14,7 +14,7 @@ use crate::data::{check_file, seed_of};
 use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
 use crate::threads::on_threads;
 
-/// Default for the number of files at once.
+/// Default number of files that are read at once.
 const DEFAULT_CONCURRENCY: usize = 16;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

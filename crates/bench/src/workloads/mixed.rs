@@ -10,7 +10,7 @@ use crate::access::{ListedObject, OpenObject, Session};
 use crate::job::{Error, Job, Latencies, Metrics, OpenStage, Result, Watch, Workload};
 use crate::threads::on_threads;
 
-/// Default for the number of operations.
+/// Default number of operations.
 const DEFAULT_OPERATIONS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

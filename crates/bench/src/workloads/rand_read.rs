@@ -9,9 +9,9 @@ use crate::access::{OpenObject, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
-/// Default for the bytes of a read.
+/// Default number of bytes per read.
 pub(super) const DEFAULT_BLOCK_BYTES: u64 = 4096;
-/// Default for the number of reads.
+/// Default number of reads.
 const DEFAULT_READS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

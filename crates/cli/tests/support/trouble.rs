@@ -95,7 +95,7 @@ fn answer(trouble: Trouble, number: usize, head: &str) -> ScriptedReply {
             other => other,
         },
         Trouble::ClosesInTheBody => whole().then_close(),
-        Trouble::Closes => ScriptedReply::Hang,
+        Trouble::Closes => ScriptedReply::Close,
         Trouble::Refuses => ScriptedReply::answer("503 Slow Down", &["retry-after: 3600"], b""),
         Trouble::Redirects => {
             ScriptedReply::answer("302 Found", &[&format!("location: /{number}/"), "connection: close"], b"")

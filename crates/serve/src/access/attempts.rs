@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-/// Number of wrong secrets after which the first delay applies. Fewer come from typing errors, or
-/// from a program that sends an outdated secret in parallel.
+/// Number of wrong secrets after which the first delay applies. Smaller numbers come from typing
+/// errors, or from a program that sends an outdated secret in parallel.
 const FAILURES_BEFORE_DELAY: u32 = 10;
 /// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ impl Failures {
             .map_or(Duration::ZERO, |further| FIRST_DELAY.saturating_mul(1 << further.min(20)).min(MAX_DELAY))
     }
 
-    fn left(&self, now: Instant) -> Option<Duration> {
+    fn remaining_delay(&self, now: Instant) -> Option<Duration> {
         let left = (self.last + self.delay()).saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
@@ -60,11 +60,11 @@ impl Attempts {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.failures.lock().get(&pair(from, access_key))?.left(Instant::now())
+        self.failures.lock().get(&pair(from, access_key))?.remaining_delay(Instant::now())
     }
 
     /// Counts a wrong secret.
-    pub(crate) fn failed(&self, from: IpAddr, access_key: &str) {
+    pub(crate) fn count_failure(&self, from: IpAddr, access_key: &str) {
         let now = Instant::now();
         let mut failures = self.failures.lock();
         let pair = pair(from, access_key);
@@ -80,7 +80,7 @@ impl Attempts {
     }
 
     /// Forgets the wrong secrets of a pair after the right secret came.
-    pub(crate) fn succeeded(&self, from: IpAddr, access_key: &str) {
+    pub(crate) fn clear_failures(&self, from: IpAddr, access_key: &str) {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -135,12 +135,12 @@ mod tests {
         let attempts = Attempts::default();
         for _ in 0..FAILURES_BEFORE_DELAY {
             assert_eq!(attempts.wait(HERE, "alice"), None);
-            attempts.failed(HERE, "alice");
+            attempts.count_failure(HERE, "alice");
         }
         assert!(attempts.wait(HERE, "alice").is_some());
         assert_eq!(attempts.wait(HERE, "bob"), None);
         assert_eq!(attempts.wait([192, 0, 2, 2].into(), "alice"), None);
-        attempts.succeeded(HERE, "alice");
+        attempts.clear_failures(HERE, "alice");
         assert_eq!(attempts.wait(HERE, "alice"), None);
     }
 
@@ -148,7 +148,7 @@ mod tests {
     fn addresses_of_one_ipv6_network_count_as_one() {
         let attempts = Attempts::default();
         for host in 0..FAILURES_BEFORE_DELAY {
-            attempts.failed(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
+            attempts.count_failure(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
         }
         assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
         assert_eq!(attempts.wait("2001:db8:0:1::1".parse().unwrap(), "alice"), None);
@@ -158,10 +158,10 @@ mod tests {
     fn a_flood_of_addresses_is_bounded_and_does_not_end_a_delay() {
         let attempts = Attempts::default();
         for _ in 0..FAILURES_BEFORE_DELAY + 5 {
-            attempts.failed(HERE, "alice");
+            attempts.count_failure(HERE, "alice");
         }
         for number in 0..u32::try_from(MAX_PAIRS).unwrap() + 50 {
-            attempts.failed(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
+            attempts.count_failure(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
         }
         assert!(attempts.failures.lock().len() <= MAX_PAIRS);
         assert!(attempts.wait(HERE, "alice").is_some());

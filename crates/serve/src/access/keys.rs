@@ -145,7 +145,7 @@ pub(crate) enum RequestRights {
 }
 
 impl RequestRights {
-    /// Whether `rights` are granted for `path` (relative, `bucket/key`).
+    /// True if `rights` are granted for `path` (relative, `bucket/key`).
     pub(crate) fn allows(&self, rights: KeyRights, path: &[u8]) -> bool {
         self.fence(rights, path).is_some()
     }
@@ -163,7 +163,7 @@ impl RequestRights {
         }
     }
 
-    /// Whether some path that starts with the bytes of `path` may be read. If so, the directory
+    /// True if some path that starts with the bytes of `path` may be read. If so, the directory
     /// `path` (with `/` at the end) is shown, and keys with this prefix are listed.
     pub(crate) fn reaches(&self, path: &[u8]) -> bool {
         match self {
@@ -189,7 +189,7 @@ impl RequestRights {
     }
 
     /// Returns `directory`, fenced if everything in it may be read.
-    pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
+    pub(crate) fn fenced_directory(&self, directory: EntryPath) -> EntryPath {
         match self.fence(KeyRights::Read, directory.as_bytes()) {
             Some(fence) => directory.fenced(fence),
             None => directory,
@@ -205,13 +205,13 @@ impl RequestRights {
     }
 }
 
-/// Whether `path` equals `prefix` or lies below it.
+/// True if `path` equals `prefix` or lies below it.
 fn covers(prefix: &str, path: &[u8]) -> bool {
     let rest = path.strip_prefix(prefix.as_bytes());
     prefix.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// Whether `prefix`, or a path below it, starts with the bytes of `path`.
+/// True if `prefix`, or a path below it, starts with the bytes of `path`.
 fn leads_to(path: &[u8], prefix: &str) -> bool {
     prefix.as_bytes().starts_with(path) || path.strip_suffix(b"/") == Some(prefix.as_bytes())
 }

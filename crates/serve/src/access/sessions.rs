@@ -35,7 +35,8 @@ impl std::fmt::Debug for BrowserSessions {
 }
 
 impl BrowserSessions {
-    /// Begins a session for the holder of `access_key`. Returns the cookie's value.
+    /// Begins a session for the holder of `access_key`. Returns the cookie's value. If there are
+    /// [`MAX_SESSIONS`] valid sessions, ends all of them first.
     pub(crate) fn begin(&self, access_key: &str) -> String {
         let token = random_token();
         let now = Instant::now();

@@ -36,7 +36,7 @@ pub(crate) fn presigned(key: &ServerKey, host: &str, path: &str, now: SystemTime
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let stamp = format!("{date}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
     let scope = format!("{date}/{REGION}/s3/aws4_request");
-    let credential = encoded(&format!("{}/{scope}", key.access_key));
+    let credential = encode_value(&format!("{}/{scope}", key.access_key));
     // The parameters are sorted by name, as the signature requires.
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={stamp}&X-Amz-Expires={}&X-Amz-SignedHeaders=host",
@@ -53,7 +53,7 @@ fn sign(key: &hmac::Key, text: &str) -> Vec<u8> {
 }
 
 /// Percent-encodes a query value.
-fn encoded(text: &str) -> String {
+fn encode_value(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use http::header::VIA;
 use rustix_futex_sync::Mutex;
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 use crate::token::random_token;
 
 /// Prefix of the gateways' names in `Via`.
@@ -43,7 +43,7 @@ impl GatewayChain {
 
     /// Refuses a request whose `Via` names this gateway. Otherwise remembers the gateways that
     /// `Via` names.
-    pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), Unserved> {
+    pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), GatewayRefusal> {
         let named: Vec<&str> = headers.get_all(VIA).iter().filter_map(|value| value.to_str().ok()).collect();
         let named = named.iter().flat_map(|value| value.split(',')).filter_map(pseudonym);
         let mut others = named.peekable();
@@ -54,7 +54,7 @@ impl GatewayChain {
         let mut is_new = false;
         for name in others.take(MAX_NAMED_GATEWAYS) {
             if name == self.own {
-                return Err(Unserved::Loop);
+                return Err(GatewayRefusal::Loop);
             }
             is_new |= askers.insert(name.to_owned(), now).is_none();
         }
@@ -101,8 +101,8 @@ mod tests {
         let now = Instant::now();
         assert!(chains[1].check(&headers(&one.value().unwrap()), now).is_ok());
         assert!(chains[2].check(&headers(&two.value().unwrap()), now).is_ok());
-        assert!(matches!(chains[0].check(&headers(&three.value().unwrap()), now), Err(Unserved::Loop)));
-        assert!(matches!(chains[1].check(&headers(&two.value().unwrap()), now), Err(Unserved::Loop)));
+        assert!(matches!(chains[0].check(&headers(&three.value().unwrap()), now), Err(GatewayRefusal::Loop)));
+        assert!(matches!(chains[1].check(&headers(&two.value().unwrap()), now), Err(GatewayRefusal::Loop)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) const RETRY_SECONDS: u64 = 5;
 
 /// The reason for which a request is not answered.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Unserved {
+pub(crate) enum GatewayRefusal {
     /// There is no such object.
     #[error("there is no such object at the origin")]
     NotFound,
@@ -64,7 +64,7 @@ pub(crate) enum Unserved {
     Failed(String),
 }
 
-impl Unserved {
+impl GatewayRefusal {
     /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
@@ -81,12 +81,12 @@ impl Unserved {
         }
     }
 
-    /// Whether the origin could not be reached, so that a stale answer may be served.
+    /// True if the origin could not be reached, so that a stale answer may be served.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 
-    /// Whether the bucket is missing.
+    /// True if the bucket is missing.
     pub(crate) fn is_no_bucket(&self) -> bool {
         matches!(self, Self::NoBucket)
     }
@@ -130,13 +130,13 @@ impl Unserved {
     }
 }
 
-impl From<firstbyte_store::Error> for Unserved {
+impl From<firstbyte_store::Error> for GatewayRefusal {
     fn from(error: firstbyte_store::Error) -> Self {
         Self::of_store(&error)
     }
 }
 
-impl From<firstbyte_hydrate::Error> for Unserved {
+impl From<firstbyte_hydrate::Error> for GatewayRefusal {
     fn from(error: firstbyte_hydrate::Error) -> Self {
         match &error {
             firstbyte_hydrate::Error::Store(error) => Self::of_store(error),

@@ -17,7 +17,7 @@ use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Stat, Store};
 use rustix_futex_sync::Mutex;
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 use super::object::{LookUpId, RemoteObject};
 use super::shared::{CallAnswer, SharedCall};
 use super::{Gateway, MAX_LOOKUP_WAIT};
@@ -44,7 +44,7 @@ struct KnownObject {
     look_up: SharedCall<LookUp>,
     /// The last look-up that succeeded, unless the origin has denied the object since.
     found: Mutex<Option<LookUp>>,
-    /// Whether the name is that of a directory.
+    /// True if the name is that of a directory.
     directory: SharedCall<bool>,
     used: AtomicU64,
 }
@@ -74,10 +74,10 @@ impl Lookups {
         gateway: &Gateway,
         location: Location,
         (version, expected): (Option<String>, Option<&str>),
-    ) -> Result<RemoteObject, Unserved> {
+    ) -> Result<RemoteObject, GatewayRefusal> {
         let arrival = Arrival { at: Instant::now(), expected };
         let id = (location, version);
-        let known = self.known(&id);
+        let known = self.known_object(&id);
         let found = |look_up: LookUp, stale| RemoteObject { id: id.clone(), stat: look_up.stat, stale };
         let (location, version) = &id;
         let before = known.found.lock().clone();
@@ -96,7 +96,7 @@ impl Lookups {
             (Some(failed), _) => failed,
             (None, None) => asked.await,
             (None, Some(_)) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
-                Err(Unserved::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
+                Err(GatewayRefusal::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
             }),
         };
         match (outcome, before) {
@@ -114,10 +114,10 @@ impl Lookups {
         }
     }
 
-    /// Whether an earlier look-up answers a request. A look-up without the tag that the client
-    /// expects does not, because the client may know of a newer version. A version named by its id
-    /// is no exception: its content never changes, but it can be deleted, and so can the right to
-    /// read it.
+    /// True if an earlier look-up answers a request: it is younger than `fresh`, and its tag is one
+    /// that the client expects. With another tag the client may know of a newer version. A version
+    /// named by its id is no exception: its content never changes, but it can be deleted, and so
+    /// can the right to read it.
     fn is_fresh(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
             let etag = look_up.stat.version.etag.as_deref().map(etag_value);
@@ -126,14 +126,14 @@ impl Lookups {
         look_up.asked.elapsed() < self.fresh && is_expected()
     }
 
-    /// Returns whether the name at `location` is that of a directory, by asking with `ask`.
+    /// Returns true if the name at `location` is that of a directory. Asks with `ask`.
     pub(super) async fn is_directory(
         &self,
         location: Location,
-        ask: impl Future<Output = Result<bool, Unserved>>,
-    ) -> Result<bool, Unserved> {
+        ask: impl Future<Output = Result<bool, GatewayRefusal>>,
+    ) -> Result<bool, GatewayRefusal> {
         let arrived = Instant::now();
-        self.known(&(location, None)).directory.get(arrived, |_| false, ask).await
+        self.known_object(&(location, None)).directory.get(arrived, |_| false, ask).await
     }
 
     /// Forgets an object, so that the next request looks it up again.
@@ -141,7 +141,7 @@ impl Lookups {
         self.objects.lock().remove(id);
     }
 
-    fn known(&self, id: &LookUpId) -> Arc<KnownObject> {
+    fn known_object(&self, id: &LookUpId) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {
@@ -174,9 +174,9 @@ fn stat(store: &Store, location: &Location, version: Option<&str>) -> firstbyte_
     }
 }
 
-/// Whether an outage is so recent that the origin is not asked again yet.
+/// True if an outage is so recent that the origin is not asked again yet.
 fn is_paused(last: &CallAnswer<LookUp>) -> bool {
-    last.result.as_ref().is_err_and(Unserved::is_outage) && last.ended.elapsed() < OUTAGE_PAUSE
+    last.result.as_ref().is_err_and(GatewayRefusal::is_outage) && last.ended.elapsed() < OUTAGE_PAUSE
 }
 
 /// Looks an object up at the origin, and keeps the result in `found`.
@@ -185,14 +185,14 @@ async fn ask(
     found: &Mutex<Option<LookUp>>,
     location: &Location,
     version: Option<String>,
-) -> Result<LookUp, Unserved> {
+) -> Result<LookUp, GatewayRefusal> {
     let asked = Instant::now();
     let (store, of) = (gateway.hydrator.store().clone(), location.clone());
     gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
-    let absence = if version.is_some() { Unserved::NoVersion } else { Unserved::NotFound };
+    let absence = if version.is_some() { GatewayRefusal::NoVersion } else { GatewayRefusal::NotFound };
     let look_up = match gateway.call(move || stat(&store, &of, version.as_deref())).await {
         Ok(stat) if stat.kind == EntryKind::File => Ok(LookUp { stat: Arc::new(stat), asked }),
-        Ok(_) | Err(Unserved::NotFound) => Err(absence),
+        Ok(_) | Err(GatewayRefusal::NotFound) => Err(absence),
         Err(error) => Err(error),
     };
     match &look_up {

@@ -29,7 +29,7 @@ use http::header::IF_MATCH;
 use tokio::sync::Semaphore;
 
 use self::chain::GatewayChain;
-pub(crate) use self::error::{RETRY_SECONDS, Unserved};
+pub(crate) use self::error::{GatewayRefusal, RETRY_SECONDS};
 use self::lookups::Lookups;
 use self::metrics::GatewayCounters;
 use self::names::ManifestNames;
@@ -106,7 +106,7 @@ impl Gateway {
     }
 
     /// Refuses a request that has passed this gateway before, because its origin leads back to it.
-    pub(crate) fn check_loop(&self, request: &HttpRequest) -> std::result::Result<(), Unserved> {
+    pub(crate) fn check_loop(&self, request: &HttpRequest) -> std::result::Result<(), GatewayRefusal> {
         self.chain.check(&request.headers, Instant::now())
     }
 
@@ -115,7 +115,7 @@ impl Gateway {
         self.origin.location()
     }
 
-    /// Whether the first level of names is a list of buckets.
+    /// True if the first level of names is a list of buckets.
     pub(crate) fn has_buckets(&self) -> bool {
         self.origin.has_buckets()
     }
@@ -129,7 +129,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The bucket does not exist, or the origin does not answer.
-    pub(crate) async fn check_bucket(&self, bucket: &str) -> std::result::Result<(), Unserved> {
+    pub(crate) async fn check_bucket(&self, bucket: &str) -> std::result::Result<(), GatewayRefusal> {
         let Some(location) = self.origin.bucket(bucket)? else { return Ok(()) };
         let store = self.hydrator.store().clone();
         self.call(move || store.stat(&location)).await.map(drop)
@@ -147,7 +147,7 @@ impl Gateway {
         bucket: &str,
         key: &str,
         (version, headers): (Option<&str>, &HeaderMap),
-    ) -> std::result::Result<RemoteObject, Unserved> {
+    ) -> std::result::Result<RemoteObject, GatewayRefusal> {
         self.check_right(access, bucket, key)?;
         let location = self.origin.locate(bucket, key)?;
         let expected = join_values(headers, &IF_MATCH);
@@ -161,10 +161,10 @@ impl Gateway {
         access: &RequestRights,
         bucket: &str,
         key: &str,
-    ) -> std::result::Result<(), Unserved> {
+    ) -> std::result::Result<(), GatewayRefusal> {
         match access.allows(KeyRights::Read, self.origin.path(bucket, key).as_bytes()) {
             true => Ok(()),
-            false => Err(Unserved::Forbidden),
+            false => Err(GatewayRefusal::Forbidden),
         }
     }
 
@@ -196,7 +196,7 @@ impl Gateway {
         object: &RemoteObject,
         part: Option<ByteRange>,
         frames: BlockFrames,
-    ) -> std::result::Result<ResponseBody, Unserved> {
+    ) -> std::result::Result<ResponseBody, GatewayRefusal> {
         let Some(size) = object.ranged_size() else {
             return stream::body(self.hydrator.store(), object, &self.budgets).await;
         };
@@ -223,7 +223,7 @@ impl Gateway {
         bucket: &str,
         prefix: &str,
         options: ListOptions,
-    ) -> std::result::Result<ListedPage, Unserved> {
+    ) -> std::result::Result<ListedPage, GatewayRefusal> {
         let location = self.origin.directory(bucket, prefix)?;
         if let Some(names) = self.names.clone() {
             let below = self.origin.path(bucket, prefix);
@@ -242,7 +242,7 @@ impl Gateway {
         bucket: &str,
         prefix: &str,
         options: ListOptions,
-    ) -> std::result::Result<Listing, Unserved> {
+    ) -> std::result::Result<Listing, GatewayRefusal> {
         let location = self.origin.directory(bucket, prefix)?;
         if let Some(names) = &self.names {
             return Ok(names.listing(self.origin.path(bucket, prefix), options));
@@ -251,11 +251,15 @@ impl Gateway {
         self.call(move || store.list(&location, &options)).await
     }
 
-    /// Whether `key` is a directory: other keys begin with `key` and a `/`.
+    /// True if `key` is a directory: in an object store, other keys begin with `key` and a `/`.
     ///
     /// # Errors
     /// The origin does not answer.
-    pub(crate) async fn is_directory(&self, bucket: &str, key: &str) -> std::result::Result<bool, Unserved> {
+    pub(crate) async fn is_directory(
+        &self,
+        bucket: &str,
+        key: &str,
+    ) -> std::result::Result<bool, GatewayRefusal> {
         let location = self.origin.directory(bucket, key)?;
         if let Some(names) = self.names.clone() {
             let below = format!("{}/", self.origin.path(bucket, key));
@@ -269,7 +273,7 @@ impl Gateway {
         };
         let asked = async {
             match self.call(ask).await {
-                Err(Unserved::NotFound) => Ok(false),
+                Err(GatewayRefusal::NotFound) => Ok(false),
                 answer => answer,
             }
         };
@@ -280,7 +284,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The origin does not answer.
-    pub(crate) async fn buckets(&self) -> std::result::Result<Vec<String>, Unserved> {
+    pub(crate) async fn buckets(&self) -> std::result::Result<Vec<String>, GatewayRefusal> {
         let name = |entry: Entry| String::from_utf8(entry.name).ok();
         if let Some(names) = self.names.clone() {
             let entries = move || names.listing(String::new(), ListOptions::default()).collect();
@@ -301,7 +305,7 @@ impl Gateway {
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
-    ) -> std::result::Result<T, Unserved> {
+    ) -> std::result::Result<T, GatewayRefusal> {
         let called = async {
             let permit = Arc::clone(&self.calls).acquire_owned().await;
             let run = move || {
@@ -312,8 +316,8 @@ impl Gateway {
         };
         match tokio::time::timeout(self.deadline, called).await {
             Ok(Ok(done)) => Ok(done?),
-            Ok(Err(panicked)) => Err(Unserved::Failed(panicked.to_string())),
-            Err(_) => Err(Unserved::Unavailable(format!(
+            Ok(Err(panicked)) => Err(GatewayRefusal::Failed(panicked.to_string())),
+            Err(_) => Err(GatewayRefusal::Unavailable(format!(
                 "{}: no answer within {:?}",
                 self.origin.location(),
                 self.deadline
@@ -330,7 +334,7 @@ impl Gateway {
 /// Reads local names on a blocking thread, without waiting for other calls of the origin.
 async fn without_origin<T: Send + 'static>(
     read: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
-) -> std::result::Result<T, Unserved> {
+) -> std::result::Result<T, GatewayRefusal> {
     let read = tokio::task::spawn_blocking(read).await;
-    Ok(read.map_err(|panicked| Unserved::Failed(panicked.to_string()))??)
+    Ok(read.map_err(|panicked| GatewayRefusal::Failed(panicked.to_string()))??)
 }

@@ -66,7 +66,7 @@ impl ManifestNames {
             let options = next.take()?;
             let page = names.page(&base, &options);
             if let Ok(ListedPage { entries, is_last: false }) = &page {
-                next = entries.last().map(|last| ListOptions { start_after: Some(behind(last)), ..options });
+                next = entries.last().map(|last| ListOptions { start_after: Some(name_of(last)), ..options });
             }
             Some(page)
         });
@@ -112,7 +112,7 @@ impl ManifestNames {
 }
 
 /// Returns the name to start after, so that a listing continues behind `entry`.
-fn behind(entry: &Entry) -> String {
+fn name_of(entry: &Entry) -> String {
     let name = String::from_utf8_lossy(&entry.name);
     match entry.kind {
         EntryKind::Directory => format!("{name}/{}", char::MAX),

@@ -6,7 +6,7 @@
 
 use firstbyte_location::{Location, NULL_VERSION, ObjectLocation, Service, may_lead_out};
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 use crate::config::Buckets;
 use crate::error::{Error, Result};
 
@@ -19,7 +19,7 @@ pub(super) struct GatewayOrigin {
     base: Location,
     /// The key prefix of all served objects, or the key of the only one; empty for all.
     scope: String,
-    /// Whether several buckets of the origin are served.
+    /// True if several buckets of the origin are served.
     has_buckets: bool,
 }
 
@@ -79,14 +79,14 @@ impl GatewayOrigin {
         &self.scope
     }
 
-    /// Whether the first level of the origin is a list of buckets.
+    /// True if the first level of the origin is a list of buckets.
     pub(super) fn has_buckets(&self) -> bool {
         self.has_buckets
     }
 
     /// Returns the location with which a caller checks that bucket `name` exists. `None` if there
     /// is only one bucket.
-    pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
+    pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, GatewayRefusal> {
         if !self.has_buckets {
             return Ok(None);
         }
@@ -115,13 +115,13 @@ impl GatewayOrigin {
         (!key.is_empty() && self.serves(&key) && check_names(&path).is_ok()).then_some(path)
     }
 
-    /// Whether a key is served.
+    /// True if a key is served.
     pub(super) fn serves(&self, key: &str) -> bool {
         let rest = key.strip_prefix(self.scope.as_str());
         self.scope.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Whether some served key starts with `beginning`.
+    /// True if some served key starts with `beginning`.
     pub(super) fn reaches(&self, beginning: &str) -> bool {
         self.serves(beginning) || self.scope.starts_with(beginning)
     }
@@ -130,13 +130,13 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The key is not served, or is not valid for any store.
-    pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+    pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, GatewayRefusal> {
         check_names(key)?;
         if key.is_empty() {
-            return Err(Unserved::BadKey("an object has a name"));
+            return Err(GatewayRefusal::BadKey("an object has a name"));
         }
         if !self.serves(key) {
-            return Err(Unserved::NotFound);
+            return Err(GatewayRefusal::NotFound);
         }
         self.place(bucket, key)
     }
@@ -145,7 +145,11 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The same as for [`locate`](Self::locate).
-    pub(super) fn directory(&self, bucket: &str, prefix: &str) -> std::result::Result<Location, Unserved> {
+    pub(super) fn directory(
+        &self,
+        bucket: &str,
+        prefix: &str,
+    ) -> std::result::Result<Location, GatewayRefusal> {
         check_names(prefix)?;
         self.place(bucket, prefix)
     }
@@ -155,7 +159,7 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The origin keeps no versions, so there is none with this id.
-    pub(super) fn version(&self, id: Option<&str>) -> std::result::Result<Option<String>, Unserved> {
+    pub(super) fn version(&self, id: Option<&str>) -> std::result::Result<Option<String>, GatewayRefusal> {
         let Some(id) = id else { return Ok(None) };
         let (has_versions, has_null) = match &self.base {
             Location::Object(object) => {
@@ -166,14 +170,16 @@ impl GatewayOrigin {
         match id {
             NULL_VERSION if !has_null => Ok(None),
             id if has_versions => Ok(Some(id.to_owned())),
-            _ => Err(Unserved::NoVersion),
+            _ => Err(GatewayRefusal::NoVersion),
         }
     }
 
-    fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+    fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, GatewayRefusal> {
         let is_path = !matches!(self.base, Location::Object(_));
         if is_path && (key.starts_with('/') || key.contains("//")) {
-            return Err(Unserved::BadKey("the keys of this origin are paths, which have no empty names"));
+            return Err(GatewayRefusal::BadKey(
+                "the keys of this origin are paths, which have no empty names",
+            ));
         }
         Ok(match (&self.base, self.has_buckets) {
             (Location::Object(object), true) => {
@@ -192,14 +198,14 @@ impl GatewayOrigin {
 }
 
 /// Refuses keys that stores interpret differently.
-fn check_names(key: &str) -> std::result::Result<(), Unserved> {
+fn check_names(key: &str) -> std::result::Result<(), GatewayRefusal> {
     if may_lead_out(key.as_bytes()) {
-        return Err(Unserved::BadKey(
+        return Err(GatewayRefusal::BadKey(
             "a gateway passes on no key with `.` or `..` (nor `..;`): stores differ on what it names",
         ));
     }
     if key.contains('\0') {
-        return Err(Unserved::BadKey("a key has no NUL byte"));
+        return Err(GatewayRefusal::BadKey("a key has no NUL byte"));
     }
     Ok(())
 }

@@ -103,7 +103,7 @@ impl RangeReading {
 
     /// Returns the piece at `at`, which is before the end.
     async fn piece(&mut self) -> firstbyte_hydrate::Result<BodyPiece> {
-        if let Some(piece) = self.cached() {
+        if let Some(piece) = self.cached_piece() {
             self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
             return Ok(piece);
         }
@@ -121,11 +121,12 @@ impl RangeReading {
         Ok(piece)
     }
 
-    /// Returns the bytes at `at` that are in the cached file: the whole rest of a complete object,
-    /// otherwise up to the end of a stride or a block. `None` if they are absent.
-    fn cached(&self) -> Option<BodyPiece> {
+    /// Returns the bytes at `at` that are in the cached file. With [`BlockFrames::Blocks`] they are
+    /// the block. Otherwise they are the whole rest of a complete object, the next
+    /// [`LOOKUP_BYTES`], or the rest of the block. `None` if they are absent.
+    fn cached_piece(&self) -> Option<BodyPiece> {
         if self.frames == BlockFrames::Blocks {
-            return pinned(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
+            return pin(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
         }
         if let Some(backing) = self.file.backing() {
             return Some(BodyPiece::File(Arc::new(backing), ByteRange::new(self.at, self.range.end)));
@@ -133,11 +134,11 @@ impl RangeReading {
         let to = |end: u64| ByteRange::new(self.at, end.min(self.range.end));
         [to(self.at + LOOKUP_BYTES), to(block_end(self.at))]
             .into_iter()
-            .find_map(|range| pinned(&self.file, range))
+            .find_map(|range| pin(&self.file, range))
     }
 
-    /// Returns the rest of the range if the object is at most one block long. The cache packs such
-    /// objects.
+    /// Returns the rest of the range if the object is complete and at most one block long. The
+    /// cache packs such objects.
     async fn small(&self) -> Option<BodyPiece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
@@ -170,7 +171,7 @@ impl RangeReading {
             // The block is in the cached file by now, unless the cache had no room. If the client
             // has left, the piece is dropped.
             let piece = result.map(|bytes| {
-                pinned(&file, range)
+                pin(&file, range)
                     .unwrap_or_else(|| BodyPiece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
             });
             let _ = sender.send(piece);
@@ -243,7 +244,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// Returns the cached file if it contains all of `range`.
-fn pinned(file: &File, range: ByteRange) -> Option<BodyPiece> {
+fn pin(file: &File, range: ByteRange) -> Option<BodyPiece> {
     let (blocks, range) = file.handle().pin_blocks(range.start, to_usize(range.len()))?;
     Some(BodyPiece::File(Arc::new(blocks), range))
 }

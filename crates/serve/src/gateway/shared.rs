@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 
 /// A call that several clients wait for, and its last answer.
 pub(super) struct SharedCall<T> {
@@ -20,7 +20,7 @@ pub(super) struct SharedCall<T> {
 pub(super) struct CallAnswer<T> {
     pub(super) began: Instant,
     pub(super) ended: Instant,
-    pub(super) result: Result<T, Unserved>,
+    pub(super) result: Result<T, GatewayRefusal>,
 }
 
 impl<T> Default for SharedCall<T> {
@@ -31,18 +31,18 @@ impl<T> Default for SharedCall<T> {
 
 impl<T: Clone> SharedCall<T> {
     /// Returns the last answer, if `answers` accepts it.
-    pub(super) fn last(&self, answers: impl Fn(&CallAnswer<T>) -> bool) -> Option<Result<T, Unserved>> {
+    pub(super) fn last(&self, answers: impl Fn(&CallAnswer<T>) -> bool) -> Option<Result<T, GatewayRefusal>> {
         self.last.lock().as_ref().filter(|last| answers(last)).map(|last| last.result.clone())
     }
 
-    /// Waits for a call in progress. Then returns its answer if the call began after `arrived`, or
-    /// if `answers` accepts it, and calls `ask` otherwise.
+    /// Waits for a call in progress. Then returns the last answer if its call began at `arrived` or
+    /// later, or if `answers` accepts it. Otherwise calls `ask`.
     pub(super) async fn get(
         &self,
         arrived: Instant,
         answers: impl Fn(&CallAnswer<T>) -> bool,
-        ask: impl Future<Output = Result<T, Unserved>>,
-    ) -> Result<T, Unserved> {
+        ask: impl Future<Output = Result<T, GatewayRefusal>>,
+    ) -> Result<T, GatewayRefusal> {
         let _calling = self.calling.lock().await;
         if let Some(shared) = self.last(|last| last.began >= arrived || answers(last)) {
             return shared;
@@ -64,7 +64,7 @@ mod tests {
     fn clients_that_wait_share_one_answer_also_a_failure() {
         let (call, calls) = (SharedCall::<u8>::default(), Cell::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let ask = |result: Result<u8, Unserved>| {
+        let ask = |result: Result<u8, GatewayRefusal>| {
             let calls = &calls;
             async move {
                 calls.set(calls.get() + 1);
@@ -74,12 +74,14 @@ mod tests {
             }
         };
         let arrived = Instant::now();
-        let round = |result: Result<u8, Unserved>, arrived| {
+        let round = |result: Result<u8, GatewayRefusal>, arrived| {
             let clients = (0..20).map(|_| call.get(arrived, |_| false, ask(result.clone())));
             runtime.block_on(futures::future::join_all(clients))
         };
         assert!(
-            round(Err(Unserved::NotFound), arrived).iter().all(|it| matches!(it, Err(Unserved::NotFound)))
+            round(Err(GatewayRefusal::NotFound), arrived)
+                .iter()
+                .all(|it| matches!(it, Err(GatewayRefusal::NotFound)))
         );
         assert_eq!(calls.get(), 1);
         // A client that arrives after the call has begun may know that the object exists by now.

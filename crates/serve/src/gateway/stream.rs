@@ -9,7 +9,7 @@ use firstbyte_location::{Strength, to_usize};
 use firstbyte_store::{Get, Store};
 use tokio::sync::mpsc;
 
-use super::error::Unserved;
+use super::error::GatewayRefusal;
 use super::object::RemoteObject;
 use super::reading::Budgets;
 use crate::http::response::ResponseBody;
@@ -23,8 +23,8 @@ pub(super) async fn body(
     store: &Store,
     object: &RemoteObject,
     budgets: &Budgets,
-) -> Result<ResponseBody, Unserved> {
-    let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
+) -> Result<ResponseBody, GatewayRefusal> {
+    let share = budgets.share().await.map_err(|error| GatewayRefusal::Failed(error.to_string()))?;
     let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(MAX_QUEUED_PIECES);
     let (opened, begun) = tokio::sync::oneshot::channel();
     let (store, location) = (store.clone(), object.location().clone());
@@ -35,7 +35,7 @@ pub(super) async fn body(
         let _share = share;
         let mut body = match store.get(&location, &get) {
             Ok(body) => body,
-            Err(error) => return drop(opened.send(Err(Unserved::from(error)))),
+            Err(error) => return drop(opened.send(Err(GatewayRefusal::from(error)))),
         };
         if opened.send(Ok(())).is_err() {
             return;
@@ -54,6 +54,6 @@ pub(super) async fn body(
             }
         }
     });
-    begun.await.map_err(|_| Unserved::Failed("the thread that receives has ended".to_owned()))??;
+    begun.await.map_err(|_| GatewayRefusal::Failed("the thread that receives has ended".to_owned()))??;
     Ok(ResponseBody::Stream(Box::pin(futures::stream::poll_fn(move |context| receiver.poll_recv(context)))))
 }

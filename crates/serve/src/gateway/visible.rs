@@ -22,7 +22,7 @@ impl<'a> Visible<'a> {
             && self.access.allows(KeyRights::Read, self.origin.path(self.bucket, key).as_bytes())
     }
 
-    /// Whether some visible key may start with `beginning`.
+    /// True if some visible key may start with `beginning`.
     pub(crate) fn reaches(&self, beginning: &str) -> bool {
         self.origin.reaches(beginning)
             && self.access.reaches(self.origin.path(self.bucket, beginning).as_bytes())

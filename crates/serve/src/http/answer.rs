@@ -37,9 +37,9 @@ pub(crate) struct SentResponse {
     pub(crate) body_bytes: u64,
 }
 
-/// How the end of the body is marked.
+/// The mark of the end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum BodyEnd {
     /// The status or method allows no body.
     Bodiless,
     Length(u64),
@@ -55,10 +55,10 @@ pub(crate) async fn send(
     throttle: &Throttle,
 ) -> io::Result<SentResponse> {
     let end = end(&response, framing);
-    let persistence = if end == End::Close { Persistence::Close } else { framing.persistence };
+    let persistence = if end == BodyEnd::Close { Persistence::Close } else { framing.persistence };
     let mut head = render_head(&response, end, persistence, framing);
     let stall = connections.limits.stall;
-    let bodiless = framing.method == Method::HEAD || end == End::Bodiless;
+    let bodiless = framing.method == Method::HEAD || end == BodyEnd::Bodiless;
     let mut body_bytes = 0;
     connections::wait_for_all(throttle, head.len()).await;
     match response.body {
@@ -90,7 +90,7 @@ pub(crate) async fn send(
             send_bytes(transport, &head, Follow::More, stall).await?;
             while let Some(piece) = pieces.next().await {
                 let piece = piece.inspect_err(|_| {
-                    if end == End::Close {
+                    if end == BodyEnd::Close {
                         transport.reset_when_closed();
                     }
                 })?;
@@ -107,7 +107,7 @@ pub(crate) async fn send(
                     rest = behind;
                 }
             }
-            if end == End::Chunked {
+            if end == BodyEnd::Chunked {
                 send_bytes(transport, b"0\r\n\r\n", Follow::Nothing, stall).await?;
             }
         }
@@ -118,10 +118,10 @@ pub(crate) async fn send(
 async fn send_piece(
     transport: &mut Transport,
     piece: &[u8],
-    end: End,
+    end: BodyEnd,
     stall: std::time::Duration,
 ) -> io::Result<()> {
-    if end != End::Chunked {
+    if end != BodyEnd::Chunked {
         return send_bytes(transport, piece, Follow::Nothing, stall).await;
     }
     let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
@@ -130,24 +130,24 @@ async fn send_piece(
     send_bytes(transport, &chunk, Follow::Nothing, stall).await
 }
 
-fn end(response: &HttpResponse, framing: ResponseFraming<'_>) -> End {
+fn end(response: &HttpResponse, framing: ResponseFraming<'_>) -> BodyEnd {
     let status = response.status;
     if status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
-        return End::Bodiless;
+        return BodyEnd::Bodiless;
     }
     let announced = response.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     match (response.body.length(), announced) {
         // A response to HEAD has no body, so the length that the handler stated is used.
-        (Some(0), Some(length)) if framing.method == Method::HEAD => End::Length(length),
-        (Some(length), _) => End::Length(length),
-        (None, _) if framing.minor_version >= 1 => End::Chunked,
-        (None, _) => End::Close,
+        (Some(0), Some(length)) if framing.method == Method::HEAD => BodyEnd::Length(length),
+        (Some(length), _) => BodyEnd::Length(length),
+        (None, _) if framing.minor_version >= 1 => BodyEnd::Chunked,
+        (None, _) => BodyEnd::Close,
     }
 }
 
 fn render_head(
     response: &HttpResponse,
-    end: End,
+    end: BodyEnd,
     persistence: Persistence,
     framing: ResponseFraming<'_>,
 ) -> Vec<u8> {
@@ -157,9 +157,9 @@ fn render_head(
         write!(head, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or("Status"));
     let _ = write!(head, "date: {}\r\n", format_http_date(SystemTime::now()));
     match end {
-        End::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
-        End::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
-        End::Bodiless | End::Close => {}
+        BodyEnd::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
+        BodyEnd::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+        BodyEnd::Bodiless | BodyEnd::Close => {}
     }
     match (persistence, framing.minor_version) {
         (Persistence::Close, _) => head.push_str("connection: close\r\n"),
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn handlers_cannot_break_the_framing() {
         let response = HttpResponse::text(StatusCode::OK, "four").with_header(CONTENT_LENGTH, "9999");
-        assert_eq!(end(&response, GET), End::Length(5));
-        let head = render_head(&response, End::Length(5), Persistence::KeepAlive, GET);
+        assert_eq!(end(&response, GET), BodyEnd::Length(5));
+        let head = render_head(&response, BodyEnd::Length(5), Persistence::KeepAlive, GET);
         let head = String::from_utf8(head).unwrap();
         assert_eq!(head.matches("content-length").count(), 1, "{head}");
     }
@@ -204,8 +204,8 @@ mod tests {
     fn a_response_to_head_has_the_given_length() {
         let response = HttpResponse::new(StatusCode::OK).with_header(CONTENT_LENGTH, "9999");
         let head = ResponseFraming { method: &Method::HEAD, ..GET };
-        assert_eq!(end(&response, head), End::Length(9999));
-        assert_eq!(end(&response, GET), End::Length(0));
-        assert_eq!(end(&HttpResponse::new(StatusCode::NO_CONTENT), GET), End::Bodiless);
+        assert_eq!(end(&response, head), BodyEnd::Length(9999));
+        assert_eq!(end(&response, GET), BodyEnd::Length(0));
+        assert_eq!(end(&HttpResponse::new(StatusCode::NO_CONTENT), GET), BodyEnd::Bodiless);
     }
 }

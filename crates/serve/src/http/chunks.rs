@@ -42,7 +42,7 @@ pub(crate) enum BodyElement {
     /// Unknown until more bytes arrive.
     More,
     /// This many bytes of data follow. The caller moves them and reports each move to
-    /// [`Chunks::took`].
+    /// [`Chunks::record_moved`].
     Data(u64),
     /// The end of the body.
     End,
@@ -88,14 +88,15 @@ impl Chunks {
     }
 
     /// Reports that `count` bytes of the current data were moved.
-    pub(crate) fn took(&mut self, count: u64) {
+    pub(crate) fn record_moved(&mut self, count: u64) {
         if let DecoderState::Data(left) = self.state {
             let left = left.saturating_sub(count);
             self.state = if left == 0 { DecoderState::DataEnd } else { DecoderState::Data(left) };
         }
     }
 
-    /// Whether the body is complete if the input ends here. S3 clients omit the last empty line.
+    /// True if the body is complete if the input ends here. S3 clients omit the empty line after
+    /// the trailers of `aws-chunked`.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, DecoderState::Trailers(_))
     }
@@ -215,7 +216,7 @@ pub fn decode_chunked(
             BodyElement::Data(left) if !buffer.is_empty() => {
                 let count = to_usize(left).min(buffer.len());
                 content.extend_from_slice(&buffer.split_to(count));
-                chunks.took(count as u64);
+                chunks.record_moved(count as u64);
             }
             BodyElement::Data(_) | BodyElement::More => {
                 let end = bytes.len().min(given.saturating_add(piece.max(1)));

@@ -11,7 +11,7 @@ use crate::http::etag::EtagIdentity;
 
 /// The current version of the entity that a request names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Current<'a> {
+pub(crate) struct CurrentVersion<'a> {
     /// The strong tag, without quotes.
     pub(crate) etag: &'a str,
     /// The time of the last change, to the second; `None` if unknown.
@@ -30,21 +30,21 @@ pub(crate) enum ConditionResult {
 }
 
 /// The names of the headers with conditions on an existing entity, in the order of evaluation.
-struct Names {
+struct ConditionHeaders {
     matches: HeaderName,
     unmodified_since: HeaderName,
     differs: HeaderName,
     modified_since: HeaderName,
 }
 
-static OF_A_READ: Names = Names {
+static READ_HEADERS: ConditionHeaders = ConditionHeaders {
     matches: IF_MATCH,
     unmodified_since: IF_UNMODIFIED_SINCE,
     differs: IF_NONE_MATCH,
     modified_since: IF_MODIFIED_SINCE,
 };
 
-static OF_A_COPY_SOURCE: Names = Names {
+static COPY_SOURCE_HEADERS: ConditionHeaders = ConditionHeaders {
     matches: HeaderName::from_static("x-amz-copy-source-if-match"),
     unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
     differs: HeaderName::from_static("x-amz-copy-source-if-none-match"),
@@ -52,19 +52,23 @@ static OF_A_COPY_SOURCE: Names = Names {
 };
 
 /// Evaluates a GET or HEAD of an existing entity.
-pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
-    judge_existing(headers, &OF_A_READ, current)
+pub(crate) fn judge_read(headers: &HeaderMap, current: CurrentVersion<'_>) -> ConditionResult {
+    judge_existing(headers, &READ_HEADERS, current)
 }
 
 /// Evaluates the conditions on the source of an S3 copy, which have their own headers.
-pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
-    match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
+pub(crate) fn judge_copy_source(headers: &HeaderMap, current: CurrentVersion<'_>) -> ConditionResult {
+    match judge_existing(headers, &COPY_SOURCE_HEADERS, current) {
         ConditionResult::Proceed => ConditionResult::Proceed,
         ConditionResult::NotModified | ConditionResult::Failed => ConditionResult::Failed,
     }
 }
 
-fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> ConditionResult {
+fn judge_existing(
+    headers: &HeaderMap,
+    names: &ConditionHeaders,
+    current: CurrentVersion<'_>,
+) -> ConditionResult {
     if let Some(tags) = join_values(headers, &names.matches) {
         if !tags_contain(&tags, current.etag) {
             return ConditionResult::Failed;
@@ -86,7 +90,7 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> C
     ConditionResult::Proceed
 }
 
-/// Whether both times are known and `compare` holds for them.
+/// True if both times are known and `compare` holds for them.
 fn compare_known(
     modified: Option<SystemTime>,
     date: Option<SystemTime>,
@@ -110,7 +114,7 @@ pub(crate) struct Condition {
 
 /// The reason for which a condition does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unmet {
+pub(crate) enum UnmetCondition {
     /// A version is expected, and none exists.
     #[error("the request expects a version of what does not exist")]
     Missing,
@@ -148,7 +152,7 @@ impl Condition {
         self
     }
 
-    /// Whether the condition requires that no version exists.
+    /// True if the condition requires that no version exists.
     pub(crate) fn expects_absence(&self) -> bool {
         self.differs.as_deref().is_some_and(|tags| list_elements(tags).any(|tag| tag.trim() == "*"))
     }
@@ -157,10 +161,10 @@ impl Condition {
     ///
     /// # Errors
     /// The reason for which the condition does not hold.
-    pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), Unmet> {
+    pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), UnmetCondition> {
         let Some(current) = current else {
             let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
-            return if expects { Err(Unmet::Missing) } else { Ok(()) };
+            return if expects { Err(UnmetCondition::Missing) } else { Ok(()) };
         };
         let etag = current.etag();
         let holds = self.matches.as_deref().is_none_or(|tags| tags_contain(tags, &etag))
@@ -168,7 +172,7 @@ impl Condition {
             && self.unmodified_since.is_none_or(|date| current.last_modified() <= date)
             && self.size.is_none_or(|size| size == current.size)
             && self.modified.is_none_or(|modified| to_the_second(modified) == current.last_modified());
-        if holds { Ok(()) } else { Err(Unmet::Different) }
+        if holds { Ok(()) } else { Err(UnmetCondition::Different) }
     }
 }
 
@@ -184,8 +188,8 @@ fn to_the_second(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
-/// Whether `If-Range` allows a part of the current version. True without the header.
-pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
+/// True if `If-Range` allows a part of the current version, or is absent.
+pub(crate) fn range_applies(headers: &HeaderMap, current: CurrentVersion<'_>) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     let Some(value) = values.next() else { return true };
     // Two values, or a value that is not text, name no version.
@@ -206,7 +210,7 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     parse_http_date(text(headers, name)?)
 }
 
-/// Whether a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
+/// True if a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
 pub(crate) fn tags_contain(tags: &str, etag: &str) -> bool {
     list_elements(tags).map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);
@@ -231,8 +235,9 @@ mod tests {
 
     const TAG: &str = "1-2-3";
 
-    fn current() -> Current<'static> {
-        Current { etag: TAG, modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)) }
+    fn current() -> CurrentVersion<'static> {
+        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+        CurrentVersion { etag: TAG, modified }
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_tag_with_a_comma_is_one_tag_and_all_lines_of_a_condition_count() {
-        let current = Current { etag: "a, b", modified: None };
+        let current = CurrentVersion { etag: "a, b", modified: None };
         for (lines, verdict) in [
             (vec![("if-match", "\"a, b\"")], ConditionResult::Proceed),
             (vec![("if-match", "\"x\", W/\"a, b\"")], ConditionResult::Proceed),
@@ -309,14 +314,14 @@ mod tests {
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let tag = now.quoted_etag();
         let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
-        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
+        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(UnmetCondition::Different)));
         assert_eq!(absent, Condition::absent());
         let bound = Condition::of_headers(&headers(&[("if-match", &tag)]));
-        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(Unmet::Missing), Ok(())));
+        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(UnmetCondition::Missing), Ok(())));
         let sized = Condition::default().and_is(None, Some(1), None);
         assert_eq!(
             (sized.judge(None), sized.judge(Some(&now))),
-            (Err(Unmet::Missing), Err(Unmet::Different))
+            (Err(UnmetCondition::Missing), Err(UnmetCondition::Different))
         );
         let timed = Condition::default().and_is(Some(tag), Some(0), Some(now.modified_at()));
         assert_eq!(timed.judge(Some(&now)), Ok(()));
@@ -328,10 +333,10 @@ mod tests {
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let mut two = headers(&[("if-none-match", "\"x\"")]);
         two.append(IF_NONE_MATCH, now.etag().parse().unwrap());
-        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(Unmet::Different));
+        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(UnmetCondition::Different));
         let mut odd = HeaderMap::new();
         odd.insert(IF_MATCH, http::HeaderValue::from_bytes(b"\xff").unwrap());
-        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(Unmet::Different));
+        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(UnmetCondition::Different));
     }
 
     #[test]

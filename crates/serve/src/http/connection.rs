@@ -82,7 +82,7 @@ pub(crate) async fn run(
         let begun = tokio::select! {
             begun = await_request(&mut wire, connections) => begun,
             _ = stopping.wait_for(|stop| *stop), if is_idle => return,
-            () = connections.asked_to_close(), if is_idle => return,
+            () = connections.wait_for_close_request(), if is_idle => return,
         };
         if !begun.unwrap_or(false) {
             return;
@@ -253,8 +253,8 @@ async fn refuse(wire: &mut HttpWire, outcome: LoggedResponse, connections: &Conn
     }
 }
 
-/// Closes the connection after the peer could read the response. Closing while bytes of the peer
-/// are unread would reset the connection.
+/// Closes the connection after the peer has had time to read the response. Closing while bytes of
+/// the peer are unread would reset the connection.
 async fn close(wire: &mut HttpWire) {
     if wire.transport.shutdown().await.is_err() {
         return;

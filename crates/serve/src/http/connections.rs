@@ -24,8 +24,9 @@ pub(crate) struct Connections {
     rate: Option<Arc<RateLimit>>,
     /// Wakes the connection that has been idle longest, because another one waits to be accepted.
     crowded: Notify,
-    /// True while a connection waits to be accepted. A notification that no idle connection was
-    /// there for stays, and closes no connection if another connection has made room meanwhile.
+    /// True while a connection waits to be accepted. If no connection is idle then, the
+    /// notification is stored. The next idle connection gets it, and closes only if this flag is
+    /// still set.
     is_crowded: AtomicBool,
 }
 
@@ -46,7 +47,7 @@ impl Connections {
     }
 
     /// Waits, on an idle connection, until it is asked to close.
-    pub(crate) async fn asked_to_close(&self) {
+    pub(crate) async fn wait_for_close_request(&self) {
         loop {
             self.crowded.notified().await;
             if self.is_crowded.load(Relaxed) {

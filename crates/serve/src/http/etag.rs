@@ -65,7 +65,7 @@ impl EtagIdentity {
         Self { size: 0, ..metadata.into() }
     }
 
-    /// Whether both differ in the change time at most.
+    /// True if the two versions are equal except for the change time.
     pub(crate) fn equals_but_for_change(&self, other: &Self) -> bool {
         Self { changed: 0, ..*self } == Self { changed: 0, ..*other }
     }

@@ -27,9 +27,9 @@ pub struct RequestHead {
     pub headers: HeaderMap,
     /// The framing of the body.
     pub framing: Framing,
-    /// Whether the connection may carry another request.
+    /// The fate of the connection after this request.
     pub persistence: Persistence,
-    /// Whether the client waits for `100 Continue` before it sends the body.
+    /// True if the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// The minor version: 1 for HTTP/1.1, which allows chunked answers, or 0 for 1.0.
     pub minor_version: u8,
@@ -46,7 +46,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// Whether the connection may carry another request.
+/// The fate of a connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The connection may carry another request.
@@ -140,7 +140,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, RequestHeadError>
     }))
 }
 
-/// Whether a line of the head ends in a bare line feed. httparse accepts that; a proxy may not.
+/// True if a line of the head ends in a bare line feed. httparse accepts that; a proxy may not.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let mut before = 0;
     head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')

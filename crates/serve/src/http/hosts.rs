@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// The target of a `Host` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Addressed {
+pub(crate) enum HostTarget {
     /// The server.
     Server,
     /// The bucket of this name.
@@ -50,28 +50,28 @@ impl Hosts {
 
     /// Classifies the value of a `Host` header. `host` is empty if the header is missing, as in
     /// HTTP/1.0.
-    pub(crate) fn judge(&self, host: &str) -> Addressed {
+    pub(crate) fn judge(&self, host: &str) -> HostTarget {
         if host.is_empty() {
-            return Addressed::Server;
+            return HostTarget::Server;
         }
-        let Some(name) = normalize(host) else { return Addressed::Elsewhere };
+        let Some(name) = normalize(host) else { return HostTarget::Elsewhere };
         if name.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || self.names.contains(&name)
             || self.domains.contains(&name)
             || self.is_machine(&name)
         {
-            return Addressed::Server;
+            return HostTarget::Server;
         }
         let bucket =
             |domain: &String| Some(name.strip_suffix(domain.as_str())?.strip_suffix('.')?.to_owned());
         match self.domains.iter().find_map(bucket) {
-            Some(bucket) if !bucket.is_empty() => Addressed::Bucket(bucket),
-            _ => Addressed::Elsewhere,
+            Some(bucket) if !bucket.is_empty() => HostTarget::Bucket(bucket),
+            _ => HostTarget::Elsewhere,
         }
     }
 
-    /// Whether `name` is the machine's name, with or without a domain behind it.
+    /// True if `name` is the machine's name, with or without a domain behind it.
     fn is_machine(&self, name: &str) -> bool {
         let domain = name.strip_prefix(self.machine.as_str());
         let machine_again =
@@ -136,7 +136,7 @@ mod tests {
             "Store:80",
             "localhost:",
         ] {
-            assert_eq!(hosts(&[]).judge(own), Addressed::Server, "{own}");
+            assert_eq!(hosts(&[]).judge(own), HostTarget::Server, "{own}");
         }
     }
 
@@ -162,20 +162,20 @@ mod tests {
             "1.2.3.4:99999",
             ".localhost",
         ] {
-            assert_eq!(hosts(&[]).judge(other), Addressed::Elsewhere, "{other}");
+            assert_eq!(hosts(&[]).judge(other), HostTarget::Elsewhere, "{other}");
         }
     }
 
     #[test]
     fn a_bucket_stands_in_front_of_an_announced_domain_only() {
         let hosts = hosts(&["s3.lab.example", "LOCALHOST"]);
-        let bucket = |name: &str| Addressed::Bucket(name.to_owned());
+        let bucket = |name: &str| HostTarget::Bucket(name.to_owned());
         assert_eq!(hosts.judge("one.S3.lab.example:9000"), bucket("one"));
         assert_eq!(hosts.judge("a.b.s3.lab.example"), bucket("a.b"));
         assert_eq!(hosts.judge("one.localhost:1"), bucket("one"));
-        assert_eq!(hosts.judge("s3.lab.example"), Addressed::Server);
+        assert_eq!(hosts.judge("s3.lab.example"), HostTarget::Server);
         for other in ["ones3.lab.example", ".s3.lab.example", "lab.example", "one.lab.example"] {
-            assert_eq!(hosts.judge(other), Addressed::Elsewhere, "{other}");
+            assert_eq!(hosts.judge(other), HostTarget::Elsewhere, "{other}");
         }
     }
 

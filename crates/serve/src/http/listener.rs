@@ -32,7 +32,7 @@ pub(crate) async fn run(
     handler: Arc<impl RequestHandler>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let most = most_connections(connections.limits.connections);
+    let most = max_connections(connections.limits.connections);
     let permits = Arc::new(Semaphore::new(most));
     let (stopping, _) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
@@ -69,7 +69,7 @@ pub(crate) async fn run(
 
 /// Returns the maximum number of open connections: `limit`, or fewer if the process cannot open
 /// enough descriptors.
-fn most_connections(limit: usize) -> usize {
+fn max_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_PER_CONNECTION));
     limit.min(share).clamp(1, Semaphore::MAX_PERMITS)

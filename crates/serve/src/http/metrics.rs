@@ -51,8 +51,8 @@ pub(crate) struct ServerMetrics {
     pub(crate) accepted: AtomicU64,
     /// Connections open now.
     pub(crate) open: AtomicU64,
-    /// Quanta of a file (see `sendfile`) that were absent from the page cache and were read ahead
-    /// by a blocking thread.
+    /// Parts of a file (see `sendfile`) that were absent from the page cache and were read ahead by
+    /// a blocking thread.
     pub(crate) cold_reads: AtomicU64,
 }
 

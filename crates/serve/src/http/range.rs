@@ -13,7 +13,7 @@ pub enum RangeAnswer {
     Whole,
     /// 206 with this part.
     Part(ByteRange),
-    /// 416: the range begins past the end.
+    /// 416: the range begins at or after the end, or is a suffix of 0 bytes.
     Unsatisfiable,
 }
 
@@ -26,21 +26,21 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
     }
     let Some((first, last)) = spec.trim().split_once('-') else { return RangeAnswer::Whole };
     match (position(first), position(last)) {
-        (Position::At(first), Position::Missing) => satisfied(first, size, size),
+        (Position::At(first), Position::Missing) => clip_range(first, size, size),
         (Position::At(first), Position::At(last)) if first <= last => {
-            satisfied(first, last.saturating_add(1), size)
+            clip_range(first, last.saturating_add(1), size)
         }
-        // A suffix of any length is satisfiable, also of an empty file (RFC 9110, 14.1.2).
+        // A suffix of any length except 0 is satisfiable, also of an empty file (RFC 9110, 14.1.2).
         (Position::Missing, Position::At(1..)) if size == 0 => RangeAnswer::Whole,
         (Position::Missing, Position::At(count)) if count > 0 => {
-            satisfied(size.saturating_sub(count), size, size)
+            clip_range(size.saturating_sub(count), size, size)
         }
         (Position::Missing, Position::At(_)) => RangeAnswer::Unsatisfiable,
         _ => RangeAnswer::Whole,
     }
 }
 
-fn satisfied(start: u64, end: u64, size: u64) -> RangeAnswer {
+fn clip_range(start: u64, end: u64, size: u64) -> RangeAnswer {
     if start >= size {
         RangeAnswer::Unsatisfiable
     } else {

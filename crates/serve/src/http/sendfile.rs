@@ -1,8 +1,8 @@
 //! Sends ranges of files: by sendfile(2) on plain TCP, by reading and encrypting on TLS.
 //!
-//! The socket never blocks, but the disk may. Before each quantum, `preadv2` with `RWF_NOWAIT`
-//! checks whether the quantum is in the page cache. If not, the quantum is read ahead and a
-//! blocking thread waits for it, so that a slow disk delays no other connection.
+//! The socket never blocks, but the disk may. Before a part is sent, `preadv2` with `RWF_NOWAIT`
+//! checks whether the part is in the page cache. If not, a blocking thread reads the part into the
+//! page cache, so that a slow disk delays no other connection.
 //!
 //! The last bytes are sent only if the file is still the version that the head states. If another
 //! program rewrites the file meanwhile, the response breaks off and never looks complete.
@@ -61,7 +61,7 @@ pub(crate) async fn send_file(
     let held = head.len() as u64 + end.len();
     read_piece(file, end, connections, &mut head).await?;
     if head.len() as u64 != held {
-        return Err(shrunk());
+        return Err(shrunk_error());
     }
     content.check_unchanged().inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?;
     connections.metrics.copied_bytes.fetch_add(end.len(), Relaxed);
@@ -124,7 +124,7 @@ pub(crate) async fn send_throttled(
 
 /// Returns the error for a file that became shorter than its announced length. The client must see
 /// a broken response, not a short one.
-fn shrunk() -> io::Error {
+fn shrunk_error() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
@@ -158,7 +158,7 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
             }
         };
         if sent == 0 {
-            return Err(shrunk());
+            return Err(shrunk_error());
         }
         rest = rest.skip(sent);
         throttle.refund(allowed.saturating_sub(sent));
@@ -265,7 +265,7 @@ pub(crate) async fn send_bytes(
     timeout(stall, transport.flush()).await?
 }
 
-/// Whether more bytes follow at once.
+/// The bytes that the caller sends at once after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// More bytes follow: the kernel may wait and send all in one packet.

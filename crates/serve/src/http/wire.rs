@@ -43,14 +43,14 @@ pub(crate) enum Transport {
 pub(crate) struct HttpWire {
     pub(crate) transport: Transport,
     pub(crate) buffer: BytesMut,
-    body: Progress,
-    /// Whether the client waits for `100 Continue`.
+    body: BodyProgress,
+    /// True if the client waits for `100 Continue`.
     awaits_continue: bool,
 }
 
 /// The position of the wire in the request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum BodyProgress {
     /// After the end of the body.
     Done,
     /// The number of bytes that are still to come.
@@ -64,31 +64,31 @@ enum Progress {
 
 impl HttpWire {
     pub(crate) fn new(transport: Transport) -> Self {
-        Self { transport, buffer: BytesMut::new(), body: Progress::Done, awaits_continue: false }
+        Self { transport, buffer: BytesMut::new(), body: BodyProgress::Done, awaits_continue: false }
     }
 
     /// Begins a request whose body has this framing.
     pub(crate) fn begin_body(&mut self, framing: Framing, awaits_continue: bool) {
         self.body = match framing {
-            Framing::Length(0) => Progress::Done,
-            Framing::Length(left) => Progress::Data(left),
-            Framing::Chunked => Progress::Chunked(Chunks::new(ChunkDialect::Http)),
+            Framing::Length(0) => BodyProgress::Done,
+            Framing::Length(left) => BodyProgress::Data(left),
+            Framing::Chunked => BodyProgress::Chunked(Chunks::new(ChunkDialect::Http)),
         };
         self.awaits_continue = awaits_continue;
     }
 
-    /// Whether the body was read to its end, so that the next request can follow. False after an
+    /// True if the body was read to its end, so that the next request can follow. False after an
     /// error in the body.
     pub(crate) fn body_is_done(&self) -> bool {
-        self.body == Progress::Done
+        self.body == BodyProgress::Done
     }
 
-    /// Whether reading the body failed, so that its end is unknown.
+    /// True if reading the body failed, so that its end is unknown.
     pub(crate) fn body_is_broken(&self) -> bool {
-        self.body == Progress::Broken
+        self.body == BodyProgress::Broken
     }
 
-    /// Whether the client still waits for 100 Continue. If so, the client may never send the body.
+    /// True if the client still waits for 100 Continue. If so, the client may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }
@@ -110,7 +110,7 @@ impl HttpWire {
     pub(crate) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let piece = ready!(self.poll_piece(context));
         if piece.is_err() {
-            self.body = Progress::Broken;
+            self.body = BodyProgress::Broken;
         }
         Poll::Ready(piece)
     }
@@ -125,31 +125,31 @@ impl HttpWire {
         self.awaits_continue = false;
         loop {
             match self.body {
-                Progress::Done => return Poll::Ready(Ok(Bytes::new())),
-                Progress::Broken => {
+                BodyProgress::Done => return Poll::Ready(Ok(Bytes::new())),
+                BodyProgress::Broken => {
                     return Poll::Ready(Err(io::Error::new(
                         io::ErrorKind::InvalidData,
                         "the body is broken",
                     )));
                 }
-                Progress::Data(left) => {
+                BodyProgress::Data(left) => {
                     let piece = ready!(self.poll_data(context, left))?;
                     let left = left - piece.len() as u64;
-                    self.body = if left == 0 { Progress::Done } else { Progress::Data(left) };
+                    self.body = if left == 0 { BodyProgress::Done } else { BodyProgress::Data(left) };
                     return Poll::Ready(Ok(piece));
                 }
-                Progress::Chunked(mut chunks) => {
+                BodyProgress::Chunked(mut chunks) => {
                     // Trailers are ignored; they have no use here.
                     let next = chunks.next(&mut self.buffer, |_| Ok(()))?;
-                    self.body = Progress::Chunked(chunks);
+                    self.body = BodyProgress::Chunked(chunks);
                     match next {
                         BodyElement::Data(left) => {
                             let piece = ready!(self.poll_data(context, left))?;
-                            chunks.took(piece.len() as u64);
-                            self.body = Progress::Chunked(chunks);
+                            chunks.record_moved(piece.len() as u64);
+                            self.body = BodyProgress::Chunked(chunks);
                             return Poll::Ready(Ok(piece));
                         }
-                        BodyElement::End => self.body = Progress::Done,
+                        BodyElement::End => self.body = BodyProgress::Done,
                         BodyElement::More => {
                             if ready!(self.poll_fill(context, LINE_ROOM))? == 0 {
                                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));

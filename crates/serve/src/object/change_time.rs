@@ -21,14 +21,14 @@ const PUBLISHING_NANOSECONDS: i128 = 300_000;
 /// Number of slots for files published lately, about 330 KB in total.
 const RECENT_SLOTS: usize = 4096;
 
-/// Maximum number of remembered late files, about 330 KB in total.
+/// Maximum number of remembered late files, about 260 KB in total.
 const MAX_LATE_FILES: usize = 4096;
 
-static PUBLISHED: Mutex<Published> =
-    Mutex::new(Published { recent: [None; RECENT_SLOTS], late: VecDeque::new() });
+static PUBLISHED: Mutex<PublishedVersions> =
+    Mutex::new(PublishedVersions { recent: [None; RECENT_SLOTS], late: VecDeque::new() });
 
 /// Versions of files as they were when published.
-struct Published {
+struct PublishedVersions {
     /// The last publication of each slot; a file's slot is given by its inode number.
     recent: [Option<EtagIdentity>; RECENT_SLOTS],
     /// Files published after their bound, the oldest first.
@@ -54,7 +54,7 @@ pub(crate) fn record_published(identity: &EtagIdentity, bound: i128) {
     published.late.push_back(*identity);
 }
 
-/// Whether the version `identity` is the one that was published.
+/// True if the version `identity` is the one that was published.
 pub(crate) fn is_as_published(identity: &EtagIdentity, bound: i128) -> bool {
     let published = PUBLISHED.lock();
     match &published.recent[slot(identity)] {

@@ -1,5 +1,5 @@
 //! Copies bytes between open files: inside the kernel if possible, otherwise through memory. Called
-//! by copies, by the assembly of uploads, and when a file is published on another file system.
+//! by copies, by uploads, and when a file is published on another file system.
 
 use std::fs::File;
 use std::io;

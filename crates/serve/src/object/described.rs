@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use crate::http::condition::Current;
+use crate::http::condition::CurrentVersion;
 use crate::http::etag::EtagIdentity;
 
 /// The version of an object.
@@ -11,7 +11,7 @@ use crate::http::etag::EtagIdentity;
 pub(crate) struct Described {
     /// Length in bytes. `None` if the origin does not state it.
     pub(crate) size: Option<u64>,
-    /// Whether the object can only be sent whole, from its first byte to its last, because its
+    /// True if the object can only be sent whole, from its first byte to its last, because its
     /// length is unknown or nothing identifies its content.
     pub(crate) is_stream: bool,
     /// The tag in quotes, as in a header.
@@ -49,9 +49,9 @@ impl Described {
     }
 
     /// Returns the version, to evaluate conditions against.
-    pub(crate) fn current(&self) -> Current<'_> {
+    pub(crate) fn current(&self) -> CurrentVersion<'_> {
         let etag = self.etag.as_deref().map(etag_value).unwrap_or_default();
-        Current { etag, modified: self.modified }
+        CurrentVersion { etag, modified: self.modified }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum VisibleKind {
 
 /// The position of a reader in a directory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Position {
+pub(crate) struct DirectoryPosition {
     /// Device and inode of the directory.
     directory: (u64, u64),
     offset: i64,
@@ -68,9 +68,9 @@ impl EntryReader {
     }
 
     /// Returns the position, from which another reader can [resume](Self::resume).
-    pub(crate) fn position(&self) -> io::Result<Position> {
+    pub(crate) fn position(&self) -> io::Result<DirectoryPosition> {
         let found = self.entries.stat()?;
-        Ok(Position { directory: (found.st_dev, found.st_ino), offset: self.offset })
+        Ok(DirectoryPosition { directory: (found.st_dev, found.st_ino), offset: self.offset })
     }
 
     /// Opens the directory `path` for `access` at the position of an earlier reader.
@@ -81,7 +81,7 @@ impl EntryReader {
         root: &ServedRoot,
         path: &EntryPath,
         access: &RequestRights,
-        position: Position,
+        position: DirectoryPosition,
     ) -> io::Result<Self> {
         let mut reader = Self::open_for(root, path, access)?;
         if reader.position()?.directory != position.directory {
@@ -92,7 +92,7 @@ impl EntryReader {
         Ok(reader)
     }
 
-    /// Whether the entry `name` may be shown, judged by its name and, if known, its `kind`.
+    /// True if the entry `name` may be shown, judged by its name and, if known, its `kind`.
     fn is_shown(&self, name: &OsStr, kind: Option<VisibleKind>) -> bool {
         let Some(access) = &self.shown_to else { return true };
         let path = self.path.join(name);
@@ -157,7 +157,7 @@ impl Iterator for EntryReader {
     }
 }
 
-/// Whether lists and archives omit the entry at `path` after opening it failed with `error`: the
+/// True if lists and archives omit the entry at `path` after opening it failed with `error`: the
 /// entry no longer exists, or the server may not read it, which is logged. So another user's
 /// directory, such as `lost+found`, does not hide the remaining entries.
 pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
@@ -170,7 +170,7 @@ pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
 }
 
 /// Returns the version of the entry `name` in the open `directory`, which is `path` in `root`.
-/// `None` if it no longer exists. Blocking.
+/// `None` if the entry no longer exists, or is a link that leads to no entry inside. Blocking.
 pub(crate) fn identity_at(
     root: &ServedRoot,
     directory: BorrowedFd<'_>,

@@ -74,7 +74,7 @@ pub(crate) struct ObjectMetadata {
     /// The request that completed the object's upload. A repetition of the request gets the same
     /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) completed: Option<Completed>,
+    pub(crate) completed: Option<CompletionId>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
     #[serde(default, skip_serializing_if = "PartLengths::is_empty")]
     pub(crate) parts: PartLengths,
@@ -85,7 +85,7 @@ pub(crate) struct ObjectMetadata {
 
 /// Identifies the request that completed an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Completed {
+pub(crate) struct CompletionId {
     /// Id of the upload.
     pub(crate) upload: String,
     /// Digest of the parts that the request listed.
@@ -163,17 +163,17 @@ impl ObjectMetadata {
         let mut user: Vec<(String, String)> = Vec::new();
         for name in headers.keys() {
             let key = name.as_str().strip_prefix("x-amz-meta-").filter(|key| !key.is_empty());
-            if let (Some(key), Some(value)) = (key, joined(headers, name.as_str())?) {
+            if let (Some(key), Some(value)) = (key, joined_header(headers, name.as_str())?) {
                 user.push((key.to_owned(), value));
             }
         }
         Ok(Self {
-            content_type: joined(headers, "content-type")?,
-            cache_control: joined(headers, "cache-control")?,
-            content_disposition: joined(headers, "content-disposition")?,
-            content_encoding: joined(headers, "content-encoding")?,
-            content_language: joined(headers, "content-language")?,
-            expires: joined(headers, "expires")?,
+            content_type: joined_header(headers, "content-type")?,
+            cache_control: joined_header(headers, "cache-control")?,
+            content_disposition: joined_header(headers, "content-disposition")?,
+            content_encoding: joined_header(headers, "content-encoding")?,
+            content_language: joined_header(headers, "content-language")?,
+            expires: joined_header(headers, "expires")?,
             user,
             ..Self::default()
         })
@@ -282,7 +282,7 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether there is metadata that the client explicitly asked to store. A modification time
+    /// True if there is metadata that the client explicitly asked to store. A modification time
     /// does not count, because the file itself has it.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
@@ -386,7 +386,7 @@ impl ObjectMetadata {
 }
 
 /// Returns the value of a header. Several values are joined to one list, as in S3.
-fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, MetadataRefusal> {
+fn joined_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, MetadataRefusal> {
     let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
     let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
     let lines = lines.map_err(|_| MetadataRefusal::NoHeader)?;
@@ -410,12 +410,12 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
     }
 }
 
-/// Whether `written` and the stored metadata of `directory` are both empty.
+/// True if `written` and the stored metadata of `directory` are both empty.
 fn is_empty(written: &ObjectMetadata, directory: &File) -> bool {
     *written == ObjectMetadata::default() && ObjectMetadata::read(directory) == *written
 }
 
-/// Whether `directory` is an object of its own, because its key was put. Such a key is listed
+/// True if `directory` is an object of its own, because its key was put. Such a key is listed
 /// whatever entries the directory has, and stays when the last of them is deleted. Other
 /// directories only lead to keys. On a file system without extended attributes, none is an object.
 pub(crate) fn is_object(directory: impl AsFd) -> bool {
@@ -459,7 +459,7 @@ impl PartLengths {
         Self(runs)
     }
 
-    /// Whether the lengths add up to `size` bytes. They may not, because other programs can write
+    /// True if the lengths add up to `size` bytes. They may not, because other programs can write
     /// the attribute.
     fn are_of(&self, size: u64) -> bool {
         let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {

@@ -16,7 +16,7 @@ use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::http::condition::{Condition, Unmet};
+use crate::http::condition::{Condition, UnmetCondition};
 use crate::http::etag::EtagIdentity;
 use crate::object::copying::copy_range;
 use crate::object::metadata;
@@ -32,7 +32,7 @@ const CHANGE_ATTEMPTS: u32 = 100;
 pub(crate) enum Error {
     /// The request's condition does not hold.
     #[error(transparent)]
-    Unmet(#[from] Unmet),
+    Unmet(#[from] UnmetCondition),
     /// A system call fails.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -55,7 +55,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// A complete file under a temporary name, which publishing replaces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finished<'a> {
+pub(crate) struct FinishedFile<'a> {
     pub(crate) directory: BorrowedFd<'a>,
     pub(crate) name: &'a OsStr,
     pub(crate) file: &'a File,
@@ -89,7 +89,7 @@ pub(crate) enum RemovedKind {
 /// The condition does not hold. `NotFound`: `base` is missing. `IsADirectory`: `to` is a directory.
 pub(crate) fn publish(
     root: &ServedRoot,
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
@@ -104,7 +104,7 @@ pub(crate) fn publish(
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
             Ok(()) => record_final_name(file)?,
-            Err(Errno::EXIST) => return Err(Unmet::Different.into()),
+            Err(Errno::EXIST) => return Err(UnmetCondition::Different.into()),
             Err(Errno::XDEV) => {
                 let note = PartNote::create(root, base, &to.parent())?;
                 copy_across(finished, parent, &note.part(), name, flags)?
@@ -125,8 +125,9 @@ pub(crate) fn publish_temporary(
     condition: &Condition,
 ) -> Result<PublishedVersion> {
     let (directory, name) = temporary.place();
-    let published = publish(root, Finished { directory, name, file: temporary.file() }, base, to, condition)?;
-    temporary.moved();
+    let finished = FinishedFile { directory, name, file: temporary.file() };
+    let published = publish(root, finished, base, to, condition)?;
+    temporary.forget_moved();
     Ok(published)
 }
 
@@ -272,7 +273,7 @@ pub(crate) fn move_entry(
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
     match rename(parent.as_fd(), name, to, new, flags) {
-        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
         done => Ok(done?),
     }
 }
@@ -286,7 +287,7 @@ pub(crate) fn move_back(root: &ServedRoot, from: &OwnedFd, old: &OsStr, path: &E
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
     match rename(from.as_fd(), old, &parent, name, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
         done => Ok(done?),
     }
 }
@@ -335,7 +336,7 @@ fn rename(
 /// Publishes to a file system that is mounted below the bucket. The file is copied into the
 /// destination directory under the name `beside`, and renamed when it is complete.
 fn copy_across(
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     parent: &OwnedFd,
     beside: &str,
     name: &OsStr,
@@ -350,7 +351,7 @@ fn copy_across(
         keep_rights(parent, name, &file)?;
         flush(&file)?;
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
-            Err(Errno::EXIST) => Err(Unmet::Different.into()),
+            Err(Errno::EXIST) => Err(UnmetCondition::Different.into()),
             Err(error) => Err(error.into()),
             Ok(()) => Ok(record_final_name(&file)?),
         }

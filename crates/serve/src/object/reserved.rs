@@ -38,7 +38,7 @@ impl Area {
     }
 }
 
-/// Whether `name`, an entry of a bucket, is the reserved directory.
+/// True if `name`, an entry of a bucket, is the reserved directory.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name == RESERVED.as_bytes()
 }

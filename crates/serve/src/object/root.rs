@@ -1,10 +1,11 @@
-//! Opens, makes and removes entries of the served directory. No other module does so.
+//! Resolves paths below the served directory, to open, make and remove entries. Other modules use
+//! only single names in directories that this module has opened.
 //!
 //! Files outside the directory are not reachable. Names are checked when they are parsed into an
 //! [`EntryPath`], and the kernel resolves them beneath the directory (`openat2` with
-//! `RESOLVE_BENEATH`). So a symbolic link can lead anywhere inside the directory, but never
-//! outside, even if the tree changes meanwhile. On kernels without `openat2` no link is followed at
-//! all.
+//! `RESOLVE_BENEATH`). So a relative symbolic link can lead anywhere inside the directory, but
+//! never outside, even if the tree changes meanwhile. An absolute link is refused. On kernels
+//! without `openat2` no link is followed at all.
 //!
 //! A look-up that the kernel answers from memory runs on the calling thread. Other look-ups run on
 //! a blocking thread.
@@ -160,8 +161,8 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Converts an error of opening an entry. The kernel opens no socket, and no device without a
-/// driver.
+/// Converts an error of opening an entry. With `ENXIO` the kernel refuses to open a socket, or a
+/// device without a driver.
 fn of_kernel(error: Errno) -> io::Error {
     if error == Errno::NXIO { not_regular() } else { error.into() }
 }

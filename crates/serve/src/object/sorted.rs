@@ -2,8 +2,8 @@
 //! from a manifest.
 //!
 //! Names are collected up to a bound and sorted. If there are more, each sorted run is written to
-//! an unlinked file, and all runs are merged into another. Only the first name of every block of
-//! that file stays in memory, so a page of a listing reads one or two blocks.
+//! an unlinked file, and all runs are merged into another file. Only the first name of every block
+//! of that file stays in memory, so a page of a listing reads one or two blocks.
 //!
 //! A record is the name's length in two bytes, then the name. Blocks contain whole records.
 
@@ -29,14 +29,14 @@ const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 /// Names in byte order.
 #[derive(Debug)]
 pub(crate) struct SortedNames {
-    store: Store,
+    store: Storage,
     blocks: Vec<Block>,
     /// The end of the last block in the store.
     end: u64,
 }
 
 #[derive(Debug)]
-enum Store {
+enum Storage {
     Memory(Vec<u8>),
     File(Arc<File>),
 }
@@ -48,9 +48,9 @@ struct Block {
 }
 
 impl SortedNames {
-    /// Sorts `names` with about `room` bytes of them in memory at a time.
+    /// Sorts `names`. Holds about `room` bytes of them in memory at a time.
     pub(crate) fn collect(names: impl Iterator<Item = io::Result<Vec<u8>>>, room: usize) -> io::Result<Self> {
-        let mut unsorted = Unsorted::default();
+        let mut unsorted = UnsortedNames::default();
         let mut spill: Option<Spill> = None;
         for name in names {
             unsorted.push(&name?);
@@ -65,7 +65,7 @@ impl SortedNames {
         let Some(mut spill) = spill else {
             let mut records = Records::new(Vec::new(), 0);
             unsorted.drain_sorted(|name| records.push(name))?;
-            return Ok(Self { end: records.end, blocks: records.blocks, store: Store::Memory(records.out) });
+            return Ok(Self { end: records.end, blocks: records.blocks, store: Storage::Memory(records.out) });
         };
         spill.put(&mut unsorted)?;
         merge(&spill.runs)
@@ -93,8 +93,8 @@ impl SortedNames {
     /// Returns the bytes by which these names count towards the limit of the index.
     pub(crate) fn weight(&self) -> usize {
         let store = match &self.store {
-            Store::Memory(bytes) => bytes.len(),
-            Store::File(_) => DESCRIPTOR_WEIGHT,
+            Storage::Memory(bytes) => bytes.len(),
+            Storage::File(_) => DESCRIPTOR_WEIGHT,
         };
         let blocks: usize = self.blocks.iter().map(|block| size_of::<Block>() + block.first.len()).sum();
         size_of::<Self>() + store + blocks
@@ -108,8 +108,8 @@ impl SortedNames {
     fn read(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
         match &self.store {
-            Store::Memory(all) => bytes.extend_from_slice(&all[range.start as usize..range.end as usize]),
-            Store::File(file) => {
+            Storage::Memory(all) => bytes.extend_from_slice(&all[range.start as usize..range.end as usize]),
+            Storage::File(file) => {
                 bytes.resize((range.end - range.start) as usize, 0);
                 file.read_exact_at(bytes, range.start)?;
             }
@@ -176,13 +176,13 @@ impl<W: Write> Records<W> {
 
 /// Names in one allocation, in the order of arrival.
 #[derive(Default)]
-struct Unsorted {
+struct UnsortedNames {
     names: Vec<u8>,
     /// The end of each name in `names`.
     ends: Vec<u32>,
 }
 
-impl Unsorted {
+impl UnsortedNames {
     fn push(&mut self, name: &[u8]) {
         self.names.extend_from_slice(name);
         self.ends.push(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
@@ -220,13 +220,13 @@ impl Spill {
         Ok(Self { file: Arc::new(unlinked_file()?), runs: Vec::new() })
     }
 
-    fn put(&mut self, unsorted: &mut Unsorted) -> io::Result<()> {
+    fn put(&mut self, unsorted: &mut UnsortedNames) -> io::Result<()> {
         let start = self.runs.last().map_or(0, |run| run.end);
         let mut records = Records::new(BufWriter::new(&*self.file), start);
         unsorted.drain_sorted(|name| records.push(name))?;
         records.out.flush()?;
         let (blocks, end) = (records.blocks, records.end);
-        self.runs.push(SortedNames { store: Store::File(self.file.clone()), blocks, end });
+        self.runs.push(SortedNames { store: Storage::File(self.file.clone()), blocks, end });
         Ok(())
     }
 }
@@ -254,7 +254,7 @@ fn merge(runs: &[SortedNames]) -> io::Result<SortedNames> {
     }
     records.out.flush()?;
     let (blocks, end) = (records.blocks, records.end);
-    Ok(SortedNames { store: Store::File(file.clone()), blocks, end })
+    Ok(SortedNames { store: Storage::File(file.clone()), blocks, end })
 }
 
 /// Opens a file without a name, which is freed with its descriptor. `/var/tmp` comes first, because
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    fn rest(names: &SortedNames, from: &[u8]) -> Vec<Vec<u8>> {
+    fn names_from(names: &SortedNames, from: &[u8]) -> Vec<Vec<u8>> {
         let mut cursor = names.skip_while(|name| name < from).unwrap();
         let mut rest = Vec::new();
         while let Some(name) = cursor.next_name().unwrap() {
@@ -295,7 +295,7 @@ mod tests {
             let unsorted = set.iter().rev().map(|name| Ok(name.clone()));
             let names = SortedNames::collect(unsorted, room).unwrap();
             let expected: Vec<Vec<u8>> = set.range(from.clone()..).cloned().collect();
-            prop_assert_eq!(rest(&names, &from), expected);
+            prop_assert_eq!(names_from(&names, &from), expected);
             prop_assert_eq!(names.is_empty(), set.is_empty());
         }
     }
@@ -304,8 +304,8 @@ mod tests {
     fn many_names_take_little_memory() {
         let many = (0..200_000).map(|number| Ok(format!("a-name-of-common-length-{number:08}").into_bytes()));
         let names = SortedNames::collect(many, 1 << 20).unwrap();
-        assert!(matches!(names.store, Store::File(_)));
+        assert!(matches!(names.store, Storage::File(_)));
         assert!(names.weight() < DESCRIPTOR_WEIGHT + (64 << 10), "{}", names.weight());
-        assert_eq!(rest(&names, b"a-name-of-common-length-00199999").len(), 1);
+        assert_eq!(names_from(&names, b"a-name-of-common-length-00199999").len(), 1);
     }
 }

@@ -66,7 +66,7 @@ impl TemporaryFile {
     }
 
     /// Forgets the file after it was moved out of the staging.
-    pub(crate) fn moved(mut self) {
+    pub(crate) fn forget_moved(mut self) {
         self.name.clear();
     }
 }

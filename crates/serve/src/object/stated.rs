@@ -1,5 +1,6 @@
-//! Collects the checksums that a request states for its content, and compares them. [`Stated`]
-//! checks every body, whether the body is stored or parsed; no other code compares checksums.
+//! Collects the checksums that a request states for its content, and compares them.
+//! [`StatedChecksums`] checks every body, whether the body is stored or parsed; no other code
+//! compares checksums.
 //!
 //! CRC-64/NVME is always computed, as in S3, so that a read of any object written here can be
 //! verified. Other checksums are computed only if the client states them.
@@ -32,7 +33,7 @@ impl Trailers {
 /// The checksums that a request states for its content. They come from headers or form fields, from
 /// trailers, and from the hash that the signature covers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stated {
+pub(crate) struct StatedChecksums {
     /// Values in base64. Different values for one algorithm cannot both match, so the request is
     /// refused.
     values: Vec<(Algorithm, HeaderValue)>,
@@ -44,7 +45,7 @@ pub(crate) struct Stated {
     hash: Option<String>,
 }
 
-impl Stated {
+impl StatedChecksums {
     /// Returns the algorithm of the checksum in the header `name`.
     pub(crate) fn algorithm_of(name: &HeaderName) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.header() == Some(name.as_str()))
@@ -105,18 +106,18 @@ impl Stated {
     }
 
     /// Returns the algorithms needed to check the content.
-    fn compared(&self) -> impl Iterator<Item = Algorithm> {
+    fn compared_algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
     }
 
     /// Creates hashers for the checksums needed to check the content, and for CRC-64/NVME.
     pub(crate) fn checksums(&self) -> MultiHasher {
-        MultiHasher::of(self.compared().chain([Algorithm::Crc64Nvme]))
+        MultiHasher::of(self.compared_algorithms().chain([Algorithm::Crc64Nvme]))
     }
 
     /// Creates hashers only for the checksums needed to check the content.
     pub(crate) fn checksums_to_compare(&self) -> MultiHasher {
-        MultiHasher::of(self.compared())
+        MultiHasher::of(self.compared_algorithms())
     }
 
     /// Checks the whole content of a body that is not stored.
@@ -179,7 +180,7 @@ pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, 
     algorithm.map(Some).ok_or_else(unsupported)
 }
 
-/// Whether a header is a valid checksum of the algorithm: base64 of the right length. The value for
+/// True if a header is a valid checksum of the algorithm: base64 of the right length. The value for
 /// a multipart upload may end in `-PARTS`.
 fn is_value(algorithm: Algorithm, value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return false };
@@ -191,14 +192,14 @@ fn is_value(algorithm: Algorithm, value: &HeaderValue) -> bool {
 mod tests {
     use super::*;
 
-    fn stated(lines: &[(&'static str, &str)], announced: &[&'static str]) -> Stated {
+    fn stated(lines: &[(&'static str, &str)], announced: &[&'static str]) -> StatedChecksums {
         let headers =
             lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let announced: Vec<HeaderName> = announced.iter().map(|name| name.parse().unwrap()).collect();
-        Stated::of_headers(&headers, &announced, None, Trailers::default()).unwrap()
+        StatedChecksums::of_headers(&headers, &announced, None, Trailers::default()).unwrap()
     }
 
-    fn sums(bytes: &[u8], stated: &Stated) -> ChecksumValues {
+    fn sums(bytes: &[u8], stated: &StatedChecksums) -> ChecksumValues {
         let mut sums = stated.checksums();
         sums.update(bytes);
         sums.finish()
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_stated_value_must_be_the_computed_one() {
-        let right = sums(b"x", &Stated::default())[&Algorithm::Crc64Nvme].clone();
+        let right = sums(b"x", &StatedChecksums::default())[&Algorithm::Crc64Nvme].clone();
         let name = "x-amz-checksum-crc64nvme";
         for (lines, fits) in [
             (vec![(name, right.as_str())], true),
@@ -227,7 +228,7 @@ mod tests {
         let mut two = HeaderMap::new();
         two.append(name, right.parse().unwrap());
         two.append(name, "AAAAAAAAAAA=".parse().unwrap());
-        let stated = Stated::of_headers(&two, &[], None, Trailers::default()).unwrap();
+        let stated = StatedChecksums::of_headers(&two, &[], None, Trailers::default()).unwrap();
         assert!(stated.check(sums(b"x", &stated)).is_err());
     }
 
@@ -246,7 +247,7 @@ mod tests {
             ("content-md5", "d41d8cd98f00b204e9800998ecf8427e", false),
         ] {
             let headers = HeaderMap::from_iter([(HeaderName::from_static(name), value.parse().unwrap())]);
-            let stated = Stated::of_headers(&headers, &[], None, Trailers::default());
+            let stated = StatedChecksums::of_headers(&headers, &[], None, Trailers::default());
             assert_eq!(stated.is_ok(), right, "{name}: {value}");
         }
     }
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn the_hash_of_a_signature_is_compared_and_not_kept() {
         let hash = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(b"x"));
-        let stated = Stated { hash: Some(hash), ..Stated::default() };
+        let stated = StatedChecksums { hash: Some(hash), ..StatedChecksums::default() };
         let kept = stated.check(sums(b"x", &stated)).unwrap();
         assert_eq!(kept.into_keys().collect::<Vec<_>>(), [Algorithm::Crc64Nvme]);
         assert!(stated.check(sums(b"y", &stated)).is_err());

@@ -1,12 +1,12 @@
 //! Keeps entries that were deleted from the page until they expire, in
 //! `BUCKET/.firstbyte/trash/ID/`.
 //!
-//! In the directory `ID`, `entry` is the unchanged file, link or directory, and `origin` is a link
-//! to its former path. The directory and `origin` exist before one rename moves the entry in. So a
-//! kill leaves the entry either at its former path or in the trash. A thread that moves or removes
-//! an entry holds a lock (flock) on its directory. Removal begins with `origin`, so an entry
-//! without `origin` is never restored. All functions block. Called by the page, by the sweeper, and
-//! when a bucket is removed.
+//! In the directory `ID`, `entry` is the unchanged file, link or directory, and `origin` is a
+//! symbolic link whose target is the former path as text (or a file with that text). The directory
+//! and `origin` exist before one rename moves the entry in. So a kill leaves the entry either at
+//! its former path or in the trash. A thread that moves or removes an entry holds a lock (flock) on
+//! its directory. Removal begins with `origin`, so an entry without `origin` is never restored. All
+//! functions block. Called by the page, by the sweeper, and when a bucket is removed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -60,8 +60,9 @@ pub(crate) fn put(root: &ServedRoot, bucket: &EntryPath, path: &EntryPath) -> pu
 /// Moves the entry `id` back to its former place in `directory`. Returns its name.
 ///
 /// # Errors
-/// `NotFound`: the entry has expired, it was deleted from another directory, or `directory` no
-/// longer exists. Also fails if another entry now has the name.
+/// `NotFound`: the entry has expired, is being restored or removed by another thread, was deleted
+/// from another directory, or `directory` no longer exists. Also fails if another entry now has the
+/// name.
 pub(crate) fn restore(
     root: &ServedRoot,
     bucket: &EntryPath,
@@ -84,8 +85,9 @@ pub(crate) fn restore(
     Ok(name.as_bytes().to_vec())
 }
 
-/// Stores the path as the target of a link that leads nowhere. On most file systems a link takes no
-/// space, unlike a file, so entries can be deleted when the disk is full.
+/// Stores the path as the target of a symbolic link, which is never followed. On most file systems
+/// a link takes no space, unlike a file, so entries can be deleted when the disk is full. If the
+/// file system refuses the link, stores a file.
 fn write_origin(directory: &OwnedFd, path: &EntryPath) -> io::Result<()> {
     match rustix::fs::symlinkat(path.as_path(), directory, ORIGIN) {
         Ok(()) => return Ok(()),
@@ -135,7 +137,7 @@ pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io:
     })
 }
 
-/// Whether the entry in `directory` was deleted at least `age` ago, or its removal was interrupted.
+/// True if the entry in `directory` was deleted at least `age` ago, or its removal was interrupted.
 fn has_expired(directory: &OwnedFd, age: Duration) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match rustix::fs::openat(directory, ORIGIN, flags, Mode::empty()) {

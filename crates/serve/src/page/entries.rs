@@ -105,7 +105,7 @@ impl EditedDirectory {
     }
 
     pub(crate) fn rename(&self, entry: &str, name: &str) -> Result<()> {
-        let entry = self.existing(entry)?;
+        let entry = self.existing_path(entry)?;
         let to = self.entry(name.as_bytes())?;
         let old = entry.name().unwrap_or_default().as_bytes();
         let parent = self
@@ -123,14 +123,14 @@ impl EditedDirectory {
 
     /// Moves `entry` into the trash of its bucket. Returns its id there.
     pub(crate) fn delete(&self, entry: &str) -> Result<String> {
-        let entry = self.existing(entry)?;
+        let entry = self.existing_path(entry)?;
         let name = entry.name().unwrap_or_default().as_bytes();
         trash::put(&self.root, &self.bucket(), &entry).map_err(|error| Error::of(name, error))
     }
 
     /// Removes `entry` with all its content, without the trash.
     pub(crate) fn delete_forever(&self, entry: &str) -> Result<()> {
-        let entry = self.existing(entry)?;
+        let entry = self.existing_path(entry)?;
         let name = entry.name().unwrap_or_default();
         publish::remove_all(&self.root, &entry).map_err(|error| Error::of(name.as_bytes(), error))
     }
@@ -159,7 +159,7 @@ impl EditedDirectory {
         }
     }
 
-    fn existing(&self, entry: &str) -> Result<EntryPath> {
+    fn existing_path(&self, entry: &str) -> Result<EntryPath> {
         let name: Vec<u8> = percent_encoding::percent_decode_str(entry).collect();
         self.entry(&name)
     }

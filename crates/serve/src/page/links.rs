@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::html::url_path;
-use super::protocol::{PageRefusal, PageResult, from_page, json_response, read_json};
+use super::protocol::{PageRefusal, PageResult, check_from_page, json_response, read_json};
 use crate::access::keys::{KeyRights, RequestRights};
 use crate::access::signing::{MAX_VALIDITY, presigned};
 use crate::config::Buckets;
@@ -25,7 +25,7 @@ use crate::state::ServerState;
 const MAX_JSON_BYTES: usize = 1 << 10;
 
 #[derive(Deserialize)]
-struct Asked {
+struct LinkRequest {
     seconds: u64,
 }
 
@@ -42,7 +42,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
     if request.method != Method::POST {
         return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "request", "links are made by POST"));
     }
-    from_page(&request)?;
+    check_from_page(&request)?;
     let RequestRights::Key(key) = access else {
         return Err(refused(
             StatusCode::FORBIDDEN,
@@ -56,7 +56,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
     if !access.allows(KeyRights::Read, path.as_bytes()) {
         return Err(refused(StatusCode::FORBIDDEN, "denied", "your key may not read this"));
     }
-    let Asked { seconds } = read_json(&mut request.body, MAX_JSON_BYTES).await?;
+    let LinkRequest { seconds } = read_json(&mut request.body, MAX_JSON_BYTES).await?;
     let valid = Duration::from_secs(seconds);
     if seconds == 0 || valid > MAX_VALIDITY {
         return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));

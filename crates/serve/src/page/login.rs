@@ -45,8 +45,11 @@ pub(super) async fn sign_in(
         SignIn::Key(key) => {
             let token = state.sessions.begin(&key.access_key);
             let access = RequestRights::Key(key);
-            let next =
-                if opens(state, &access, next) { next.to_owned() } else { home(state, root, &access).await };
+            let next = if should_show(state, &access, next) {
+                next.to_owned()
+            } else {
+                home(state, root, &access).await
+            };
             go_to(base, &next).with_header(SET_COOKIE, set_cookie(state, &token, ""))
         }
         SignIn::Wrong => again("That key and secret do not belong together."),
@@ -62,9 +65,10 @@ pub(super) async fn sign_in(
     }
 }
 
-/// Whether the key may read `next`, a path on this server that the user chose. False for the root,
-/// which a browser requests by default.
-fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
+/// Returns whether to show `next`, the requested path on this server, after the sign-in: the key
+/// may read it, and it is not the root. A browser asks for the root by default, and the key's own
+/// start page is of more use.
+fn should_show(state: &ServerState, access: &RequestRights, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
     EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
@@ -115,7 +119,7 @@ fn go_to(base: &str, next: &str) -> HttpResponse {
     HttpResponse::new(StatusCode::SEE_OTHER).with_header(LOCATION, format!("{base}{next}"))
 }
 
-/// Whether `next` is a path on this server. Browsers read `//x` and `/\x` as another host.
+/// True if `next` is a path on this server. Browsers read `//x` and `/\x` as another host.
 fn is_local(next: &str) -> bool {
     next.starts_with('/') && !next[1..].starts_with(['/', '\\']) && !next.contains(|c: char| c.is_control())
 }

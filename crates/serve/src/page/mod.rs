@@ -48,7 +48,7 @@ pub(crate) async fn directory(
     } else {
         shell::PageWriting::Hidden
     };
-    shown(state, request, path, access, writing, &rows)
+    show_directory(state, request, path, access, writing, &rows)
 }
 
 /// Makes the page of the directory `path` of a gateway, which offers no changes.
@@ -59,10 +59,10 @@ pub(crate) fn remote_directory(
     access: &RequestRights,
     rows: &[PageRow],
 ) -> HttpResponse {
-    shown(state, request, path, access, shell::PageWriting::Hidden, rows)
+    show_directory(state, request, path, access, shell::PageWriting::Hidden, rows)
 }
 
-fn shown(
+fn show_directory(
     state: &ServerState,
     request: &HttpRequest,
     path: &EntryPath,

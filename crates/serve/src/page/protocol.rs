@@ -21,7 +21,7 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::upload::{BrowserFile, Error, Existing, UploadDirectory, claim, record};
+use super::upload::{BrowserFile, Error, ExistingFilePolicy, UploadDirectory, claim, record};
 use crate::access::keys::RequestRights;
 use crate::http::request::{HttpRequest, RequestBody};
 use crate::http::response::HttpResponse;
@@ -32,8 +32,8 @@ use crate::state::DirectoryState;
 
 /// Maximum length of a JSON body in bytes. An escaped file name of 255 bytes is far shorter.
 const MAX_JSON_BYTES: usize = 16 << 10;
-/// Maximum length of the body that completes an upload, in bytes: twice the length of 10,000 quoted
-/// checksums of eight digits.
+/// Maximum length of the body that completes an upload, in bytes: more than twice the length of
+/// 10,000 quoted checksums of eight digits.
 const MAX_COMPLETION_BYTES: usize = 256 << 10;
 /// The header with the part's CRC32C as eight hex digits.
 const CRC32C: &str = "x-firstbyte-crc32c";
@@ -70,7 +70,7 @@ fn bad(message: &str) -> PageRefusal {
 #[derive(Default, Deserialize)]
 struct Completion {
     #[serde(default)]
-    existing: Existing,
+    existing: ExistingFilePolicy,
     /// The CRC32C of every part, in order.
     crc32c: Option<Vec<String>>,
 }
@@ -97,13 +97,13 @@ pub(super) fn writable(
         return Err(PageRefusal(StatusCode::FORBIDDEN, "denied", message.into()));
     };
     if request.method != Method::GET {
-        from_page(request)?;
+        check_from_page(request)?;
     }
     Ok(path)
 }
 
 /// Refuses requests that another site may have caused.
-pub(super) fn from_page(request: &HttpRequest) -> std::result::Result<(), PageRefusal> {
+pub(super) fn check_from_page(request: &HttpRequest) -> std::result::Result<(), PageRefusal> {
     if request.headers.get(FROM_PAGE).is_some() {
         return Ok(());
     }

@@ -24,7 +24,8 @@ pub(crate) struct PageRow {
 }
 
 /// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts them:
-/// directories first, then by name. Entries beyond the maximum are not sorted in. Blocking.
+/// directories first, then by name. Entries that the file system returns later are left out,
+/// whatever their names. Blocking.
 pub(super) fn first(root: &ServedRoot, path: &EntryPath, access: &RequestRights) -> io::Result<Vec<PageRow>> {
     let mut reader = EntryReader::open_for(root, path, access)?;
     let mut rows = Vec::new();

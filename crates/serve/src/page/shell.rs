@@ -21,13 +21,13 @@ use crate::path::EntryPath;
 const CSS: &str = include_str!("assets/page.css");
 const HEAD: &str = include_str!("assets/head.html");
 const PAGE: &str = include_str!("assets/page.html");
-const LISTING: &str = include_str!("assets/listing.js");
-const UPLOAD: &str = include_str!("assets/upload.js");
-const ACTIONS: &str = include_str!("assets/actions.js");
-const LINKS: &str = include_str!("assets/links.js");
+const LISTING_SCRIPT: &str = include_str!("assets/listing.js");
+const UPLOAD_SCRIPT: &str = include_str!("assets/upload.js");
+const ACTIONS_SCRIPT: &str = include_str!("assets/actions.js");
+const LINKS_SCRIPT: &str = include_str!("assets/links.js");
 const LINK_TIME: &str = include_str!("assets/link-time.html");
 const MISSING: &str = include_str!("assets/missing.html");
-const CHANGE: &str = include_str!("assets/change.js");
+const CHANGE_SCRIPT: &str = include_str!("assets/change.js");
 const CHANGE_BUTTONS: &str = include_str!("assets/change-buttons.html");
 const CHANGE_DIALOG: &str = include_str!("assets/change-dialog.html");
 const UPLOAD_BUTTONS: &str = include_str!("assets/upload-buttons.html");
@@ -39,8 +39,8 @@ pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
-    let scripts =
-        [LISTING, ACTIONS, LINKS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
+    let scripts = [LISTING_SCRIPT, ACTIONS_SCRIPT, LINKS_SCRIPT, CHANGE_SCRIPT, UPLOAD_SCRIPT]
+        .map(|script| format!("'sha256-{}'", hash(script)));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src {}; worker-src 'self'; connect-src 'self'; \
          img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -49,7 +49,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Whether the page offers to upload, rename and delete.
+/// The page's offer to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageWriting {
     /// The page offers to upload, rename and delete.
@@ -71,7 +71,7 @@ pub(super) struct DirectoryPage<'a> {
     pub(super) links: &'a str,
     /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
-    /// Whether to offer uploads and changes.
+    /// The offer to upload, rename and delete.
     pub(super) writing: PageWriting,
     /// The signed-in user, if any.
     pub(super) account: Option<&'a str>,
@@ -96,8 +96,8 @@ pub(super) fn directory(of: &DirectoryPage<'_>) -> HttpResponse {
         "base" => escape(of.base).into(),
         "path" => path.clone().into(),
         "crumbs" => crumbs(of.links, trail).into(),
-        "actions_js" => ACTIONS.into(),
-        "links_js" => LINKS.into(),
+        "actions_js" => ACTIONS_SCRIPT.into(),
+        "links_js" => LINKS_SCRIPT.into(),
         "link_time" if of.account.is_some() => LINK_TIME.into(),
         "kept" => kept.map_or(Cow::Borrowed(""), |kept| format_duration(kept).into()),
         "change_buttons" => offered(CHANGE_BUTTONS).into(),
@@ -105,9 +105,9 @@ pub(super) fn directory(of: &DirectoryPage<'_>) -> HttpResponse {
         "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
         "upload_panel" => offered(UPLOAD_PANEL).into(),
         "account" => of.account.map_or(Cow::Borrowed(""), |account| sign_out(of.base, account).into()),
-        "listing_js" => LISTING.into(),
+        "listing_js" => LISTING_SCRIPT.into(),
         "write_js" if kept.is_some() => {
-            format!("<script>{CHANGE}</script>\n<script>{UPLOAD}</script>").into()
+            format!("<script>{CHANGE_SCRIPT}</script>\n<script>{UPLOAD_SCRIPT}</script>").into()
         }
         "rows" => rows(&format!("{}{path}", of.links), of.rows).into(),
         _ => "".into(),

@@ -27,7 +27,7 @@ use crate::config::Buckets;
 use crate::http::refusal::{failure, not_found};
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::http::response::{HttpResponse, ResponseBody, attachment};
-use crate::object::directory::{EntryReader, Position, VisibleKind, is_left_out};
+use crate::object::directory::{DirectoryPosition, EntryReader, VisibleKind, is_left_out};
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
@@ -116,7 +116,7 @@ struct Level {
 
 enum LevelState {
     Open(EntryReader),
-    Closed(Position),
+    Closed(DirectoryPosition),
 }
 
 impl Level {
@@ -160,7 +160,7 @@ impl Archive {
             if entry.is_root() || entry.parent() != EntryPath::default() {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            let path = access.entering(path.join(OsStr::from_bytes(entry.as_bytes())));
+            let path = access.fenced_directory(path.join(OsStr::from_bytes(entry.as_bytes())));
             let is_shown =
                 access.allows(KeyRights::Read, path.as_bytes()) || access.reaches(&path.as_directory());
             if !is_shown {
@@ -223,7 +223,7 @@ impl Archive {
             };
             let entry = entry?;
             if entry.kind != VisibleKind::LinkedDirectory {
-                let path = self.access.entering(reader.path_of(&entry.name));
+                let path = self.access.fenced_directory(reader.path_of(&entry.name));
                 let name = [level.prefix.as_slice(), entry.name.as_bytes()].concat();
                 return Ok(Some(Item { path, name }));
             }
@@ -280,20 +280,20 @@ impl Content {
         let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
         self.left -= count as u64;
         if self.left > 0 {
-            return if count > 0 { Ok(false) } else { Err(self.changed()) };
+            return if count > 0 { Ok(false) } else { Err(self.changed_error()) };
         }
         let now = self.file.metadata()?;
         // The change time is not compared, because it also changes when another file takes the
         // name.
         if now.len() != self.size || now.modified()? != self.modified {
-            return Err(self.changed());
+            return Err(self.changed_error());
         }
         let used = to_usize(self.size % TAR_BLOCK_BYTES as u64);
         buffer.resize(buffer.len() + (TAR_BLOCK_BYTES - used) % TAR_BLOCK_BYTES, 0);
         Ok(true)
     }
 
-    fn changed(&self) -> io::Error {
+    fn changed_error(&self) -> io::Error {
         io::Error::other(format!("{} changed while it was read", self.path))
     }
 }

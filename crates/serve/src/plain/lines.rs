@@ -110,7 +110,7 @@ impl Lines {
         Self { buffer: start.as_bytes().to_vec(), format, links, rows: 0 }
     }
 
-    /// Whether enough lines have been collected to send them.
+    /// True if enough lines have been collected to send them.
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= PIECE_BYTES
     }

@@ -119,7 +119,7 @@ impl Rows {
             self.row(&name, entry.kind, &identity)?;
             if self.recursive && entry.kind == VisibleKind::Directory {
                 name.push(b'/');
-                let path = self.access.entering(level.directory.path.join(&entry.name));
+                let path = self.access.fenced_directory(level.directory.path.join(&entry.name));
                 level.below.push(Directory { path, prefix: name });
             }
         }

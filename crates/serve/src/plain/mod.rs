@@ -24,7 +24,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::access::keys::KeyRights;
 use crate::access::keys::RequestRights;
 use crate::config::WritePolicy;
-use crate::http::condition::{Condition, ConditionResult, Current, Unmet, judge_read, range_applies};
+use crate::http::condition::{
+    Condition, ConditionResult, CurrentVersion, UnmetCondition, judge_read, range_applies,
+};
 use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
@@ -35,7 +37,7 @@ use crate::object::described::Described;
 use crate::object::metadata::{MetadataRefusal, ObjectMetadata};
 use crate::object::publish::{self, RemovedKind};
 use crate::object::staging::{self, TemporaryFile};
-use crate::object::stated::{Stated, Trailers};
+use crate::object::stated::{StatedChecksums, Trailers};
 use crate::object::writer::PieceWriter;
 use crate::page;
 use crate::path::{EntryPath, PathError};
@@ -103,7 +105,7 @@ async fn get(
     };
     let path = path.fenced(fence);
     match state.root.open_file(&path).await {
-        Ok(_) if request.path.ends_with('/') => missing(state, &request),
+        Ok(_) if request.path.ends_with('/') => answer_missing(state, &request),
         Ok(file) => match file.metadata() {
             Ok(metadata) => file_response(&request, &path, file, &metadata),
             Err(error) => failure(&error),
@@ -113,13 +115,13 @@ async fn get(
         }
         Err(error) => {
             let answer = failure(&error);
-            if answer.status == StatusCode::NOT_FOUND { missing(state, &request) } else { answer }
+            if answer.status == StatusCode::NOT_FOUND { answer_missing(state, &request) } else { answer }
         }
     }
 }
 
-/// Answers 404 with a page for browsers.
-fn missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
+/// Answers 404, for browsers with a page.
+fn answer_missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
     if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
 
@@ -179,13 +181,13 @@ fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: 
 
 /// The part of an object that a request selects.
 #[derive(Clone, Copy, Debug)]
-enum Selected {
+enum SelectedPart {
     Whole,
     /// A range, and the length of the whole object.
     Part(ByteRange, u64),
 }
 
-impl Selected {
+impl SelectedPart {
     /// Returns the range. `None`: the whole object.
     fn part(self) -> Option<ByteRange> {
         match self {
@@ -200,7 +202,7 @@ impl Selected {
 ///
 /// # Errors
 /// The response without content, if a condition fails or the range cannot be satisfied.
-fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<HttpResponse>> {
+fn select(request: &HttpRequest, described: &Described) -> Result<SelectedPart, Box<HttpResponse>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
     match judge_read(&request.headers, current) {
@@ -208,10 +210,10 @@ fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<
         ConditionResult::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
         ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
-    let Some(size) = described.ranged_size() else { return Ok(Selected::Whole) };
+    let Some(size) = described.ranged_size() else { return Ok(SelectedPart::Whole) };
     match asked_range(&request.headers, current, size) {
-        RangeAnswer::Whole => Ok(Selected::Whole),
-        RangeAnswer::Part(range) => Ok(Selected::Part(range, size)),
+        RangeAnswer::Whole => Ok(SelectedPart::Whole),
+        RangeAnswer::Part(range) => Ok(SelectedPart::Part(range, size)),
         RangeAnswer::Unsatisfiable => {
             let refused = described_response(StatusCode::RANGE_NOT_SATISFIABLE, described);
             Err(Box::new(refused.with_header(CONTENT_RANGE, format!("bytes */{size}"))))
@@ -237,11 +239,11 @@ fn object_response(
     name: Option<&OsStr>,
     described: &Described,
     kept: &ObjectMetadata,
-    selected: Selected,
+    selected: SelectedPart,
 ) -> HttpResponse {
     let mut response = match selected {
-        Selected::Whole => described_response(StatusCode::OK, described),
-        Selected::Part(range, size) => described_response(StatusCode::PARTIAL_CONTENT, described)
+        SelectedPart::Whole => described_response(StatusCode::OK, described),
+        SelectedPart::Part(range, size) => described_response(StatusCode::PARTIAL_CONTENT, described)
             .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1)),
     };
     response.headers.extend(kept.headers());
@@ -254,7 +256,7 @@ fn object_response(
     response
 }
 
-fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAnswer {
+fn asked_range(headers: &HeaderMap, current: CurrentVersion<'_>, size: u64) -> RangeAnswer {
     let mut values = headers.get_all(RANGE).iter();
     let only = values.next().filter(|_| values.next().is_none());
     match only.and_then(|value| value.to_str().ok()) {
@@ -280,7 +282,7 @@ async fn put(
         let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
         return Ok(HttpResponse::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
     }
-    let stated = match Stated::of_headers(&request.headers, &[], None, Trailers::default()) {
+    let stated = match StatedChecksums::of_headers(&request.headers, &[], None, Trailers::default()) {
         Ok(stated) => stated,
         Err(refused) => return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused)),
     };
@@ -290,7 +292,7 @@ async fn put(
     };
     let condition = Condition::of_headers(&request.headers);
     if let Err(unmet) = check_write(state, path, &condition).await? {
-        return Ok(refused(unmet));
+        return Ok(unmet_answer(unmet));
     }
     let (root, buckets, parent) = (state.root.clone(), state.config.buckets.clone(), path.parent());
     let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
@@ -314,7 +316,7 @@ async fn put(
     };
     let published = match blocking(publish).await? {
         Ok(published) => published,
-        Err(unmet) => return Ok(refused(unmet)),
+        Err(unmet) => return Ok(unmet_answer(unmet)),
     };
     let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     Ok(HttpResponse::new(status).with_header(ETAG, published.identity.quoted_etag()))
@@ -334,20 +336,20 @@ async fn delete(
             return remove(RemovedKind::Directory);
         }
         match remove(RemovedKind::File)? {
-            Ok(false) | Err(Unmet::Missing) => remove(RemovedKind::Directory),
+            Ok(false) | Err(UnmetCondition::Missing) => remove(RemovedKind::Directory),
             done => Ok(done),
         }
     };
     Ok(match blocking(remove).await? {
         Ok(true) => HttpResponse::new(StatusCode::NO_CONTENT),
         Ok(false) => not_found(),
-        Err(unmet) => refused(unmet),
+        Err(unmet) => unmet_answer(unmet),
     })
 }
 
-/// Returns the metadata of the file `name` from the headers of its PUT: those that describe the
-/// content (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The content
-/// type counts only where the name gives none, because clients send one of their own with any body.
+/// Returns the metadata of the file `name` from the headers of its PUT that describe the content
+/// (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The sent content
+/// type counts only if the name gives none, because clients send some type with any body.
 fn described(headers: &HeaderMap, name: Option<&OsStr>) -> Result<ObjectMetadata, MetadataRefusal> {
     let ObjectMetadata { content_type, content_disposition, content_encoding, content_language, .. } =
         ObjectMetadata::of_headers(headers)?;
@@ -369,7 +371,7 @@ fn refused_metadata(refusal: MetadataRefusal) -> HttpResponse {
     HttpResponse::text(status, refusal)
 }
 
-/// Whether a `Content-Encoding` names S3's own coding, whose framing must never be stored.
+/// True if a `Content-Encoding` names S3's own coding, whose framing must never be stored.
 fn names_chunks(value: &HeaderValue) -> bool {
     String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }
@@ -379,7 +381,7 @@ async fn check_write(
     state: &DirectoryState,
     path: &EntryPath,
     condition: &Condition,
-) -> io::Result<Result<(), Unmet>> {
+) -> io::Result<Result<(), UnmetCondition>> {
     if *condition == Condition::default() {
         return Ok(Ok(()));
     }
@@ -393,7 +395,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 /// Separates an unmet condition from other errors.
-fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
+fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, UnmetCondition>> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(publish::Error::Unmet(unmet)) => Ok(Err(unmet)),
@@ -401,7 +403,7 @@ fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     }
 }
 
-fn refused(unmet: Unmet) -> HttpResponse {
+fn unmet_answer(unmet: UnmetCondition) -> HttpResponse {
     HttpResponse::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 

@@ -16,7 +16,9 @@ use time::format_description::well_known::Rfc3339;
 use super::lines::{Lines, ListingFormat, ListingLine};
 use super::{object_response, select};
 use crate::access::keys::RequestRights;
-use crate::gateway::{BlockFrames, FRAMES, Gateway, RETRY_SECONDS, RemoteObject, STALE, Unserved, Visible};
+use crate::gateway::{
+    BlockFrames, FRAMES, Gateway, GatewayRefusal, RETRY_SECONDS, RemoteObject, STALE, Visible,
+};
 use crate::http::refusal::{not_found, unauthorized};
 use crate::http::request::HttpRequest;
 use crate::http::response::{HttpResponse, ResponseBody};
@@ -34,7 +36,7 @@ pub(crate) async fn answer(
     access: &RequestRights,
 ) -> HttpResponse {
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        let refused = Unserved::ReadOnly(gateway.location().to_string());
+        let refused = GatewayRefusal::ReadOnly(gateway.location().to_string());
         let mut response = unserved(&refused).with_header(ALLOW, "GET, HEAD, OPTIONS");
         response.status = StatusCode::METHOD_NOT_ALLOWED;
         return response;
@@ -51,15 +53,15 @@ pub(crate) async fn answer(
         false => object(gateway, &request, &name, access).await,
     };
     match answered {
-        Err(Unserved::Forbidden) if asks_for_page => page::refused(state, None, &request, access).await,
+        Err(GatewayRefusal::Forbidden) if asks_for_page => page::refused(state, None, &request, access).await,
         answered => answered.unwrap_or_else(|refused| unserved(&refused)),
     }
 }
 
 /// Makes the response for a request that the gateway does not serve.
-pub(crate) fn unserved(refused: &Unserved) -> HttpResponse {
+pub(crate) fn unserved(refused: &GatewayRefusal) -> HttpResponse {
     let response = match refused {
-        Unserved::NotFound | Unserved::NoVersion | Unserved::NoBucket => return not_found(),
+        GatewayRefusal::NotFound | GatewayRefusal::NoVersion | GatewayRefusal::NoBucket => return not_found(),
         refused => HttpResponse::text(refused.status(), refused),
     };
     match refused.status() {
@@ -100,13 +102,13 @@ async fn object(
     request: &HttpRequest,
     name: &Name,
     access: &RequestRights,
-) -> Result<HttpResponse, Unserved> {
+) -> Result<HttpResponse, GatewayRefusal> {
     let found = match gateway.look_up(access, &name.bucket, &name.key, (None, &request.headers)).await {
-        Err(Unserved::NotFound | Unserved::Forbidden)
+        Err(GatewayRefusal::NotFound | GatewayRefusal::Forbidden)
             if gateway.visible(access, &name.bucket).reaches(&format!("{}/", name.key)) =>
         {
             if !gateway.is_directory(&name.bucket, &name.key).await? {
-                return Err(Unserved::NotFound);
+                return Err(GatewayRefusal::NotFound);
             }
             let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
             let target = format!("{}{}/{query}", request.prefix, request.path);
@@ -152,9 +154,9 @@ async fn directory(
     request: &HttpRequest,
     name: &Name,
     access: &RequestRights,
-) -> Result<HttpResponse, Unserved> {
+) -> Result<HttpResponse, GatewayRefusal> {
     if request.query("archive").is_some() {
-        return Err(Unserved::Unsupported(
+        return Err(GatewayRefusal::Unsupported(
             "a gateway makes no archives; copy the prefix with `firstbyte cp -r`",
         ));
     }
@@ -177,7 +179,7 @@ async fn directory(
                 rows::sort(&mut first);
                 Ok(first)
             });
-            let first = first.await.map_err(|error| Unserved::Unavailable(error.to_string()))?;
+            let first = first.await.map_err(|error| GatewayRefusal::Unavailable(error.to_string()))?;
             Ok(page::remote_directory(state, request, &path, access, &first))
         }
         (format, _) => {
@@ -249,7 +251,7 @@ impl Rows {
         name: &Name,
         access: &RequestRights,
         recursive: bool,
-    ) -> Result<Self, Unserved> {
+    ) -> Result<Self, GatewayRefusal> {
         let Name { bucket, key } = name;
         let visible = gateway.visible(access, bucket);
         let (gateway, access) = (Arc::clone(gateway), access.clone());
@@ -268,9 +270,9 @@ impl Rows {
             return Ok(rows);
         }
         if !visible.reaches(key) {
-            return Err(Unserved::Forbidden);
+            return Err(GatewayRefusal::Forbidden);
         }
-        let root = visible.root().ok_or(Unserved::Forbidden)?;
+        let root = visible.root().ok_or(GatewayRefusal::Forbidden)?;
         if let Some(below) = root.strip_prefix(key.as_str()).filter(|below| below.contains('/') && !recursive)
         {
             // All visible entries lie below one subdirectory, so only that subdirectory is listed.
@@ -286,9 +288,13 @@ impl Rows {
             Ok(rows)
         })
         .await
-        .map_err(|error| Unserved::Unavailable(error.to_string()))
+        .map_err(|error| GatewayRefusal::Unavailable(error.to_string()))
         .and_then(|rows| {
-            if rows.first.is_none() && !rows.key.is_empty() { Err(Unserved::NotFound) } else { Ok(rows) }
+            if rows.first.is_none() && !rows.key.is_empty() {
+                Err(GatewayRefusal::NotFound)
+            } else {
+                Ok(rows)
+            }
         })
     }
 

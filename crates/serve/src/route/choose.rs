@@ -70,8 +70,8 @@ const SUB_RESOURCES: [&str; 42] = [
     "x-id",
 ];
 
-/// Headers that only S3 clients send: those that every SDK adds to a request without a signature,
-/// and those that change what is stored or read. Headers that proxies add do not count.
+/// Headers that only S3 clients send: headers that every SDK adds also to an unsigned request, and
+/// headers that change what is stored or read. Headers that proxies add are not in the list.
 const S3_HEADERS: [&str; 18] = [
     "x-amz-acl",
     "x-amz-checksum-mode",
@@ -118,7 +118,7 @@ pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header of this name marks an S3 request.
+/// True if a header of this name marks an S3 request.
 fn is_s3_header(name: &str) -> bool {
     S3_HEADERS.contains(&name) || S3_HEADER_FAMILIES.iter().any(|family| name.starts_with(family))
 }

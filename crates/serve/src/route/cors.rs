@@ -68,13 +68,13 @@ impl Cors {
         self.write.normalise()
     }
 
-    /// Whether pages of `origin` may read.
-    fn reads(&self, origin: &str) -> bool {
-        self.read.lists(origin) || self.writes(origin)
+    /// True if pages of `origin` may read.
+    fn may_read(&self, origin: &str) -> bool {
+        self.read.lists(origin) || self.may_write(origin)
     }
 
-    /// Whether pages of `origin` may write.
-    pub(crate) fn writes(&self, origin: &str) -> bool {
+    /// True if pages of `origin` may write.
+    pub(crate) fn may_write(&self, origin: &str) -> bool {
         self.write.lists(origin)
     }
 
@@ -84,8 +84,8 @@ impl Cors {
     pub(crate) fn preflight(&self, headers: &HeaderMap) -> HttpResponse {
         let answer = HttpResponse::new(StatusCode::NO_CONTENT)
             .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
-        let Some(origin) = origin(headers).filter(|origin| self.reads(origin)) else { return answer };
-        let methods = if self.writes(origin) { "GET, HEAD, PUT, POST, DELETE" } else { "GET, HEAD" };
+        let Some(origin) = origin(headers).filter(|origin| self.may_read(origin)) else { return answer };
+        let methods = if self.may_write(origin) { "GET, HEAD, PUT, POST, DELETE" } else { "GET, HEAD" };
         let asked = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
         let names = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         let names: Vec<&str> =
@@ -113,17 +113,18 @@ impl Cors {
         if *method == Method::OPTIONS {
             response.headers.append(VARY, PREFLIGHT_VARIES);
         }
-        let Some(origin) = origin.filter(|origin| self.reads(origin)) else { return response };
+        let Some(origin) = origin.filter(|origin| self.may_read(origin)) else { return response };
         let any = self.read == Origins::Any || self.write == Origins::Any;
-        let exposed = exposed(&response.headers);
+        let exposed = exposed_names(&response.headers);
         response
             .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, if any { "*" } else { origin })
             .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, exposed)
     }
 }
 
-/// Returns the names of all headers of a response, including those that are added while it is sent.
-fn exposed(headers: &HeaderMap) -> String {
+/// Returns the names of the headers that a page may read: the headers of a response except cookies,
+/// `Vary` and those of CORS, and the headers that are added while it is sent.
+fn exposed_names(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
     let mut names: Vec<&str> = names.chain(["content-length", "date", request_id::NAME]).collect();
@@ -132,7 +133,8 @@ fn exposed(headers: &HeaderMap) -> String {
     names.join(", ")
 }
 
-/// Returns the origin of the page that caused the request. `None` if no browser sent it.
+/// Returns the origin of the page that caused the request. `None` without the header, as in
+/// requests of programs and in most reads by pages of the server's own origin.
 pub(crate) fn origin(headers: &HeaderMap) -> Option<&str> {
     headers.get(ORIGIN)?.to_str().ok()
 }
@@ -164,7 +166,7 @@ pub(crate) fn check_write(
         // `Sec-Fetch-Site` says whether the page has the same origin.
         authority.eq_ignore_ascii_case(host) && (sent == scheme || site == Some("same-origin"))
     });
-    if same || cors.writes(origin) { Ok(()) } else { refused }
+    if same || cors.may_write(origin) { Ok(()) } else { refused }
 }
 
 #[cfg(test)]
@@ -175,7 +177,7 @@ mod tests {
         lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
-    fn listed(read: &[&str], write: &[&str]) -> Cors {
+    fn make_cors(read: &[&str], write: &[&str]) -> Cors {
         let of =
             |origins: &[&str]| Origins::Listed(origins.iter().map(|origin| (*origin).to_owned()).collect());
         let mut cors = Cors { read: of(read), write: of(write) };
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_write_comes_from_the_same_scheme_and_host_or_from_a_listed_origin() {
-        let cors = listed(&["https://reads.example"], &["HTTPS://Writes.example/"]);
+        let cors = make_cors(&["https://reads.example"], &["HTTPS://Writes.example/"]);
         for (origin, site, scheme, allowed) in [
             ("http://h:1", None, "http", true),
             ("https://h:1", None, "http", false),

@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::access::keys::RequestRights;
 use crate::http::connection::{LoggedResponse, RequestHandler};
 use crate::http::head::RequestHeadError;
-use crate::http::hosts::Addressed;
+use crate::http::hosts::HostTarget;
 use crate::http::metrics::RequestRoute;
 use crate::http::refusal;
 use crate::http::request::HttpRequest;
@@ -44,12 +44,13 @@ impl RequestRouter {
         sandbox::confine(&self.state, named, response)
     }
 
-    /// Finds the path and the route of a request for one of the server's names, and answers it.
-    async fn addressed(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
+    /// Checks the host, the loop of gateways and the origin of a request, and answers the request.
+    /// Also returns its route, and the access key that the request proved.
+    async fn dispatch(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
-        let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
-        if addressed == Addressed::Elsewhere {
+        let addressed = host.as_ref().map_or(HostTarget::Elsewhere, |host| state.hosts.judge(host));
+        if addressed == HostTarget::Elsewhere {
             let route = route(&request);
             let host = host.unwrap_or_default();
             let response =
@@ -61,7 +62,7 @@ impl RequestRouter {
             Err(refused) => return (*refused, RequestRoute::Plain, None),
         };
         let route = match addressed {
-            Addressed::Bucket(bucket) => {
+            HostTarget::Bucket(bucket) => {
                 let path = format!("/{bucket}{}", request.path);
                 let sent = std::mem::replace(&mut request.path, path);
                 sent_path.get_or_insert(sent);
@@ -87,7 +88,7 @@ impl RequestRouter {
         } else {
             match state.access(&request) {
                 Ok(access) => {
-                    let mut response = self.unsigned(request, route, &access).await;
+                    let mut response = self.answer_unsigned(request, route, &access).await;
                     if matches!(access, RequestRights::Key(_)) {
                         keep_private(&mut response.headers);
                     }
@@ -102,7 +103,7 @@ impl RequestRouter {
 
 impl RequestRouter {
     /// Answers a request with a password, with a cookie, or without credentials.
-    async fn unsigned(
+    async fn answer_unsigned(
         &self,
         mut request: HttpRequest,
         route: RequestRoute,
@@ -134,8 +135,8 @@ impl RequestRouter {
         }
     }
 
-    /// Whether `/metrics` means the counters. On a directory, only if no file or bucket has that
-    /// name. On a gateway always, because otherwise the origin would have to be asked.
+    /// True if `/metrics` means the counters. For a directory, that is so only if no file or bucket
+    /// has that name. For a gateway it is always so, because the origin is not asked.
     async fn is_metrics(&self, request: &HttpRequest) -> bool {
         let ServedSource::Directory(directory) = &self.served else { return request.path == "/metrics" };
         request.path == "/metrics"
@@ -164,7 +165,7 @@ impl RequestHandler for RequestRouter {
         remove_infrastructure(&mut request.headers);
         let origin = cors::origin(&request.headers).map(str::to_owned);
         let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
-        let (response, route, who) = self.addressed(request).await;
+        let (response, route, who) = self.dispatch(request).await;
         let response = self.confine(named, response);
         let response = self.state.config.cors.finish(origin.as_deref(), &method, response);
         LoggedResponse { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }

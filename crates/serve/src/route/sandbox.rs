@@ -115,7 +115,7 @@ pub(crate) fn named_type(path: &str) -> &'static str {
     content_type(Path::new(OsStr::new(path)).file_name())
 }
 
-/// Whether the whole `value` is exactly one type of [`INERT`] with well-formed parameters.
+/// True if the whole `value` is exactly one type of [`INERT`] with well-formed parameters.
 ///
 /// Browsers read a value with a comma as several types and use the last one (Fetch standard,
 /// "extract a MIME type", read on 27 November 2026). So a comma is refused anywhere, even in
@@ -129,7 +129,7 @@ fn is_inert(value: &str) -> bool {
         && parameters.is_none_or(|parameters| parameters.split(';').all(is_parameter))
 }
 
-/// Whether `text` is a parameter `NAME=VALUE`, or empty. A semicolon in quotes is not parsed, so a
+/// True if `text` is a parameter `NAME=VALUE`, or empty. A semicolon in quotes is not parsed, so a
 /// value with one is not inert.
 fn is_parameter(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);

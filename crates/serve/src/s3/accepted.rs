@@ -59,8 +59,8 @@ fn join_user_metadata(headers: &mut HeaderMap) {
     }
 }
 
-/// Replaces a value that is not accepted by the result of `with`. Removes the header if the result
-/// is `None`, or if there are several values.
+/// Replaces a value that `is_taken` refuses by the result of `with`. Removes the header if the
+/// result is `None`, or if there are several values.
 fn replace(
     headers: &mut HeaderMap,
     name: &HeaderName,

@@ -31,7 +31,7 @@ pub(crate) fn access(
     key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone()))
 }
 
-/// Whether the operation with this name only reads.
+/// True if the operation with this name only reads.
 fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }
@@ -47,9 +47,10 @@ pub(crate) struct RightsByPrefix {
 #[async_trait::async_trait]
 impl S3Access for RightsByPrefix {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        // Only a form's signature is verified here. Other signatures were verified before.
+        // Credentials here are those of a form, whose signature s3s has verified. Other signatures
+        // were verified before.
         if let Some(credentials) = context.credentials() {
-            attempt::proved(&credentials.access_key);
+            attempt::record_proved_key(&credentials.access_key);
         }
         let before = verify::signer(context.extensions_mut()).cloned();
         let access = access(Some(&self.keys), context.credentials().or(before.as_ref()));

@@ -3,7 +3,7 @@
 use http::header::HOST;
 use http::{HeaderMap, Uri};
 
-use crate::http::hosts::{Addressed, Hosts};
+use crate::http::hosts::{HostTarget, Hosts};
 use crate::state::ServerState;
 
 /// The parts of the server's address that are not in a request.
@@ -27,8 +27,8 @@ impl ServerAddress {
         // A proxy in front may speak TLS for the server.
         let scheme = if text("x-forwarded-proto") == "https" { "https" } else { self.scheme };
         let below = match self.hosts.judge(host) {
-            Addressed::Bucket(bucket) => path.strip_prefix(&format!("/{bucket}")),
-            Addressed::Server | Addressed::Elsewhere => None,
+            HostTarget::Bucket(bucket) => path.strip_prefix(&format!("/{bucket}")),
+            HostTarget::Server | HostTarget::Elsewhere => None,
         };
         format!("{scheme}://{host}{}{}", self.base_path, below.unwrap_or(path))
     }

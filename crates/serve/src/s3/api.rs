@@ -11,8 +11,8 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
 use crate::config::{Authentication, Buckets, SignatureVersions, WritePolicy};
-use crate::gateway::{Gateway, Unserved};
-use crate::http::condition::{ConditionResult, Current, judge_copy_source};
+use crate::gateway::{Gateway, GatewayRefusal};
+use crate::http::condition::{ConditionResult, CurrentVersion, judge_copy_source};
 use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
@@ -100,8 +100,8 @@ impl S3Api {
         self.bucket(name).await
     }
 
-    /// Refuses a request for what a gateway does not know of its origin: tags, access lists, locks
-    /// and the configuration of buckets.
+    /// Refuses a request for tags, access lists, locks or the configuration of buckets on a
+    /// gateway, which does not know those of its origin.
     pub(crate) fn check_configuration(&self) -> S3Result<()> {
         match &self.objects {
             ObjectStorage::Directory(_) => Ok(()),
@@ -197,9 +197,9 @@ impl S3Api {
                 let asked = (version, &request.headers);
                 match gateway.look_up(&self.access(request), bucket, key, asked).await {
                     // The answer to a HEAD does not say what is missing.
-                    Err(absence @ (Unserved::NotFound | Unserved::NoVersion)) => {
+                    Err(absence @ (GatewayRefusal::NotFound | GatewayRefusal::NoVersion)) => {
                         let bucket = gateway.check_bucket(bucket).await;
-                        Err(bucket.err().filter(Unserved::is_no_bucket).unwrap_or(absence).into())
+                        Err(bucket.err().filter(GatewayRefusal::is_no_bucket).unwrap_or(absence).into())
                     }
                     found => Ok(OpenedObject::remote(gateway, found?)),
                 }
@@ -253,7 +253,7 @@ impl S3Api {
         let target = self.readable(request, bucket, key).await?;
         let source = objects::open(&self.directory()?.root, &target.path, key).await?;
         let etag = source.identity.etag();
-        let current = Current { etag: &etag, modified: Some(source.identity.last_modified()) };
+        let current = CurrentVersion { etag: &etag, modified: Some(source.identity.last_modified()) };
         if judge_copy_source(&request.headers, current) != ConditionResult::Proceed {
             return Err(s3_error!(PreconditionFailed, "the source is not what the request expects"));
         }

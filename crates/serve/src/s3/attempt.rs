@@ -59,18 +59,18 @@ impl KeyAttempt {
     }
 
     /// Returns the key whose secret was compared.
-    pub(super) fn compared(&self) -> Option<String> {
+    pub(super) fn compared_key(&self) -> Option<String> {
         self.notes.lock().compared.clone()
     }
 
     /// Returns the key that the signature proved.
-    pub(super) fn proved(&self) -> Option<String> {
+    pub(super) fn proved_key(&self) -> Option<String> {
         self.notes.lock().proved.clone()
     }
 }
 
 /// Records the key that the signature of the current request proved.
-pub(super) fn proved(access_key: &str) {
+pub(super) fn record_proved_key(access_key: &str) {
     // Outside a request there is no record to change.
     let _ = CURRENT.try_with(|attempt| attempt.notes.lock().proved = Some(access_key.to_owned()));
 }

@@ -110,7 +110,7 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 allows a bucket of this name. Directories with other names are served too. S3 clients
+/// True if S3 allows a bucket of this name. Directories with other names are served too. S3 clients
 /// that put the bucket's name into a host name cannot reach them.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
@@ -153,7 +153,7 @@ pub(crate) async fn create(
 
 /// Checks, before the bucket's trash is deleted, that the bucket can be removed: it must be a plain
 /// directory that contains only `.firstbyte`.
-fn is_removable(root: &ServedRoot, path: &EntryPath) -> std::io::Result<()> {
+fn check_removable(root: &ServedRoot, path: &EntryPath) -> std::io::Result<()> {
     let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let parent = root.open_directory(&path.parent())?;
     let own = rustix::fs::statat(&parent, path.name().ok_or_else(refused)?, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -186,7 +186,7 @@ pub(crate) async fn delete(
         if !page(&root, &index, &path, &query, &RequestRights::Everyone)?.objects.is_empty() {
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
-        is_removable(&root, &path)?;
+        check_removable(&root, &path)?;
         uploads.remove_all(&path)?;
         trash::sweep(&root, &path, Duration::ZERO)?;
         staging::sweep(&root, &path, abandoned)?;

@@ -52,7 +52,7 @@ impl ChunkSignatures {
         self.end_chunk()?;
         let signature =
             std::str::from_utf8(extension).ok().and_then(|text| text.strip_prefix("chunk-signature="));
-        let signature = signature.ok_or_else(wrong)?.to_owned();
+        let signature = signature.ok_or_else(wrong_signature)?.to_owned();
         self.chunk = Some(Chunk { signature, hash: Sha256::new() });
         Ok(())
     }
@@ -86,17 +86,17 @@ impl ChunkSignatures {
         let Self { date, scope, last, .. } = self;
         let own = hex::encode(Sha256::digest(lines.concat()));
         let text = format!("AWS4-HMAC-SHA256-TRAILER\n{date}\n{scope}\n{last}\n{own}");
-        self.verify(&text, signature.ok_or_else(wrong)?)
+        self.verify(&text, signature.ok_or_else(wrong_signature)?)
     }
 
     fn verify(&self, text: &str, signature: &str) -> io::Result<()> {
         let own = hex::encode(hmac::sign(&self.key, text.as_bytes()));
         let same = constant_time::verify_slices_are_equal(own.as_bytes(), signature.as_bytes());
-        same.map_err(|_| wrong())
+        same.map_err(|_| wrong_signature())
     }
 }
 
-fn wrong() -> io::Error {
+fn wrong_signature() -> io::Error {
     io::Error::other(s3_error!(
         SignatureDoesNotMatch,
         "the signature of a chunk or of the trailers is missing or wrong"

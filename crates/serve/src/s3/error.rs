@@ -7,8 +7,8 @@ use http::StatusCode;
 use rustix::io::Errno;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
-use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
-use crate::http::condition::Unmet;
+use crate::gateway::{Gateway, GatewayRefusal, RETRY_SECONDS};
+use crate::http::condition::UnmetCondition;
 use crate::object::checksum::ChecksumRefusal;
 use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
@@ -24,31 +24,31 @@ pub(crate) fn custom(code: impl Into<String>, status: StatusCode, why: impl Into
 
 /// Returns the error for a write to a gateway.
 pub(crate) fn read_only(gateway: &Gateway) -> S3Error {
-    Unserved::ReadOnly(gateway.location().to_string()).into()
+    GatewayRefusal::ReadOnly(gateway.location().to_string()).into()
 }
 
-impl From<Unserved> for S3Error {
-    fn from(refused: Unserved) -> Self {
+impl From<GatewayRefusal> for S3Error {
+    fn from(refused: GatewayRefusal) -> Self {
         let why = refused.to_string();
         match refused {
-            Unserved::NotFound => s3_error!(NoSuchKey, "{why}"),
-            Unserved::NoVersion => s3_error!(NoSuchVersion, "{why}"),
-            Unserved::NoBucket => s3_error!(NoSuchBucket, "{why}"),
-            Unserved::BadKey(_) => s3_error!(InvalidArgument, "{why}"),
-            Unserved::Forbidden | Unserved::Denied(_) | Unserved::ReadOnly(_) => {
+            GatewayRefusal::NotFound => s3_error!(NoSuchKey, "{why}"),
+            GatewayRefusal::NoVersion => s3_error!(NoSuchVersion, "{why}"),
+            GatewayRefusal::NoBucket => s3_error!(NoSuchBucket, "{why}"),
+            GatewayRefusal::BadKey(_) => s3_error!(InvalidArgument, "{why}"),
+            GatewayRefusal::Forbidden | GatewayRefusal::Denied(_) | GatewayRefusal::ReadOnly(_) => {
                 s3_error!(AccessDenied, "{why}")
             }
-            Unserved::Archived(_) => s3_error!(InvalidObjectState, "{why}"),
-            Unserved::Changed(_) | Unserved::Unavailable(_) => {
+            GatewayRefusal::Archived(_) => s3_error!(InvalidObjectState, "{why}"),
+            GatewayRefusal::Changed(_) | GatewayRefusal::Unavailable(_) => {
                 let mut error = s3_error!(ServiceUnavailable, "{why}");
                 let seconds = http::HeaderValue::from(RETRY_SECONDS);
                 error.set_headers(http::HeaderMap::from_iter([(http::header::RETRY_AFTER, seconds)]));
                 error
             }
-            Unserved::Refused { status, code, .. } => custom(code, status, why),
-            Unserved::Unsupported(_) => s3_error!(NotImplemented, "{why}"),
-            Unserved::Loop => custom("LoopDetected", StatusCode::LOOP_DETECTED, why),
-            Unserved::Failed(_) => custom("BadGateway", StatusCode::BAD_GATEWAY, why),
+            GatewayRefusal::Refused { status, code, .. } => custom(code, status, why),
+            GatewayRefusal::Unsupported(_) => s3_error!(NotImplemented, "{why}"),
+            GatewayRefusal::Loop => custom("LoopDetected", StatusCode::LOOP_DETECTED, why),
+            GatewayRefusal::Failed(_) => custom("BadGateway", StatusCode::BAD_GATEWAY, why),
         }
     }
 }
@@ -90,7 +90,7 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
-        // Some file systems have shorter names than others, such as encrypted ones.
+        // Some file systems, such as encrypted ones, allow only shorter names than others.
         io::ErrorKind::InvalidFilename => {
             s3_error!(
                 KeyTooLongError,
@@ -117,8 +117,8 @@ fn from_kind(error: &io::Error) -> S3Error {
 
 pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
     match error {
-        publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),
-        publish::Error::Unmet(Unmet::Different) => s3_error!(PreconditionFailed, "{error}"),
+        publish::Error::Unmet(UnmetCondition::Missing) => s3_error!(NoSuchKey, "{error}"),
+        publish::Error::Unmet(UnmetCondition::Different) => s3_error!(PreconditionFailed, "{error}"),
         publish::Error::Io(error) => match error.kind() {
             // Only the bucket can be missing, because the directories of the key are made if they
             // are missing.

@@ -8,7 +8,7 @@ use s3s::dto::PutObjectInput;
 use s3s::{S3Result, s3_error};
 
 use crate::object::metadata::ObjectMetadata;
-use crate::object::stated::Stated;
+use crate::object::stated::StatedChecksums;
 use crate::s3::outputs::moment;
 use crate::s3::understood;
 
@@ -38,7 +38,7 @@ pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
 }
 
 /// Returns the checksums that fields state for the file.
-pub(crate) fn stated(input: &PutObjectInput) -> Stated {
+pub(crate) fn stated(input: &PutObjectInput) -> StatedChecksums {
     let values = [
         (Algorithm::Crc32, &input.checksum_crc32),
         (Algorithm::Crc32c, &input.checksum_crc32c),
@@ -47,7 +47,8 @@ pub(crate) fn stated(input: &PutObjectInput) -> Stated {
         (Algorithm::Sha256, &input.checksum_sha256),
         (Algorithm::Md5, &input.content_md5),
     ];
-    Stated::of_values(values.into_iter().filter_map(|(algorithm, value)| Some((algorithm, value.clone()?))))
+    let sent = values.into_iter().filter_map(|(algorithm, value)| Some((algorithm, value.clone()?)));
+    StatedChecksums::of_values(sent)
 }
 
 /// Checks the fields that s3s parses against the table of supported headers. s3s drops all other

@@ -33,11 +33,12 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 /// the file system's clock.
 const SETTLED_AGE: Duration = Duration::from_millis(20);
 
-/// Minimum age up to which a continued listing uses outdated names.
+/// Age up to which a continued listing uses outdated names of a directory that is sorted quickly.
 const MIN_RECENT_AGE: Duration = Duration::from_secs(1);
 
-/// The same age as a multiple of the time that reading and sorting took; the greater age counts. So
-/// a directory that changes all the time is sorted during at most a tenth of its listing.
+/// The same age for a directory that is sorted slowly, as a multiple of the time that reading and
+/// sorting took. The greater of the two ages counts. So a directory that changes all the time is
+/// sorted during at most a tenth of its listing.
 const RECENT_SORT_FACTOR: u32 = 10;
 
 /// How current the names of a page must be.
@@ -186,7 +187,8 @@ fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNa
 }
 
 impl IndexState {
-    /// Drops directories until half of the limit is used, so that this is rarely needed.
+    /// Drops the least recently used directories until at most half of the limit is used, so that
+    /// this is rarely needed. The directory that was used last is kept in any case.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
             self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();

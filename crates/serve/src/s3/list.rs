@@ -70,7 +70,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Walks the directory whose keys start with `key`.
     fn directory(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
-        let path = &self.access.entering(path.clone());
+        let path = &self.access.fenced_directory(path.clone());
         let is_open = self.access.allows(KeyRights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path, self.query.freshness)?;
         let open = self.root.open_directory(path)?;
@@ -107,8 +107,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` may be shown in a directory that may only be read in part. True if
-    /// the entry is readable, or is a directory that leads to readable entries.
+    /// True if the entry `name` may be shown in a directory that may only be read in part: the
+    /// entry is readable, or is a directory that leads to readable entries.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -166,7 +166,7 @@ impl Walk<'_> {
         Ok(self.page.put_object(key.to_owned(), identity))
     }
 
-    /// Whether all keys of the entry `name` of the directory `key` are before the page or before
+    /// True if all keys of the entry `name` of the directory `key` are before the page or before
     /// the prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {

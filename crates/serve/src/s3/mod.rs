@@ -75,7 +75,7 @@ pub(crate) async fn answer(
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
             state.metrics.received_bytes.fetch_add(received, Relaxed);
-            let answered = match sessions::is_asked_for(&request) {
+            let answered = match sessions::is_create_session(&request) {
                 true => begin_session(service, request, &scheme, verified, &attempt).await,
                 false => pass_on(service, request, &scheme, verified, &attempt).await,
             };
@@ -83,12 +83,12 @@ pub(crate) async fn answer(
         }
         Err(refused) => *refused,
     };
-    if let Some(key) = attempt.proved() {
-        state.attempts.succeeded(attempt.address(), &key);
+    if let Some(key) = attempt.proved_key() {
+        state.attempts.clear_failures(attempt.address(), &key);
         return (response, Some(key));
     }
-    if let Some(key) = attempt.compared().filter(|_| is_wrong_signature(&response)) {
-        state.attempts.failed(attempt.address(), state.counted(&key));
+    if let Some(key) = attempt.compared_key().filter(|_| is_wrong_signature(&response)) {
+        state.attempts.count_failure(attempt.address(), state.counted_name(&key));
     }
     (response, None)
 }
@@ -168,7 +168,7 @@ async fn pass_on(
     query::take_headers(&mut request)?;
     sessions::remove_headers(&mut request.headers);
     let HttpRequest { method, path, query, mut headers, body, .. } = request;
-    let query = query::unsigned(&query);
+    let query = query::without_signature(&query);
     let target: Uri = query::join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;
     understood::check(&method, &path, &query, &headers)?;
     let signatures = verified.as_ref().and_then(|verified| verified.chunk_signatures(scheme, &headers));
@@ -259,7 +259,7 @@ pub(crate) fn unknown_host(host: &str) -> HttpResponse {
     error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
-/// Whether `response` reports a signature that was made with a wrong secret.
+/// True if `response` reports a signature that was made with a wrong secret.
 fn is_wrong_signature(response: &HttpResponse) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN

@@ -13,12 +13,12 @@ use crate::http::etag::EtagIdentity;
 use crate::http::response::FileContent;
 use crate::object::checksum::ChecksumValues;
 use crate::object::copying::copy_digesting;
-use crate::object::metadata::{Completed, ObjectMetadata, PartLengths};
-use crate::object::part_checksums::{Agreed, ChecksumKind, WholeChecksums};
+use crate::object::metadata::{CompletionId, ObjectMetadata, PartLengths};
+use crate::object::part_checksums::{AgreedChecksum, ChecksumKind, WholeChecksums};
 use crate::object::publish::{check, publish};
-use crate::object::stated::Stated;
+use crate::object::stated::StatedChecksums;
 use crate::object::uploads::{
-    self, ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Whole,
+    self, ArrivedPart, Claim, ClaimResult, Description, ResendRule, ServedUpload, UploadOrigin, WholeUpload,
 };
 use crate::s3::api::S3Api;
 use crate::s3::error::{from_publish, from_upload};
@@ -58,7 +58,7 @@ pub(crate) async fn create(
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
     let algorithm = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
-    let checksum = Agreed::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
+    let checksum = AgreedChecksum::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
     let origin = UploadOrigin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
@@ -89,7 +89,7 @@ async fn upload_of_part(
 }
 
 /// Returns the checksum that the client chose when the S3 upload began.
-pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
+pub(crate) fn agreed(upload: &ServedUpload) -> Option<AgreedChecksum> {
     match &upload.description.origin {
         UploadOrigin::S3 { checksum, .. } => *checksum,
         UploadOrigin::Page { .. } => None,
@@ -98,14 +98,14 @@ pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
 
 /// Returns the checksums to report for a part: only the agreed checksum if there is one, otherwise
 /// all.
-pub(crate) fn shown(agreed: Option<Agreed>, part: &ArrivedPart) -> ChecksumValues {
+pub(crate) fn shown(agreed: Option<AgreedChecksum>, part: &ArrivedPart) -> ChecksumValues {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
 /// Returns the checksums that the request states for a part, together with the agreed one.
-fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
+fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<AgreedChecksum>) -> S3Result<StatedChecksums> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
         agreed.check_part(stated.algorithms())?;
@@ -115,7 +115,7 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result
 
 /// Claims a part. S3 allows sending a part again at any time.
 fn claim(upload: &Arc<ServedUpload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
-    match upload.claim(number, length, Resending::Replaces)? {
+    match upload.claim(number, length, ResendRule::Replaces)? {
         ClaimResult::Write(claim) => Ok(claim),
         ClaimResult::Held(_) => Err(uploads::Error::InUse(number)),
     }
@@ -211,7 +211,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
 }
 
 /// Returns the parts that a client lists, in the order of the list.
-fn listed(
+fn listed_parts(
     known: &std::collections::BTreeMap<u32, ArrivedPart>,
     parts: &[CompletedPart],
 ) -> S3Result<Vec<(u32, ArrivedPart)>> {
@@ -259,7 +259,7 @@ fn check_lengths(parts: &[(u32, ArrivedPart)], smallest: u64, announced: Option<
 
 /// Identifies the request that completed an object by the upload's id and a digest of the listed
 /// parts, so that a repeated request is recognised.
-fn completed(input: &CompleteMultipartUploadInput) -> Completed {
+fn completion_of(input: &CompleteMultipartUploadInput) -> CompletionId {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
     let mut digest = Sha256::new();
@@ -267,7 +267,7 @@ fn completed(input: &CompleteMultipartUploadInput) -> Completed {
         let etag = part.e_tag.as_ref().map_or("", ETag::value);
         digest.update(format!("{}:{etag}\n", part.part_number.unwrap_or_default()));
     }
-    Completed { upload: input.upload_id.clone(), parts: hex::encode(&digest.finalize()[..16]) }
+    CompletionId { upload: input.upload_id.clone(), parts: hex::encode(&digest.finalize()[..16]) }
 }
 
 pub(crate) async fn complete(
@@ -313,9 +313,9 @@ async fn publish_upload(
     let (condition, smallest) = (Condition::of_headers(&headers), directory.smallest_part);
     let work = move || {
         let mut checksums = WholeChecksums::default();
-        let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<Whole> {
+        let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<WholeUpload> {
             let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
-            let parts = listed(known, parts.unwrap_or_default())?;
+            let parts = listed_parts(known, parts.unwrap_or_default())?;
             check_lengths(&parts, smallest, input.mpu_object_size)?;
             check(&root, &target.path, &condition).map_err(|error| from_publish(&error))?;
             let agreed = agreed(&upload);
@@ -325,14 +325,14 @@ async fn publish_upload(
             let object = ObjectMetadata {
                 checksums: checksums.full.clone(),
                 composite: checksums.composite.clone(),
-                completed: Some(completed(&input)),
+                completed: Some(completion_of(&input)),
                 parts: PartLengths::new(parts.iter().map(|(_, part)| part.length)),
                 part_checksums: checksums.parts.take(),
                 ..upload.description.object.clone()
             };
-            Ok(Whole { parts, object })
+            Ok(WholeUpload { parts, object })
         };
-        let put = |finished: crate::object::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::FinishedFile<'_>| {
             publish(&root, finished, &target.bucket, &target.path, &condition)
         };
         let published = uploads.complete(&upload, choose, put)?;
@@ -351,7 +351,7 @@ async fn published_before(
     target: &ObjectTarget,
 ) -> Option<VersionAndChecksums> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
-    let same = found.metadata.completed.as_ref() == Some(&completed(input));
+    let same = found.metadata.completed.as_ref() == Some(&completion_of(input));
     same.then(|| (found.identity, found.metadata.shown_checksums()))
 }
 

@@ -17,7 +17,7 @@ use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, RemovedKind};
 use crate::object::root::ServedRoot;
 use crate::object::staging::TemporaryFile;
-use crate::object::stated::Stated;
+use crate::object::stated::StatedChecksums;
 use crate::object::writer::{PieceWriter, WriteAt};
 use crate::path::EntryPath;
 use crate::s3::error::{from_io, from_publish};
@@ -69,14 +69,14 @@ pub(crate) async fn open(root: &ServedRoot, path: &EntryPath, key: &str) -> S3Re
 }
 
 /// Returns the checksums that a request states for its content, parsed from its head.
-pub(crate) fn stated<T>(request: &S3Request<T>) -> Stated {
-    request.extensions.get::<Stated>().cloned().unwrap_or_default()
+pub(crate) fn stated<T>(request: &S3Request<T>) -> StatedChecksums {
+    request.extensions.get::<StatedChecksums>().cloned().unwrap_or_default()
 }
 
 /// Writes `body` to `file` from offset 0. Compares its checksums with `stated`. Returns the length
 /// in bytes and the checksums to store.
 pub(crate) async fn receive(
-    stated: &Stated,
+    stated: &StatedChecksums,
     body: Option<StreamingBlob>,
     file: Arc<dyn WriteAt>,
 ) -> S3Result<(u64, ChecksumValues)> {
@@ -94,7 +94,7 @@ pub(crate) async fn receive(
 
 /// Reads `body`, which must be empty because it belongs to a directory, and compares its checksums
 /// with `stated`.
-pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>) -> S3Result<()> {
+pub(crate) async fn receive_nothing(stated: &StatedChecksums, body: Option<StreamingBlob>) -> S3Result<()> {
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
             if !piece.map_err(from_stream)?.is_empty() {

@@ -87,7 +87,7 @@ impl After {
         }
     }
 
-    /// Whether all keys that begin with `start` are before the page.
+    /// True if all keys that begin with `start` are before the page.
     pub(crate) fn has_passed(&self, start: &str) -> bool {
         match self {
             Self::Start => false,
@@ -98,7 +98,7 @@ impl After {
         }
     }
 
-    /// Whether `key` is before the start of the page.
+    /// True if `key` is before the start of the page.
     pub(crate) fn is_behind(&self, key: &str) -> bool {
         match self {
             Self::Start => false,
@@ -108,7 +108,7 @@ impl After {
     }
 }
 
-/// Whether the listing continues.
+/// The next step of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The page takes more entries.
@@ -122,7 +122,7 @@ pub(crate) struct PageBuilder<'a, V> {
     query: &'a KeyQuery,
     /// The page as filled so far.
     pub(crate) page: ListingPage<V>,
-    /// Whether the last entry of the page is a common prefix.
+    /// True if the last entry of the page is a common prefix.
     ends_in_prefix: bool,
 }
 
@@ -139,7 +139,7 @@ impl<'a, V> PageBuilder<'a, V> {
         if is_shown {
             return Step::On;
         }
-        if self.is_full() {
+        if self.end_if_full() {
             return Step::Full;
         }
         self.ends_in_prefix = true;
@@ -149,7 +149,7 @@ impl<'a, V> PageBuilder<'a, V> {
 
     /// Adds a key with its version.
     pub(crate) fn put_object(&mut self, key: String, version: V) -> Step {
-        if self.is_full() {
+        if self.end_if_full() {
             return Step::Full;
         }
         self.ends_in_prefix = false;
@@ -157,8 +157,9 @@ impl<'a, V> PageBuilder<'a, V> {
         Step::On
     }
 
-    /// Whether the page is full. If so, records that the next page begins after the last entry.
-    fn is_full(&mut self) -> bool {
+    /// Ends the page if it is full: records that the next page begins after the last entry. Returns
+    /// whether the page is full.
+    fn end_if_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {
             self.page.next = Some(self.last());

@@ -38,7 +38,7 @@ pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
     age.map_or(Freshness::Current, |seconds| Freshness::Within(Duration::from_secs(seconds)))
 }
 
-/// Whether keys in the response are percent-encoded.
+/// True if keys in the response are percent-encoded.
 pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
     encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
 }

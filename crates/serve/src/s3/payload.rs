@@ -3,8 +3,8 @@
 //! s3s gets the decoded content without its signature. [`RequestPayload::new`] removes the headers
 //! of the coding. The stream returns the content piece by piece, whatever the length of a chunk. It
 //! ends without an error only if the body is complete: the announced length, the last chunk, every
-//! announced trailer, and, with keys, every signature of a chunk. [`Stated::check`] compares
-//! checksums where the content is written or parsed.
+//! announced trailer, and, with keys, every signature of a chunk. [`StatedChecksums::check`]
+//! compares checksums where the content is written or parsed.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::http::chunks::{BodyElement, ChunkDialect, ChunkLine, Chunks};
 use crate::http::request::RequestBody;
-use crate::object::stated::{Stated, Trailers};
+use crate::object::stated::{StatedChecksums, Trailers};
 use crate::s3::chunk_signatures::ChunkSignatures;
 use crate::s3::error::{custom, from_body};
 
@@ -76,7 +76,7 @@ impl RequestPayload {
         headers: &mut HeaderMap,
         body: RequestBody,
         signatures: Option<ChunkSignatures>,
-    ) -> S3Result<(Self, Stated)> {
+    ) -> S3Result<(Self, StatedChecksums)> {
         let hash = take_one(headers, &PAYLOAD_HASH)?;
         let names_chunks = take_chunked(headers);
         let is_empty = matches!(body, RequestBody::Empty);
@@ -93,7 +93,7 @@ impl RequestPayload {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let trailers = Trailers::default();
-        let stated = Stated::of_headers(headers, &announced, hash, trailers.clone())?;
+        let stated = StatedChecksums::of_headers(headers, &announced, hash, trailers.clone())?;
         let frames = match coding {
             Coding::Whole if announced.is_empty() => None,
             Coding::Whole => return Err(malformed_trailers("a body that is not chunked has no trailers")),
@@ -185,7 +185,7 @@ impl Frames {
                 }
                 BodyElement::Data(left) if !self.buffer.is_empty() => {
                     let count = to_usize(left).min(self.buffer.len());
-                    self.chunks.took(count as u64);
+                    self.chunks.record_moved(count as u64);
                     let piece = self.buffer.split_to(count).freeze();
                     self.lines.data(&piece);
                     return Poll::Ready(Ok(Some(piece)));
@@ -251,12 +251,12 @@ impl Lines {
     }
 }
 
-/// Whether `x-amz-content-sha256` states the `aws-chunked` coding.
+/// True if `x-amz-content-sha256` states the `aws-chunked` coding.
 pub(super) fn is_coded(headers: &HeaderMap) -> bool {
     headers.get_all(&PAYLOAD_HASH).iter().any(|value| value.as_bytes().starts_with(b"STREAMING-"))
 }
 
-/// Whether each chunk of the body is signed.
+/// True if each chunk of the body is signed.
 pub(super) fn is_signed_in_chunks(headers: &HeaderMap) -> bool {
     headers.get_all(&PAYLOAD_HASH).iter().any(|value| value.as_bytes().starts_with(b"STREAMING-AWS4-"))
 }
@@ -335,7 +335,7 @@ fn announced_trailers(headers: &mut HeaderMap) -> S3Result<Vec<HeaderName>> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let known = |name: &str| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok();
-        let checksum = name.filter(|name| Stated::algorithm_of(name).is_some());
+        let checksum = name.filter(|name| StatedChecksums::algorithm_of(name).is_some());
         checksum.ok_or_else(|| {
             s3_error!(InvalidRequest, "the trailer that x-amz-trailer announces is not supported")
         })

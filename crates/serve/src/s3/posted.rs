@@ -69,12 +69,13 @@ impl PostedForm {
         }
     }
 
-    /// Whether the form has a signature of version 2 or 4.
+    /// True if the form has a signature of version 2 or 4.
     pub(super) fn is_signed(&self) -> bool {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
 
-    /// The announced length of the file and of what ends the form, in bytes. `None` if unknown.
+    /// Returns the announced length in bytes of the file and of the rest of the form after the
+    /// file. `None` if unknown.
     pub(super) fn file_length(&self) -> Option<u64> {
         let fields = self.fields.as_ref().map_or(0, |fields| fields.len() as u64);
         self.length.map(|length| length.saturating_sub(fields))

@@ -80,7 +80,7 @@ fn check_acl<T>(
     }
 }
 
-/// Whether the grant is the one that every object and bucket has.
+/// True if the grant is the one that every object and bucket has.
 fn is_of_owner(grant: &Grant) -> bool {
     let holder = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
     let permission = grant.permission.as_ref().map(Permission::as_str);
@@ -103,7 +103,7 @@ pub(crate) async fn put_object_acl(
     request: S3Request<PutObjectAclInput>,
 ) -> S3Result<S3Response<PutObjectAclOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    check_exists(api, target, &request.input.key).await?;
     let PutObjectAclInput { acl, access_control_policy, .. } = &request.input;
     check_acl(&request, acl.as_ref().map(ObjectCannedACL::as_str), access_control_policy.as_ref())?;
     Ok(S3Response::new(PutObjectAclOutput::default()))
@@ -124,7 +124,7 @@ pub(crate) async fn delete_object_tags(
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    check_exists(api, target, &request.input.key).await?;
     Ok(S3Response::with_status(DeleteObjectTaggingOutput::default(), StatusCode::NO_CONTENT))
 }
 
@@ -173,6 +173,6 @@ fn not_locked() -> S3Error {
 }
 
 /// Refuses the request if the object does not exist.
-async fn exists(api: &S3Api, target: ObjectTarget, key: &str) -> S3Result<()> {
+async fn check_exists(api: &S3Api, target: ObjectTarget, key: &str) -> S3Result<()> {
     objects::open(&api.directory()?.root, &target.path, key).await.map(drop)
 }

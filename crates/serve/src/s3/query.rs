@@ -64,7 +64,7 @@ pub(super) fn take_headers(request: &mut HttpRequest) -> S3Result<()> {
 }
 
 /// Returns `query` without the fields of a signature.
-pub(super) fn unsigned(query: &str) -> String {
+pub(super) fn without_signature(query: &str) -> String {
     without(query, is_of_signature)
 }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn only_the_signature_is_taken_off_a_query() {
         let query = "X-Amz-Signature=1&partNumber=2&X-Amz-Date=3&uploadId=4&x-id=GetObject";
-        assert_eq!(unsigned(query), "partNumber=2&uploadId=4&x-id=GetObject");
+        assert_eq!(without_signature(query), "partNumber=2&uploadId=4&x-id=GetObject");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use firstbyte_location::{Entry, EntryKind};
 use firstbyte_store::{ListOptions, Marker};
 
 use crate::access::keys::RequestRights;
-use crate::gateway::{Gateway, Unserved, Visible};
+use crate::gateway::{Gateway, GatewayRefusal, Visible};
 use crate::object::described::Described;
 use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
@@ -23,7 +23,7 @@ pub(crate) async fn page(
     access: &RequestRights,
     bucket: &str,
     query: &KeyQuery,
-) -> Result<ListingPage<Described>, Unserved> {
+) -> Result<ListingPage<Described>, GatewayRefusal> {
     let visible = gateway.visible(access, bucket);
     let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
     let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
@@ -34,14 +34,14 @@ pub(crate) async fn page(
         let options = ListOptions {
             recursive: made.lists_all(&prefix),
             beginning: beginning.to_owned(),
-            start_after: position(&after).and_then(|key| behind(&key, base)),
+            start_after: position(&after).and_then(|key| name_below(&key, base)),
             order: EntryOrder::Bytes,
             marker: Marker::Listed,
             ..ListOptions::default()
         };
         let listed = gateway.list_page(bucket, base, options).await;
         let listed = match listed {
-            Err(Unserved::NotFound) => return Ok(made.page.page),
+            Err(GatewayRefusal::NotFound) => return Ok(made.page.page),
             listed => listed?,
         };
         let next = listed.entries.last().and_then(|entry| made.position(base, entry));
@@ -75,7 +75,7 @@ impl RemotePage<'_> {
         self.visible.reaches(prefix).then(|| prefix.clone())
     }
 
-    /// Whether the origin has to list all keys instead of one level.
+    /// True if the origin has to list all keys instead of one level.
     fn lists_all(&self, asked: &str) -> bool {
         self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
     }
@@ -132,7 +132,7 @@ fn position(after: &After) -> Option<String> {
 }
 
 /// Converts a key to a name below `base`. `None` if all names below `base` are after the key.
-fn behind(key: &str, base: &str) -> Option<String> {
+fn name_below(key: &str, base: &str) -> Option<String> {
     match key.strip_prefix(base) {
         Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
         // All names below `base` are before the key, so nothing follows.

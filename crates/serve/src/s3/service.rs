@@ -17,7 +17,7 @@ use super::sessions::S3Sessions;
 use super::verify::{NoOperations, Signer};
 use crate::access::keys::ServerKeys;
 use crate::config::Authentication;
-use crate::http::hosts::{Addressed, Hosts};
+use crate::http::hosts::{HostTarget, Hosts};
 use crate::state::{ServedSource, ServerState};
 
 /// Maximum length of an XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with
@@ -109,8 +109,8 @@ impl S3Host for Hosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         let server = VirtualHost::new(host);
         Ok(match self.judge(host) {
-            Addressed::Bucket(bucket) => server.with_bucket(bucket),
-            Addressed::Server | Addressed::Elsewhere => server,
+            HostTarget::Bucket(bucket) => server.with_bucket(bucket),
+            HostTarget::Server | HostTarget::Elsewhere => server,
         })
     }
 }

@@ -81,7 +81,7 @@ impl S3Sessions {
         Self { seal: hmac::Key::new(hmac::HMAC_SHA256, random_token().as_bytes()) }
     }
 
-    fn derived(&self, what: &str, id: &str) -> String {
+    fn derive(&self, what: &str, id: &str) -> String {
         hex::encode(hmac::sign(&self.seal, format!("{what} {id}").as_bytes()))
     }
 
@@ -103,7 +103,7 @@ impl S3Sessions {
         let id = Session { holder: holder.to_owned(), bucket, ends, reads_only }.id();
         let ends = OffsetDateTime::from(UNIX_EPOCH + Duration::from_secs(ends)).format(&Rfc3339);
         let ends = ends.unwrap_or_default();
-        let (secret, token) = (self.derived("secret", &id), self.derived("token", &id));
+        let (secret, token) = (self.derive("secret", &id), self.derive("token", &id));
         let text = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?><CreateSessionResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
              <Credentials><SessionToken>{token}</SessionToken><SecretAccessKey>{secret}</SecretAccessKey>\
@@ -138,7 +138,7 @@ impl S3Sessions {
         let secret = match Session::parse(&scope.id) {
             Some(session) => {
                 self.check_session(&session, &scope.id, request)?;
-                self.derived("secret", &scope.id)
+                self.derive("secret", &scope.id)
             }
             None => attempt.run(keys.get_secret_key(&scope.id)).await?.expose().to_owned(),
         };
@@ -170,7 +170,7 @@ impl S3Sessions {
             ));
         }
         let holder = Session::parse(&scope.id).map_or(scope.id, |session| session.holder);
-        attempt.run(async { attempt::proved(&holder) }).await;
+        attempt.run(async { attempt::record_proved_key(&holder) }).await;
         Ok(VerifiedRequest::new(&holder, secret, (scope.region, SERVICE.to_owned())))
     }
 
@@ -178,14 +178,14 @@ impl S3Sessions {
     fn check_session(&self, session: &Session, id: &str, request: &HttpRequest) -> S3Result<()> {
         let token = request.headers.get(TOKEN).map_or(&b""[..], http::HeaderValue::as_bytes);
         let is_own =
-            constant_time::verify_slices_are_equal(token, self.derived("token", id).as_bytes()).is_ok();
+            constant_time::verify_slices_are_equal(token, self.derive("token", id).as_bytes()).is_ok();
         if !is_own || session.ends <= since_epoch(SystemTime::now()) {
             return Err(s3_error!(ExpiredToken, "the session has ended, or was begun elsewhere"));
         }
         if session.bucket != bucket(&request.path) {
             return Err(s3_error!(AccessDenied, "the session is one of another bucket"));
         }
-        if is_asked_for(request) {
+        if is_create_session(request) {
             return Err(s3_error!(AccessDenied, "a session begins with a key of the server"));
         }
         if session.reads_only && !matches!(request.method, Method::GET | Method::HEAD) {
@@ -195,14 +195,14 @@ impl S3Sessions {
     }
 }
 
-/// Whether the request is CreateSession.
-pub(super) fn is_asked_for(request: &HttpRequest) -> bool {
+/// True if the request is CreateSession.
+pub(super) fn is_create_session(request: &HttpRequest) -> bool {
     request.method == Method::GET
         && !request.path.trim_matches('/').contains('/')
         && query_pairs(&request.query).any(|(name, _)| name == "session")
 }
 
-/// Whether a request is signed for directory buckets.
+/// True if a request is signed for directory buckets.
 pub(super) fn is_signed_for(headers: &HeaderMap) -> bool {
     Scope::of(headers).is_some()
 }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn servers_derive_different_secrets() {
         let (one, other) = (S3Sessions::new(), S3Sessions::new());
-        assert_ne!(one.derived("secret", "id"), other.derived("secret", "id"));
-        assert_ne!(one.derived("secret", "id"), one.derived("token", "id"));
+        assert_ne!(one.derive("secret", "id"), other.derive("secret", "id"));
+        assert_ne!(one.derive("secret", "id"), one.derive("token", "id"));
     }
 }

@@ -5,12 +5,12 @@
 //! than letters and digits is refused before s3s gets it. Called for heads and for the fields of
 //! forms.
 
-/// Whether s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
+/// True if s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
 pub(super) fn has_parsable_date(credential: &str) -> bool {
     credential.split('/').nth(1).is_some_and(is_parsable_date)
 }
 
-/// Whether s3s can read this date.
+/// True if s3s can read this date.
 pub(super) fn is_parsable_date(date: &str) -> bool {
     date.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -155,12 +155,12 @@ fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     text.map_err(|_| s3_error!(AuthorizationHeaderMalformed, "the Authorization header must be ASCII"))
 }
 
-/// Whether s3s may treat the request as an HTML form.
+/// True if s3s may treat the request as an HTML form.
 pub(super) fn may_be_form(request: &HttpRequest) -> bool {
     request.method == http::Method::POST && is_form(&request.headers)
 }
 
-/// Whether the content type may denote an HTML form.
+/// True if the content type may denote an HTML form.
 pub(super) fn is_form(headers: &HeaderMap) -> bool {
     let kinds = headers.get_all(CONTENT_TYPE).iter();
     let mut kinds = kinds.map(|kind| String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase());

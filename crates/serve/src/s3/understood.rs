@@ -201,7 +201,7 @@ pub(super) fn check_headers<'a>(
             match accepted_values_of(name) {
                 Some(Any) => {}
                 Some(Only(values)) if values.iter().any(|only| value.as_bytes() == only.as_bytes()) => {}
-                _ => return Err(refused(name)),
+                _ => return Err(refusal(name)),
             }
         }
     }
@@ -239,11 +239,11 @@ fn check_owner(headers: &HeaderMap) -> S3Result<()> {
     if named.all(|owner| owner.as_bytes() == OWNER.as_bytes()) {
         Ok(())
     } else {
-        Err(refused(NAMES[0].as_str()))
+        Err(refusal(NAMES[0].as_str()))
     }
 }
 
-fn refused(name: &str) -> S3Error {
+fn refusal(name: &str) -> S3Error {
     match name {
         "x-amz-acl" => s3_error!(
             AccessControlListNotSupported,

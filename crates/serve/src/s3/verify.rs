@@ -51,9 +51,9 @@ impl S3Route for Signer {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        // `check_access` has refused requests without credentials.
+        // The default `check_access` of the trait has refused requests without credentials.
         let credentials = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
-        attempt::proved(&credentials.access_key);
+        attempt::record_proved_key(&credentials.access_key);
         let scope = request.region.map(|region| region.as_str().to_owned()).zip(request.service);
         let mut response = S3Response::new(Body::empty());
         response.extensions.insert(VerifiedRequest { credentials, scope });

@@ -90,7 +90,7 @@ pub(crate) async fn copy(
         }
         let kept = ObjectMetadata { checksums: ChecksumValues::default(), ..kept };
         let made = objects::make_directory(&api.directory()?.root, target, kept, condition).await?;
-        return Ok(copied(&made, ChecksumValues::default()));
+        return Ok(copy_output(&made, ChecksumValues::default()));
     }
     let wanted = named_algorithm(&request.headers)?;
     let wanted = wanted.filter(|algorithm| !kept.checksums.contains_key(algorithm));
@@ -100,7 +100,7 @@ pub(crate) async fn copy(
     checksums.extend(computed);
     let kept = ObjectMetadata { checksums: checksums.clone(), ..kept };
     let identity = objects::commit(&api.directory()?.root, temporary, target, kept, condition).await?;
-    Ok(copied(&identity, checksums))
+    Ok(copy_output(&identity, checksums))
 }
 
 /// Returns the metadata to store with a copy: that of the source, or that in the request.
@@ -149,7 +149,7 @@ async fn copy_content(
     .await
 }
 
-fn copied(identity: &EtagIdentity, checksums: ChecksumValues) -> S3Response<CopyObjectOutput> {
+fn copy_output(identity: &EtagIdentity, checksums: ChecksumValues) -> S3Response<CopyObjectOutput> {
     let result = CopyObjectResult {
         e_tag: Some(tag(identity.etag())),
         last_modified: Some(modified(identity)),

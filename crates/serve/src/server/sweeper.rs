@@ -1,5 +1,6 @@
 //! Removes leftovers of unfinished writes and expired trash from the buckets: when the server
-//! starts, regularly while it runs, and when it stops. A read-only server removes nothing.
+//! starts, and regularly while it runs. Removes empty staging directories when the server stops. A
+//! read-only server removes nothing.
 
 use std::ffi::OsString;
 use std::io;

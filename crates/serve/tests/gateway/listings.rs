@@ -3,7 +3,7 @@
 use crate::client::{Client, S3, element};
 use crate::origin::{Gateway, Origin, Plan, planned};
 
-fn filled() -> Origin {
+fn filled_origin() -> Origin {
     let origin = Origin::start();
     for number in 0..25 {
         origin.put(&format!("a/{number:02}/f"), b"x");
@@ -17,7 +17,7 @@ fn filled() -> Origin {
 
 /// Returns all keys, common prefixes, sizes and tags of a listing that is read in pages of `keys`
 /// entries.
-fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> Vec<String> {
+fn list_all(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> Vec<String> {
     let (mut found, mut token) = (Vec::new(), String::new());
     loop {
         let target = format!("/bucket?list-type=2&max-keys={keys}{query}{token}");
@@ -42,7 +42,7 @@ fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> 
     }
 }
 
-fn sorted(text: String) -> Vec<String> {
+fn sort_lines(text: String) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -69,23 +69,23 @@ const QUERIES: [&str; 15] = [
 
 #[test]
 fn pages_of_any_size_are_those_of_the_origin() {
-    let origin = filled();
+    let origin = filled_origin();
     let gateway = Gateway::before(&origin, &Plan::default());
     for query in QUERIES {
-        let expected = listed(&origin.server, query, 1000);
+        let expected = list_all(&origin.server, query, 1000);
         for keys in [1, 2, 7, 1000] {
-            assert_eq!(listed(&gateway.server, query, keys), expected, "{query} by {keys}");
+            assert_eq!(list_all(&gateway.server, query, keys), expected, "{query} by {keys}");
         }
     }
 }
 
 #[test]
 fn with_names_of_a_manifest_the_origin_is_not_asked_for_listings() {
-    let origin = filled();
+    let origin = filled_origin();
     let one = Gateway::before(&origin, &Plan { names: Some(planned(&origin)), ..Plan::default() });
     let names = Some(planned(&origin));
     let all = Gateway::before(&origin, &Plan { names, location: "s3://", ..Plan::default() });
-    let expected = QUERIES.map(|query| listed(&origin.server, query, 1000));
+    let expected = QUERIES.map(|query| list_all(&origin.server, query, 1000));
     let plain = origin.get("/bucket/a/", "").text();
     assert_eq!(one.get("/bucket/a.txt", "").text(), "xyz");
     origin.put("a/new", b"not planned");
@@ -93,10 +93,10 @@ fn with_names_of_a_manifest_the_origin_is_not_asked_for_listings() {
     for gateway in [&one, &all] {
         for (query, expected) in QUERIES.iter().zip(&expected) {
             for keys in [1, 7, 1000] {
-                assert_eq!(&listed(&gateway.server, query, keys), expected, "{query} by {keys}");
+                assert_eq!(&list_all(&gateway.server, query, keys), expected, "{query} by {keys}");
             }
         }
-        assert_eq!(sorted(gateway.get("/bucket/a/", "").text()), sorted(plain.clone()));
+        assert_eq!(sort_lines(gateway.get("/bucket/a/", "").text()), sort_lines(plain.clone()));
         assert!(gateway.get("/", S3).text().contains("<Name>bucket</Name>"));
     }
     assert!(all.get("/", S3).text().contains("<Name>another</Name>"));
@@ -106,7 +106,7 @@ fn with_names_of_a_manifest_the_origin_is_not_asked_for_listings() {
 
 #[test]
 fn the_first_version_of_the_call_and_lists_of_buckets_work() {
-    let origin = filled();
+    let origin = filled_origin();
     let gateway = Gateway::before(&origin, &Plan::default());
     let first = gateway.get("/bucket?delimiter=%2F&max-keys=2", S3);
     assert_eq!(element(&first, "NextMarker").as_deref(), Some("a/"), "{}", first.text());
@@ -120,7 +120,7 @@ fn the_first_version_of_the_call_and_lists_of_buckets_work() {
 
 #[test]
 fn all_buckets_of_a_service_are_served() {
-    let origin = filled();
+    let origin = filled_origin();
     std::fs::create_dir(origin.directory.path().join("second")).unwrap();
     let gateway = Gateway::before(&origin, &Plan { location: "s3://", ..Plan::default() });
     let buckets = gateway.get("/", S3).text();
@@ -131,18 +131,18 @@ fn all_buckets_of_a_service_are_served() {
     let missing = gateway.get("/third/x", S3);
     assert!(missing.status == 404 && missing.text().contains("NoSuchBucket"), "{}", missing.text());
     assert!(gateway.get("/bucket/none", S3).text().contains("NoSuchKey"));
-    assert_eq!(listed(&gateway.server, "", 1000), listed(&origin.server, "", 1000));
+    assert_eq!(list_all(&gateway.server, "", 1000), list_all(&origin.server, "", 1000));
 }
 
 #[test]
 fn plain_listings_have_the_origins_names_and_directories_redirect() {
-    let origin = filled();
+    let origin = filled_origin();
     let gateway = Gateway::before(&origin, &Plan::default());
     for path in ["/bucket/", "/bucket/a/", "/bucket/z/", "/bucket/?recursive"] {
-        let expected = sorted(origin.get(path, "").text());
+        let expected = sort_lines(origin.get(path, "").text());
         let expected: Vec<_> =
             expected.into_iter().filter(|name| !path.contains('?') || !name.ends_with('/')).collect();
-        assert_eq!(sorted(gateway.get(path, "").text()), expected, "{path}");
+        assert_eq!(sort_lines(gateway.get(path, "").text()), expected, "{path}");
     }
     let rows = gateway.get("/bucket/a/?format=json", "").text();
     assert!(rows.contains("\"name\":\"x\"") && rows.contains("\"kind\":\"directory\""), "{rows}");

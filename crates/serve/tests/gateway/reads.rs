@@ -8,7 +8,8 @@ use firstbyte_testkit::{Scripted, ScriptedReply};
 use crate::client::{Client, S3};
 use crate::origin::{Gateway, Origin, Plan, version};
 
-/// Length in bytes of an object that is longer than a block and shorter than two strides.
+/// Length in bytes of an object that is longer than one look-up in the cache (1 MiB), and shorter
+/// than two.
 const LENGTH: usize = (1 << 20) + 300_001;
 
 #[test]

@@ -17,7 +17,7 @@ enum ListingSource {
     Planned,
 }
 
-fn guarded(origin: &Origin, location: &'static str, lines: &str, names: ListingSource) -> Gateway {
+fn guarded_gateway(origin: &Origin, location: &'static str, lines: &str, names: ListingSource) -> Gateway {
     for key in ["run/7/public/f", "run/7/public-secret/f", "run/7/other/f", "run/70/f", "top"] {
         origin.put(key, format!("in {key}").as_bytes());
     }
@@ -40,8 +40,8 @@ fn s3(gateway: &Gateway, path: &str, query: &[(&str, &str)]) -> Answer {
 #[test]
 fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
     let origin = Origin::start();
-    let gateway =
-        guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", ListingSource::Origin);
+    let lines = "alice secret read run/7/public\n";
+    let gateway = guarded_gateway(&origin, "s3://bucket/run/7", lines, ListingSource::Origin);
     let open = "/bucket/run/7/public/f";
     assert_eq!(gateway.get(open, ALICE).text(), "in run/7/public/f");
     assert_eq!(s3(&gateway, open, &[]).text(), "in run/7/public/f");
@@ -92,7 +92,7 @@ fn listings_of_a_manifest_show_what_the_key_opens_and_no_more() {
 
 fn listings_are_bounded(names: ListingSource) {
     let origin = Origin::start();
-    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", names);
+    let gateway = guarded_gateway(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", names);
     for prefix in ["", "run/", "run/7/", "run/7/public", "run/7/public/"] {
         let found = s3(&gateway, "/bucket", &[("list-type", "2"), ("prefix", prefix)]).text();
         assert!(found.contains("<Key>run/7/public/f</Key>"), "{prefix}: {found}");
@@ -123,7 +123,7 @@ fn listings_are_bounded(names: ListingSource) {
 #[test]
 fn without_keys_only_the_served_prefix_is_seen() {
     let origin = Origin::start();
-    guarded(&origin, "s3://bucket/run/7", "a b read\n", ListingSource::Origin);
+    guarded_gateway(&origin, "s3://bucket/run/7", "a b read\n", ListingSource::Origin);
     let gateway = Gateway::before(&origin, &Plan { location: "s3://bucket/run/7", ..Plan::default() });
     assert_eq!(gateway.get("/bucket/run/7/other/f", "").text(), "in run/7/other/f");
     for closed in ["/bucket/run/70/f", "/bucket/top", "/bucket/run/7/../../top", "/bucket/run/7/%2e%2e/70/f"]

@@ -138,13 +138,13 @@ const DOCUMENTS: [&str; 8] = [
 pub(crate) fn request(random: &mut Random) -> Vec<u8> {
     let mut bytes = match random.below(5) {
         0 => plain(random),
-        1 => signed(random),
-        2 => chunked(random),
+        1 => signed_request(random),
+        2 => chunked_put(random),
         3 => form(random),
         _ => document(random),
     };
     if random.once_in(3) {
-        bytes = random.mutated(bytes);
+        bytes = random.mutate(bytes);
     }
     if random.once_in(10) {
         let next = plain(random);
@@ -233,15 +233,15 @@ fn to_sign(random: &mut Random, most: usize) -> Vec<(&'static str, String)> {
     all
 }
 
-fn borrowed<'a>(pairs: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+fn as_strs<'a>(pairs: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
     pairs.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-fn signed(random: &mut Random) -> Vec<u8> {
+fn signed_request(random: &mut Random) -> Vec<u8> {
     let (path, query) = target(random);
     let headers = to_sign(random, 4);
     let (method, body) = (METHODS[random.below(METHODS.len())], body(random));
-    let (query, headers) = (borrowed(&query), borrowed(&headers));
+    let (query, headers) = (as_strs(&query), as_strs(&headers));
     let signed = Signed { query: &query, headers: &headers, ..Signed::new(method, path) };
     if random.once_in(3) {
         let lines: String = headers
@@ -258,7 +258,7 @@ fn signed(random: &mut Random) -> Vec<u8> {
 }
 
 /// Makes a PUT of an object or a part in S3's chunks, signed or not, with or without trailers.
-fn chunked(random: &mut Random) -> Vec<u8> {
+fn chunked_put(random: &mut Random) -> Vec<u8> {
     let content = body(random);
     let payload = random.of(&[
         "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
@@ -280,12 +280,12 @@ fn chunked(random: &mut Random) -> Vec<u8> {
     }
     headers.sort();
     headers.dedup_by(|one, other| one.0 == other.0);
-    let headers = borrowed(&headers);
+    let headers = as_strs(&headers);
     let query: &[_] = if random.once_in(4) { &[("partNumber", "1"), ("uploadId", "0")] } else { &[] };
     let signed = Signed { query, headers: &headers, ..Signed::new("PUT", "/bucket/chunked") };
     let (target, lines, mut chain) = signed.with_payload(payload);
     let chain = payload.starts_with("STREAMING-AWS4").then_some(&mut chain);
-    let mut coded = coded(random, &content, chain, has_trailer);
+    let mut coded = encode_chunks(random, &content, chain, has_trailer);
     coded.extend(b"\r\n");
     if random.once_in(5) {
         coded.truncate(random.below(coded.len()));
@@ -297,7 +297,12 @@ fn chunked(random: &mut Random) -> Vec<u8> {
 }
 
 /// Encodes `content` in S3's chunks, some of which are malformed. `chain` signs them.
-fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has_trailer: bool) -> Vec<u8> {
+fn encode_chunks(
+    random: &mut Random,
+    content: &[u8],
+    mut chain: Option<&mut Chain>,
+    has_trailer: bool,
+) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut rest = content;
     loop {
@@ -308,7 +313,7 @@ fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has
             None => [format!("{:x}\r\n", piece.len()).as_bytes(), piece, end].concat(),
         };
         if random.once_in(20) {
-            chunk = random.mutated(chunk);
+            chunk = random.mutate(chunk);
         }
         if random.once_in(40) {
             coded.extend(random.of(&[
@@ -369,7 +374,7 @@ fn form(random: &mut Random) -> Vec<u8> {
         body.splice(at..at, field.into_bytes());
     }
     if random.once_in(3) {
-        body = random.mutated(body);
+        body = random.mutate(body);
     }
     let kind = random.of(&[
         "multipart/form-data; boundary=edge",
@@ -384,15 +389,15 @@ fn form(random: &mut Random) -> Vec<u8> {
 fn document(random: &mut Random) -> Vec<u8> {
     let mut body = DOCUMENTS[random.below(DOCUMENTS.len())].as_bytes().to_vec();
     if random.once_in(2) {
-        body = random.mutated(body);
+        body = random.mutate(body);
     }
     if random.once_in(20) {
         body = body.repeat(2000);
     }
     let (path, query) = target(random);
-    let (query, method) = (borrowed(&query), random.of(&["POST", "PUT"]));
+    let (query, method) = (as_strs(&query), random.of(&["POST", "PUT"]));
     let headers = to_sign(random, 2);
-    let headers = borrowed(&headers);
+    let headers = as_strs(&headers);
     let signed = Signed { query: &query, headers: &headers, ..Signed::new(method, path) };
     let (target, lines, _) = signed.with_payload(&hex::encode(Sha256::digest(&body)));
     message(random, method, &target, &lines, &body)

@@ -24,8 +24,9 @@ use signing::{KEY, SECRET};
 /// Number of threads that send requests.
 const CLIENTS: u64 = 4;
 
-/// Maximum number of bytes by which the process, client and server together, may grow. A request
-/// holds a few pieces of 128 KiB, and a document or the fields of a form.
+/// Maximum number of bytes by which the process, client and server together, may grow. Each request
+/// in progress holds a few pieces of a body (128 KiB each), and at most one XML document or the
+/// fields of one form.
 const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// Content of an object in another bucket, which the key does not cover.
@@ -70,7 +71,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
                     let request = cases::request(&mut Random::new(case));
                     let answer = send(address, &request);
                     check_responses(&answer).unwrap_or_else(|why| {
-                        panic!("case {case}: {why}\n{}\n{}", shown(&request), shown(&answer))
+                        panic!("case {case}: {why}\n{}\n{}", describe(&request), describe(&answer))
                     });
                 }
             });
@@ -110,7 +111,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            panic!("no answer to {}", shown(bytes))
+            panic!("no answer to {}", describe(bytes))
         }
         _ => answer,
     }
@@ -129,6 +130,6 @@ fn check_responses(answer: &[u8]) -> Result<(), &'static str> {
     if failed { Err("the server failed") } else { Ok(()) }
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn describe(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(4000)].escape_ascii().to_string().replace("\\r\\n", "\n")
 }

@@ -41,7 +41,7 @@ impl Random {
     }
 
     /// Returns `bytes` with some bytes changed, removed, doubled or added.
-    pub(crate) fn mutated(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn mutate(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         for _ in 0..=self.below(4) {
             if bytes.is_empty() {
                 return bytes;

@@ -29,7 +29,7 @@ fn names(archive: &[u8]) -> Vec<String> {
     entries(archive).into_keys().map(|name| String::from_utf8_lossy(&name).into_owned()).collect()
 }
 
-fn planted() -> Fixture {
+fn planted_fixture() -> Fixture {
     let fixture = serve(|_| {});
     let bucket = fixture.directory.path().join("bucket");
     std::fs::create_dir_all(bucket.join("sub/empty")).unwrap();
@@ -40,7 +40,7 @@ fn planted() -> Fixture {
 
 #[test]
 fn a_directory_arrives_whole_with_odd_and_long_names() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     let long = "n".repeat(250);
     std::fs::create_dir_all(bucket.join("deep").join(&long)).unwrap();
@@ -72,8 +72,8 @@ fn a_directory_arrives_whole_with_odd_and_long_names() {
 }
 
 #[test]
-fn other_programs_read_it() {
-    let fixture = planted();
+fn other_programs_read_an_archive() {
+    let fixture = planted_fixture();
     let answer = Client::new(&fixture.server).ask("GET", "/bucket/?archive=tar", "", b"");
     let to = tempfile::tempdir().unwrap();
     let mut tar = std::process::Command::new("tar")
@@ -90,7 +90,7 @@ fn other_programs_read_it() {
 
 #[test]
 fn a_selection_has_what_was_named_and_nothing_from_elsewhere() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let mut client = Client::new(&fixture.server);
     let picked = client.ask("GET", "/bucket/?archive=tar&name=sub&name=top", "", b"");
     assert_eq!(names(&picked.body), ["sub", "sub/empty", "sub/f", "top"]);
@@ -102,7 +102,7 @@ fn a_selection_has_what_was_named_and_nothing_from_elsewhere() {
 
 #[test]
 fn links_lead_to_files_inside_and_nowhere_else() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "TOP-SECRET").unwrap();

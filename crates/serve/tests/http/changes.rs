@@ -25,14 +25,14 @@ fn change(fixture: &Fixture, what: &str, path: &str, body: &Value) -> Answer {
     change_by(fixture, what, path, PAGE, body)
 }
 
-fn parsed(answer: &Answer) -> Value {
+fn json_of(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     serde_json::from_slice(&answer.body).unwrap()
 }
 
 /// Deletes one entry. Returns its id in the trash.
 fn delete(fixture: &Fixture, path: &str, entry: &str) -> String {
-    let done = parsed(&change(fixture, "delete", path, &json!({ "entries": [entry] })));
+    let done = json_of(&change(fixture, "delete", path, &json!({ "entries": [entry] })));
     assert_eq!(done["failed"], json!([]), "{done}");
     done["done"][0]["id"].as_str().unwrap().to_owned()
 }
@@ -42,7 +42,7 @@ fn error(answer: &Answer) -> (u16, String) {
     (answer.status, value["error"].as_str().unwrap().to_owned())
 }
 
-fn planted() -> Fixture {
+fn planted_fixture() -> Fixture {
     let fixture = serve(|_| {});
     let bucket = fixture.directory.path().join("bucket");
     std::fs::create_dir_all(bucket.join("sub/deep")).unwrap();
@@ -58,7 +58,7 @@ fn read(directory: &Path, path: &str) -> Option<String> {
 
 #[test]
 fn a_folder_is_made_where_nothing_has_its_name() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let make = |path: &str, name: &str| change(&fixture, "folder", path, &json!({ "name": name }));
     assert_eq!(make("/bucket/", "new % ö").status, 200);
     assert!(fixture.directory.path().join("bucket/new % ö").is_dir());
@@ -73,7 +73,7 @@ fn a_folder_is_made_where_nothing_has_its_name() {
 
 #[test]
 fn names_that_leave_the_directory_or_hide_are_refused() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let long = "n".repeat(256);
     for name in ["..", ".", "", "a/b", "../x", "/x", "a\0b", ".firstbyte", ".x.firstbyte-part", &long] {
         let made = change(&fixture, "folder", "/bucket/", &json!({ "name": name }));
@@ -84,7 +84,7 @@ fn names_that_leave_the_directory_or_hide_are_refused() {
     for entry in ["..", "%2e%2e", "sub%2Fdeep", "sub/deep", ".firstbyte", "", "%00"] {
         let renamed = change(&fixture, "rename", "/bucket/", &json!({ "entry": entry, "name": "x" }));
         assert_eq!(error(&renamed), (400, "name".to_owned()), "{entry:?}");
-        let deleted = parsed(&change(&fixture, "delete", "/bucket/", &json!({ "entries": [entry] })));
+        let deleted = json_of(&change(&fixture, "delete", "/bucket/", &json!({ "entries": [entry] })));
         assert_eq!(
             (&deleted["done"], &deleted["failed"][0]["error"]),
             (&json!([]), &json!("name")),
@@ -96,7 +96,7 @@ fn names_that_leave_the_directory_or_hide_are_refused() {
 
 #[test]
 fn a_rename_replaces_nothing_and_takes_what_is_stored_with_the_object_along() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     let mut client = Client::new(&fixture.server);
     let stored = format!("{S3}x-amz-meta-run: 7\r\n");
@@ -122,7 +122,7 @@ fn a_rename_replaces_nothing_and_takes_what_is_stored_with_the_object_along() {
 
 #[test]
 fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     let id = delete(&fixture, "/bucket/", "sub");
     assert!(!bucket.join("sub").exists());
@@ -139,7 +139,7 @@ fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
     }
     // Another entry has the name by now. Neither of the two entries is lost.
     std::fs::write(bucket.join("sub"), "other").unwrap();
-    let restore = |path: &str| parsed(&change(&fixture, "restore", path, &json!({ "ids": [id] })));
+    let restore = |path: &str| json_of(&change(&fixture, "restore", path, &json!({ "ids": [id] })));
     assert_eq!(restore("/bucket/")["failed"][0]["error"], "exists");
     assert_eq!(read(&bucket, "sub").as_deref(), Some("other"));
     std::fs::remove_file(bucket.join("sub")).unwrap();
@@ -152,9 +152,9 @@ fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
 
 #[test]
 fn one_entry_that_is_gone_does_not_keep_the_others() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let names = json!({ "entries": ["a", "missing", "b"] });
-    let done = parsed(&change(&fixture, "delete", "/bucket/", &names));
+    let done = json_of(&change(&fixture, "delete", "/bucket/", &names));
     assert_eq!(done["done"].as_array().unwrap().len(), 2, "{done}");
     assert_eq!(done["failed"][0]["error"], "missing", "{done}");
     assert!(read(fixture.directory.path(), "bucket/a").is_none());
@@ -162,7 +162,7 @@ fn one_entry_that_is_gone_does_not_keep_the_others() {
 
 #[test]
 fn a_link_is_deleted_and_not_what_it_leads_to() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("f"), "outside").unwrap();
@@ -189,7 +189,7 @@ fn a_link_is_deleted_and_not_what_it_leads_to() {
 
 #[test]
 fn the_trash_does_not_keep_a_bucket_from_being_deleted() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     for entry in ["sub", "a", "b"] {
         delete(&fixture, "/bucket/", entry);
     }
@@ -215,7 +215,7 @@ fn the_trash_expires_while_the_server_runs() {
 
 #[test]
 fn what_was_in_a_private_directory_is_private_in_the_trash() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     std::fs::set_permissions(bucket.join("sub"), Permissions::from_mode(0o700)).unwrap();
     // The entry's own mode lets every user read the entry, so only the directory protects it.
@@ -260,7 +260,7 @@ fn another_site_a_read_only_server_and_a_key_without_the_right_change_nothing() 
         ("delete", json!({ "entries": ["a"] })),
         ("restore", json!({ "ids": ["0"] })),
     ];
-    let fixture = planted();
+    let fixture = planted_fixture();
     for (what, body) in &requests {
         for headers in ["", "x-firstbyte-page: 1\r\nOrigin: https://evil.example\r\n"] {
             assert_eq!(change_by(&fixture, what, "/bucket/", headers, body).status, 403, "{what} {headers}");
@@ -316,7 +316,7 @@ fn of_concurrent_renames_to_one_name_one_succeeds_and_no_file_is_lost() {
                 .map(|_| {
                     let fixture = &fixture;
                     scope.spawn(move || {
-                        let done = parsed(&change(fixture, "delete", "/", &json!({ "entries": ["one"] })));
+                        let done = json_of(&change(fixture, "delete", "/", &json!({ "entries": ["one"] })));
                         done["done"].as_array().unwrap().len()
                     })
                 })
@@ -330,16 +330,16 @@ fn of_concurrent_renames_to_one_name_one_succeeds_and_no_file_is_lost() {
 
 #[test]
 fn what_is_deleted_for_ever_is_gone_with_all_it_holds_and_leads_nowhere() {
-    let fixture = planted();
+    let fixture = planted_fixture();
     let bucket = fixture.directory.path().join("bucket");
     symlink("sub", bucket.join("link")).unwrap();
     let body = json!({ "entries": ["link", "a", "missing", "..", ".firstbyte"], "forever": true });
-    let done = parsed(&change(&fixture, "delete", "/bucket/", &body));
+    let done = json_of(&change(&fixture, "delete", "/bucket/", &body));
     assert_eq!(done["done"], json!([{ "entry": "link" }, { "entry": "a" }]), "{done}");
     let errors: Vec<_> = done["failed"].as_array().unwrap().iter().map(|one| one["error"].clone()).collect();
     assert_eq!(errors, ["missing", "name", "name"]);
     assert_eq!(read(&bucket, "sub/deep/f").as_deref(), Some("deep"));
     let body = json!({ "entries": ["sub"], "forever": true });
-    parsed(&change(&fixture, "delete", "/bucket/", &body));
+    json_of(&change(&fixture, "delete", "/bucket/", &body));
     assert!(!bucket.join("sub").exists() && !bucket.join("a").exists() && bucket.join("b").exists());
 }

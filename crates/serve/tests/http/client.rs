@@ -155,7 +155,7 @@ impl<S: Read + Write> Client<S> {
         answer
     }
 
-    pub(crate) fn ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.buffer.is_empty() && self.fill() == 0
     }
 }

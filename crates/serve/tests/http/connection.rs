@@ -26,8 +26,8 @@ fn every_get_leaves_by_sendfile_whatever_came_before_on_its_connection() {
         let s3 =
             client.ask("GET", "/bucket/file", "Range: bytes=-7\r\nx-amz-date: 20260101T000000Z\r\n", b"");
         assert_eq!((s3.status, s3.body.as_slice()), (206, &bytes[2_999_993..]));
-        // All bytes are sent by sendfile except at the two ends. The end is held back until the
-        // version is checked again.
+        // The two long responses are sent by sendfile except for their last 16 KiB, which are held
+        // back until the version is checked again. All other bodies are shorter than 16 KiB.
         assert_eq!(metric(&mut client, "sendfile_bytes_total") - before, 4_000_000 - 2 * (16 << 10));
     }
 }
@@ -81,7 +81,7 @@ fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
     let mut client = Client::new(&refusing.server);
     client.send(b"PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer(false).status, 403);
-    assert!(client.ended());
+    assert!(client.has_ended());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn unfinished_heads_are_dropped_and_others_served_meanwhile() {
         client.send(b"GET /f HTTP/1.1\r\nHost: loc");
     }
     assert_eq!(Client::new(&fixture.server).ask("GET", "/f", "", b"").status, 200);
-    assert!(slow.iter_mut().all(Client::ended));
+    assert!(slow.iter_mut().all(Client::has_ended));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn malformed_heads_are_answered_and_the_connection_ends() {
         let mut client = Client::new(&fixture.server);
         client.send(bytes);
         assert_eq!(client.answer(false).status, status);
-        assert!(client.ended());
+        assert!(client.has_ended());
     }
 }
 
@@ -134,7 +134,7 @@ fn a_running_answer_is_finished_when_the_server_stops() {
         client.fill();
     }
     let stopping = std::thread::spawn(move || server.stop());
-    assert!(idle.ended());
+    assert!(idle.has_ended());
     assert_eq!(client.answer(false).body, bytes);
     stopping.join().unwrap();
 }
@@ -152,7 +152,8 @@ fn an_idle_connection_makes_room_for_a_new_one() {
         assert_eq!(client.ask("GET", "/f", "", b"").status, 200);
         idle.push(client);
     }
-    // Which three: those that were idle for longest, as far as the server's threads had seen it.
+    // The connections that were idle for longest are closed. Which these are depends on the
+    // server's threads, so only their number is checked.
     until("three connections are closed", || idle.iter().filter(|client| client.is_closed()).count() == 3);
 }
 

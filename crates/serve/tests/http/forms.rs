@@ -122,7 +122,7 @@ fn a_count_is_reset_for_the_key_that_was_verified() {
     for _ in 0..9 {
         assert_eq!(code(&guess_of_bob(&fixture)), "SignatureDoesNotMatch");
     }
-    // The requests are valid ones of alice that also name bob.
+    // Valid requests of alice that also name bob.
     for name in ["X-Amz-Credential", "AWSAccessKeyId"] {
         let query = [(name, "bob")];
         let (target, lines) = Signed { query: &query, ..Signed::new("GET", "/bucket/f") }.by_header();

@@ -21,7 +21,7 @@ fn one_answer_then_closed(bytes: &str, status: u16) {
     let answer = client.answer(false);
     assert_eq!(answer.status, status, "{bytes:?}: {}", answer.text());
     assert_eq!(answer.header("connection"), Some("close"), "{bytes:?}");
-    assert!(client.ended(), "{bytes:?}: answered again: {:?}", String::from_utf8_lossy(&client.buffer));
+    assert!(client.has_ended(), "{bytes:?}: answered again: {:?}", String::from_utf8_lossy(&client.buffer));
     assert!(
         fixture.directory.path().join("victim").exists(),
         "{bytes:?}: the smuggled request was carried out"
@@ -52,7 +52,7 @@ fn after_a_malformed_chunk_the_rest_is_no_request() {
             client.send(bytes.as_bytes());
             let answer = client.answer(false);
             assert_eq!(answer.header("connection"), Some("close"), "{method} {line:?}: {}", answer.status);
-            assert!(client.ended(), "{method} {line:?}: answered again");
+            assert!(client.has_ended(), "{method} {line:?}: answered again");
             assert!(fixture.directory.path().join("victim").exists(), "{method} {line:?}");
             assert!(!fixture.directory.path().join("f").exists(), "{method} {line:?}");
         }
@@ -60,7 +60,7 @@ fn after_a_malformed_chunk_the_rest_is_no_request() {
 }
 
 #[test]
-fn the_same_holds_for_what_follows_a_chunk_and_for_trailers() {
+fn after_a_malformed_chunk_end_or_trailer_the_rest_is_no_request() {
     let head = "PUT /f HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     for body in [
         "3\r\nabcd\r\n0\r\n\r\n",
@@ -124,7 +124,7 @@ fn a_body_that_was_never_asked_for_is_no_request() {
     client.send(format!("{head}Content-Length: {length}\r\n\r\n{SMUGGLED}").as_bytes());
     let answer = client.answer(false);
     assert_eq!(answer.status, 404, "{}", answer.text());
-    assert!(client.ended());
+    assert!(client.has_ended());
     assert!(fixture.directory.path().join("victim").exists());
 }
 

@@ -32,7 +32,7 @@ fn ask(fixture: &Fixture, method: &str, host: &str, target: &str, headers: &str,
 }
 
 /// Sends a request signed for `host`.
-fn signed(
+fn ask_signed(
     fixture: &Fixture,
     method: &str,
     host: &str,
@@ -55,7 +55,7 @@ fn a_bucket_in_an_unknown_host_name_reaches_no_other_bucket() {
         });
         for host in ["one.localhost", "one.s3.example:9000", "one"] {
             let send = |method: &str, target: &str, body: &[u8]| match keys {
-                true => signed(&fixture, method, host, target, &[], body),
+                true => ask_signed(&fixture, method, host, target, &[], body),
                 false => ask(&fixture, method, host, target, S3, body),
             };
             assert_eq!(send("PUT", "/two/new", b"x").status, 400, "{host}");
@@ -121,9 +121,9 @@ fn signatures_cover_the_host_name_with_its_bucket() {
         config.signatures = SignatureVersions::V2Too;
     });
     let host = "one.s3.lab.example";
-    assert_eq!(signed(&fixture, "GET", host, "/old", &[], b"").text(), "of one");
-    assert_eq!(signed(&fixture, "PUT", host, "/new", &[], b"x").status, 200);
-    let listed = signed(&fixture, "GET", host, "/", &[("list-type", "2"), ("prefix", "o")], b"");
+    assert_eq!(ask_signed(&fixture, "GET", host, "/old", &[], b"").text(), "of one");
+    assert_eq!(ask_signed(&fixture, "PUT", host, "/new", &[], b"x").status, 200);
+    let listed = ask_signed(&fixture, "GET", host, "/", &[("list-type", "2"), ("prefix", "o")], b"");
     assert_eq!(element(&listed, "Key").as_deref(), Some("old"), "{}", listed.text());
     let url = Signed { headers: &[("host", host)], ..Signed::new("GET", "/old") }.presigned();
     assert_eq!(ask(&fixture, "GET", host, &url, "", b"").text(), "of one");

@@ -10,7 +10,7 @@ use firstbyte_testkit::until;
 use crate::client::{Client, S3, content, serve};
 use crate::uploads::{begin, part};
 
-fn staged(directory: &Path) -> Vec<String> {
+fn staged_names(directory: &Path) -> Vec<String> {
     let uploads = std::fs::read_dir(directory.join("bucket/.firstbyte/uploads"));
     let mut names: Vec<_> = uploads.map_or(Vec::new(), |entries| {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -78,7 +78,7 @@ fn an_upload_that_rests_holds_no_descriptor() {
         targets.filter(|target| target.starts_with(&uploads)).count()
     };
     until("no descriptor is held", || held() == 0);
-    assert_eq!(staged(fixture.directory.path()).len(), 20);
+    assert_eq!(staged_names(fixture.directory.path()).len(), 20);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn uploads_untouched_for_long_are_removed_while_the_server_runs() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "old");
     part(&mut client, "old", &id, 1, b"x");
-    until("it is removed", || staged(fixture.directory.path()).is_empty());
+    until("it is removed", || staged_names(fixture.directory.path()).is_empty());
     let target = format!("/bucket/old?uploadId={id}&partNumber=2");
     assert_eq!(client.ask("PUT", &target, S3, b"x").status, 404);
 }
@@ -102,7 +102,7 @@ fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others(
     // A crash between the rename of the result and the removal of the upload leaves this state.
     std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
     let again = restart(fixture.directory.path(), Duration::from_secs(3600));
-    until("only the open one is left", || staged(fixture.directory.path()) == [open.clone()]);
+    until("only the open one is left", || staged_names(fixture.directory.path()) == [open.clone()]);
     assert!(bucket.join("placed").exists());
     part(&mut Client::new(&again), "open", &open, 2, b"x");
 }
@@ -112,5 +112,5 @@ fn uploads_of_another_run_untouched_for_long_are_removed() {
     let fixture = serve(|_| {});
     begin(&mut Client::new(&fixture.server), "old");
     let _again = restart(fixture.directory.path(), Duration::ZERO);
-    until("it is removed", || staged(fixture.directory.path()).is_empty());
+    until("it is removed", || staged_names(fixture.directory.path()).is_empty());
 }

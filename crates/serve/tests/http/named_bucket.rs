@@ -5,7 +5,7 @@ use firstbyte_serve::{Authentication, Buckets, ServerKeys};
 
 use crate::client::{Client, Fixture, serve};
 
-fn named(keys: Option<&str>) -> Fixture {
+fn serve_bucket(keys: Option<&str>) -> Fixture {
     let fixture = serve(|config| {
         config.buckets = Buckets::Named("data".to_owned());
         if let Some(keys) = keys {
@@ -21,7 +21,7 @@ fn named(keys: Option<&str>) -> Fixture {
 
 #[test]
 fn an_unsigned_get_names_an_object_with_the_bucket_and_without() {
-    let fixture = named(None);
+    let fixture = serve_bucket(None);
     let mut client = Client::new(&fixture.server);
     for (path, content) in [
         ("/data/key", "content"),
@@ -49,7 +49,7 @@ fn an_unsigned_get_names_an_object_with_the_bucket_and_without() {
 
 #[test]
 fn a_directory_of_the_buckets_own_name_lies_below_the_bucket() {
-    let fixture = named(None);
+    let fixture = serve_bucket(None);
     let root = fixture.directory.path();
     std::fs::create_dir(root.join("data")).unwrap();
     std::fs::write(root.join("data/key"), "inner").unwrap();
@@ -70,7 +70,7 @@ fn a_directory_of_the_buckets_own_name_lies_below_the_bucket() {
 
 #[test]
 fn rights_hold_for_both_forms() {
-    let fixture = named(Some("alice secret read sub\n"));
+    let fixture = serve_bucket(Some("alice secret read sub\n"));
     let mut client = Client::new(&fixture.server);
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
     for form in ["", "/data"] {

@@ -19,7 +19,7 @@ enum Access {
 
 const BOTH: [Access; 2] = [Access::Keys, Access::None];
 
-fn served(access: Access) -> Fixture {
+fn serve_with(access: Access) -> Fixture {
     serve(|config| {
         if access == Access::Keys {
             config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
@@ -137,7 +137,7 @@ fn headers_of<'a>(payload: &str, length: &'a str) -> Vec<(&'a str, &'a str)> {
 fn every_coding_is_decoded_alike_with_keys_and_without_whole_and_as_a_part() {
     let bytes = content(300_001);
     for access in BOTH {
-        let fixture = served(access);
+        let fixture = serve_with(access);
         for payload in CODINGS {
             for (framing, size) in [
                 (Framing::Length, 65_536),
@@ -252,7 +252,7 @@ fn wrong_bodies() -> Vec<InvalidBody> {
 #[test]
 fn a_body_that_is_not_what_its_request_says_replaces_nothing() {
     for access in BOTH {
-        let fixture = served(access);
+        let fixture = serve_with(access);
         let path = fixture.directory.path().join("bucket/key");
         std::fs::write(&path, "before").unwrap();
         for InvalidBody { name, payload, headers, body } in wrong_bodies() {
@@ -275,7 +275,7 @@ fn a_body_that_is_not_what_its_request_says_replaces_nothing() {
 
 #[test]
 fn a_wrong_hash_is_named_and_counts_as_no_guess() {
-    let fixture = served(Access::Keys);
+    let fixture = serve_with(Access::Keys);
     for _ in 0..12 {
         let put = send(&fixture, ("/bucket/key", &[]), &[], ZEROS, Framing::Length, |_| b"x".to_vec());
         assert_eq!(element(&put, "Code").as_deref(), Some("XAmzContentSHA256Mismatch"));
@@ -284,7 +284,7 @@ fn a_wrong_hash_is_named_and_counts_as_no_guess() {
 
 #[test]
 fn a_signed_chunk_that_was_changed_replaces_nothing() {
-    let fixture = served(Access::Keys);
+    let fixture = serve_with(Access::Keys);
     let bytes = content(100_000);
     for payload in ["STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"] {
         let length = bytes.len().to_string();
@@ -321,7 +321,7 @@ fn a_signed_chunk_that_was_changed_replaces_nothing() {
 #[test]
 fn the_size_of_a_chunk_may_have_more_than_eight_digits() {
     for access in BOTH {
-        let fixture = served(access);
+        let fixture = serve_with(access);
         let sum = crc32(b"hello");
         let body = format!("000000005\r\nhello\r\n0\r\nx-amz-checksum-crc32:{sum}\r\n\r\n").into_bytes();
         let headers = [("x-amz-decoded-content-length", "5"), TRAILER];
@@ -336,7 +336,7 @@ fn the_size_of_a_chunk_may_have_more_than_eight_digits() {
 fn a_chunk_is_on_disk_before_it_has_ended() {
     const CHUNK: u64 = 5 << 30;
     for payload in ["STREAMING-UNSIGNED-PAYLOAD-TRAILER", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"] {
-        let fixture = served(Access::Keys);
+        let fixture = serve_with(Access::Keys);
         let length = CHUNK.to_string();
         let mut headers = vec![("host", "localhost"), ("x-amz-decoded-content-length", length.as_str())];
         if payload.ends_with("TRAILER") {
@@ -366,7 +366,7 @@ fn a_chunk_is_on_disk_before_it_has_ended() {
 #[test]
 fn documents_are_checked_like_contents() {
     for access in BOTH {
-        let fixture = served(access);
+        let fixture = serve_with(access);
         let path = fixture.directory.path().join("bucket/key");
         std::fs::write(&path, "x").unwrap();
         let body = b"<Delete><Object><Key>key</Key></Object></Delete>";
@@ -398,7 +398,7 @@ fn documents_are_checked_like_contents() {
 
 #[test]
 fn a_form_is_checked_by_the_checksums_among_its_fields() {
-    let fixture = served(Access::None);
+    let fixture = serve_with(Access::None);
     let post = |fields: &[(&str, &str)]| {
         let mut body = String::new();
         for (name, value) in [("key", "posted")].iter().chain(fields) {
@@ -437,7 +437,7 @@ fn a_form_is_checked_by_the_checksums_among_its_fields() {
 
 #[test]
 fn a_plain_put_is_checked_too_and_never_stores_the_framing_of_s3() {
-    let fixture = served(Access::None);
+    let fixture = serve_with(Access::None);
     let mut client = Client::new(&fixture.server);
     let md5 = Hasher::of(Algorithm::Md5, b"hello").to_base64();
     let put = |client: &mut Client, lines: &str| client.ask("PUT", "/bucket/plain", lines, b"hello").status;
@@ -449,7 +449,7 @@ fn a_plain_put_is_checked_too_and_never_stores_the_framing_of_s3() {
 
 #[test]
 fn a_key_with_a_slash_at_its_end_keeps_its_metadata() {
-    let fixture = served(Access::None);
+    let fixture = serve_with(Access::None);
     let mut client = Client::new(&fixture.server);
     let described = format!("{S3}x-amz-meta-mode: 16877\r\nCache-Control: no-store\r\n");
     assert_eq!(client.ask("PUT", "/bucket/k/", &described, b"").status, 200);

@@ -11,7 +11,7 @@ use crate::signing::Signed;
 /// HTTP Basic with alice:secret.
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
-fn restricted(lines: &str) -> Fixture {
+fn serve_keys(lines: &str) -> Fixture {
     let keys = ServerKeys::parse(lines).unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     let bucket = fixture.directory.path().join("bucket");
@@ -35,7 +35,7 @@ fn s3(fixture: &Fixture, method: &str, path: &str, query: &[(&str, &str)], body:
 #[test]
 fn a_prefix_ends_at_a_slash() {
     for prefix in ["bucket/public", "bucket/public/", "/bucket/public"] {
-        let fixture = restricted(&format!("alice secret write {prefix}\n"));
+        let fixture = serve_keys(&format!("alice secret write {prefix}\n"));
         assert_eq!(get(&fixture, "/bucket/public/f").text(), "in public");
         assert_eq!(get(&fixture, "/bucket/public/").status, 200);
         assert_eq!(s3(&fixture, "GET", "/bucket/public/f", &[], b"").text(), "in public");
@@ -57,7 +57,7 @@ fn a_prefix_ends_at_a_slash() {
 
 #[test]
 fn a_refusal_does_not_tell_which_names_exist() {
-    let fixture = restricted("alice secret write bucket/public\n");
+    let fixture = serve_keys("alice secret write bucket/public\n");
     let same = |there: &Answer, missing: &Answer| {
         assert_eq!((there.status, there.text()), (missing.status, missing.text()));
         assert_eq!(there.status, 403, "{}", there.text());
@@ -86,7 +86,7 @@ fn a_refusal_does_not_tell_which_names_exist() {
 
 #[test]
 fn a_link_that_leads_out_of_the_prefix_is_refused() {
-    let fixture = restricted("alice secret write bucket/public\nbob word read\n");
+    let fixture = serve_keys("alice secret write bucket/public\nbob word read\n");
     let bucket = fixture.directory.path().join("bucket");
     symlink("../public-secret/f", bucket.join("public/file")).unwrap();
     symlink("../other", bucket.join("public/directory")).unwrap();
@@ -116,7 +116,7 @@ fn a_link_that_leads_out_of_the_prefix_is_refused() {
 
 #[test]
 fn listings_show_a_restricted_key_what_it_may_read_and_the_way_there() {
-    let fixture = restricted("alice secret read bucket/public\nalice secret read bucket/other/deep\n");
+    let fixture = serve_keys("alice secret read bucket/public\nalice secret read bucket/other/deep\n");
     std::fs::create_dir(fixture.directory.path().join("second")).unwrap();
     for (path, shown) in [
         ("/?format=json", &["bucket"][..]),
@@ -169,7 +169,7 @@ fn listings_show_a_restricted_key_what_it_may_read_and_the_way_there() {
 
 #[test]
 fn uploads_in_progress_of_others_are_not_listed() {
-    let fixture = restricted("alice secret write bucket\n");
+    let fixture = serve_keys("alice secret write bucket\n");
     for key in ["/bucket/public/a", "/bucket/public-secret/b"] {
         assert_eq!(s3(&fixture, "POST", key, &[("uploads", "")], b"").status, 200);
     }

@@ -7,10 +7,10 @@ use crate::client::{Answer, Client, Fixture, serve};
 use crate::signing::{Form, Signed, form, form_version_2, http_date, presigned_version_2, version_2};
 
 fn with_keys() -> Fixture {
-    taking(SignatureVersions::V4Only)
+    serve_accepting(SignatureVersions::V4Only)
 }
 
-fn taking(signatures: SignatureVersions) -> Fixture {
+fn serve_accepting(signatures: SignatureVersions) -> Fixture {
     let keys = ServerKeys::parse("alice secret write\n").unwrap();
     let fixture = serve(|config| {
         config.authentication = Authentication::Keys(keys);
@@ -145,7 +145,7 @@ fn signature_version_2_is_accepted_only_if_configured_and_only_fresh() {
 
 #[test]
 fn where_it_is_taken_signature_version_2_is_good_for_minutes_or_until_it_expires() {
-    let fixture = taking(SignatureVersions::V2Too);
+    let fixture = serve_accepting(SignatureVersions::V2Too);
     let mut client = Client::new(&fixture.server);
     let now = OffsetDateTime::now_utc().unix_timestamp();
     for (date, status) in [

@@ -60,7 +60,7 @@ fn handshakes_that_do_not_come_are_dropped_and_others_served_meanwhile() {
     // The client sends only the first bytes of a ClientHello record.
     silent[0].send(&[0x16, 0x03, 0x01, 0x02, 0x00]);
     assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);
-    assert!(silent.iter_mut().all(Client::ended));
+    assert!(silent.iter_mut().all(Client::has_ended));
 }
 
 #[test]

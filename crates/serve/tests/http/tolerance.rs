@@ -26,7 +26,7 @@ fn s3(fixture: &Fixture, keys: bool, method: &str, target: &str, headers: &[(&st
     client.ask(method, &target, &lines, b"")
 }
 
-fn both() -> [(bool, Fixture); 2] {
+fn both_fixtures() -> [(bool, Fixture); 2] {
     [false, true].map(|keys| {
         let fixture = serve(|config| {
             if keys {
@@ -40,7 +40,7 @@ fn both() -> [(bool, Fixture); 2] {
 
 #[test]
 fn a_malformed_range_is_ignored_and_head_with_a_range_answers_206() {
-    for (keys, fixture) in both() {
+    for (keys, fixture) in both_fixtures() {
         for range in ["bytes=a-b", "bytes=5-2", "bytes=", "lines=0-1", "bytes=0-1,4-5"] {
             let answer = s3(&fixture, keys, "GET", "/bucket/f", &[("range", range)]);
             assert_eq!((answer.status, answer.text().as_str()), (200, "0123456789"), "{range}, keys: {keys}");
@@ -57,7 +57,7 @@ fn a_malformed_range_is_ignored_and_head_with_a_range_answers_206() {
 
 #[test]
 fn of_two_ranges_none_is_meant() {
-    for (keys, fixture) in both() {
+    for (keys, fixture) in both_fixtures() {
         let lines = "range: bytes=0-1\r\nrange: bytes=4-5\r\n";
         let plain = if keys { "authorization: Basic YWxpY2U6c2VjcmV0\r\n" } else { "" };
         let mut client = Client::new(&fixture.server);
@@ -82,7 +82,7 @@ fn a_put_below_a_file_is_a_conflict_and_the_host_of_an_absolute_target_counts() 
 
 #[test]
 fn conditions_are_understood_in_all_three_forms_of_a_date() {
-    for (keys, fixture) in both() {
+    for (keys, fixture) in both_fixtures() {
         for (old, new) in [
             ("Sun, 13 Nov 1994 08:49:37 GMT", "Thu, 13 Nov 2064 08:49:37 GMT"),
             ("Sunday, 13-Nov-94 08:49:37 GMT", "Thursday, 13-Nov-64 08:49:37 GMT"),
@@ -104,7 +104,7 @@ fn conditions_are_understood_in_all_three_forms_of_a_date() {
 
 #[test]
 fn every_directory_that_is_served_can_be_copied_from() {
-    for (keys, fixture) in both() {
+    for (keys, fixture) in both_fixtures() {
         let directory = fixture.directory.path();
         for name in ["Data", "my_data", "ab", "-x", "1.2.3.4", "a b"] {
             fs::create_dir(directory.join(name)).unwrap();

@@ -52,7 +52,7 @@ pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A kept-alive connection. It is replaced when it breaks.
+/// A client with one kept-alive connection, which is replaced when it breaks.
 pub(crate) struct Client<'a> {
     server: &'a Server,
     stream: Option<Box<dyn Stream>>,

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use client::{Client, S3, elements};
 use firstbyte_testkit::until;
-use operations::{KEYS, Shared, Worker};
+use operations::{KEYS, RandomClient, Shared};
 use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
@@ -53,12 +53,13 @@ fn compare(security: Option<Security>) {
     std::thread::scope(|scope| {
         for client in 1..=CLIENTS {
             let shared = &shared;
-            scope.spawn(move || Worker::new(shared, seed.wrapping_mul(CLIENTS).wrapping_add(client)).work());
+            let seed = seed.wrapping_mul(CLIENTS).wrapping_add(client);
+            scope.spawn(move || RandomClient::new(shared, seed).work());
         }
         kill_now_and_then(&shared, seed);
     });
     shared.server.kill_and_start();
-    let mut worker = Worker::new(&shared, seed);
+    let mut worker = RandomClient::new(&shared, seed);
     KEYS.iter().for_each(|key| worker.read(key));
     let histories = shared.history.lock().unwrap();
     for (key, history) in histories.iter() {

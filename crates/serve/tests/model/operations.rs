@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-pub(crate) struct Worker<'a> {
+pub(crate) struct RandomClient<'a> {
     shared: &'a Shared,
     client: Client<'a>,
     seen_start: u64,
@@ -84,7 +84,7 @@ struct Killed;
 
 type RequestResult = Result<Answer, Killed>;
 
-impl<'a> Worker<'a> {
+impl<'a> RandomClient<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
         let client = Client::new(&shared.server);
         Self { shared, client, seen_start: 0, random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
@@ -124,7 +124,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Records an operation before and after `ask` sends its request.
-    fn noted<T>(
+    fn record<T>(
         &mut self,
         key: &'static str,
         action: Action,
@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
             status => panic!("PUT {key}: {status} {}", answer.text()),
         };
         let ask = |worker: &mut Self| worker.ask("PUT", &format!("/bucket/{key}"), &headers, &bytes);
-        self.noted(key, Action::Write { id, bound: bound.clone() }, ask, judge, ());
+        self.record(key, Action::Write { id, bound: bound.clone() }, ask, judge, ());
     }
 
     pub(crate) fn read(&mut self, key: &'static str) {
@@ -193,7 +193,7 @@ impl<'a> Worker<'a> {
         };
         let headers = if self.below(2) == 0 { S3 } else { "" };
         let ask = |worker: &mut Self| worker.ask("GET", &format!("/bucket/{key}"), headers, b"");
-        self.noted(key, Action::Read, ask, judge, ());
+        self.record(key, Action::Read, ask, judge, ());
     }
 
     fn remove(&mut self, key: &'static str) {
@@ -209,7 +209,7 @@ impl<'a> Worker<'a> {
         };
         let headers = format!("{S3}{condition}");
         let ask = |worker: &mut Self| worker.ask("DELETE", &format!("/bucket/{key}"), &headers, b"");
-        self.noted(key, Action::Remove { bound }, ask, judge, ());
+        self.record(key, Action::Remove { bound }, ask, judge, ());
     }
 
     /// Uploads a file by the page's protocol.
@@ -245,7 +245,7 @@ impl<'a> Worker<'a> {
             status => panic!("{target}: {status} {}", answer.text()),
         };
         let ask = |worker: &mut Self| worker.ask("POST", &target, page, body.as_bytes());
-        self.noted(key, Action::Write { id, bound }, ask, judge, ());
+        self.record(key, Action::Write { id, bound }, ask, judge, ());
     }
 
     /// Sends a part to an upload of another client.
@@ -293,7 +293,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Returns the parts that the server lists. `None` if the server was killed.
-    fn listed(&mut self, board: &Board) -> Option<Vec<(u32, u64, String)>> {
+    fn list_parts(&mut self, board: &Board) -> Option<Vec<(u32, u64, String)>> {
         let before = board.acknowledged.lock().unwrap().clone();
         let answer =
             self.ask("GET", &format!("/bucket/{}?uploadId={}", board.key, board.id), S3, b"").ok()?;
@@ -322,7 +322,7 @@ impl<'a> Worker<'a> {
 
     /// Completes the upload. Returns true if it has ended.
     fn complete(&mut self, board: &Board) -> bool {
-        let Some(mut parts) = self.listed(board) else { return false };
+        let Some(mut parts) = self.list_parts(board) else { return false };
         if parts.len() > 1 && self.below(4) == 0 {
             parts.remove(self.below(parts.len() as u64) as usize);
         }
@@ -362,7 +362,7 @@ impl<'a> Worker<'a> {
             let action = Action::Complete { id, bound: bound.clone() };
             // After a kill, the same request is repeated. It returns the result of the first
             // request, or publishes the object now.
-            if let Some(ended) = self.noted(key, action, ask, judge, None) {
+            if let Some(ended) = self.record(key, action, ask, judge, None) {
                 return ended;
             }
         }

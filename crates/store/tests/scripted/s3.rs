@@ -141,7 +141,7 @@ fn complete_without_answer(
     let server = Scripted::start(move |_, request| {
         let method = request.split(' ').next();
         match method {
-            Some("POST") if completions.fetch_add(1, Ordering::SeqCst) == 0 => ScriptedReply::Hang,
+            Some("POST") if completions.fetch_add(1, Ordering::SeqCst) == 0 => ScriptedReply::Close,
             Some("POST") => ScriptedReply::Send(code("404 Not Found", "NoSuchUpload").into_bytes()),
             Some("HEAD") => ScriptedReply::raw("200 OK", &head.lines().collect::<Vec<_>>(), b""),
             _ => ScriptedReply::answer("206 Partial Content", &["content-range: bytes 3-5/6"], bytes),

@@ -31,7 +31,7 @@ impl Server {
         Self(Scripted::start(move |_, _| match steps.lock().unwrap().next() {
             Some(Step::Keep(text) | Step::Stall(text)) => ScriptedReply::Send(text.into_bytes()),
             Some(Step::Close(text)) => ScriptedReply::SendAndClose(text.into_bytes()),
-            None => ScriptedReply::Hang,
+            None => ScriptedReply::Close,
         }))
     }
 

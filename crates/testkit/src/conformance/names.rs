@@ -57,11 +57,11 @@ pub fn every_legal_name_is_preserved(subject: &Subject) {
         let dots = subject.can.listed_dots == Support::Yes;
         wanted.retain(|name| dots || !name.starts_with(b"."));
         wanted.sort();
-        assert_eq!(listed(subject), wanted);
+        assert_eq!(list_names(subject), wanted);
     }
     if subject.can.write == Support::Yes {
         kept().for_each(|name| subject.store.delete(&subject.at(name)).unwrap());
-        assert!(subject.can.list != Support::Yes || listed(subject).is_empty());
+        assert!(subject.can.list != Support::Yes || list_names(subject).is_empty());
     }
 }
 
@@ -78,7 +78,7 @@ pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
         // A key in `mistaken_keys` must really be confused with another key, or be refused.
         let outcome = put(subject, key, "mistaken");
         assert!(
-            outcome.is_err() || !listed(subject).contains(&key.as_bytes().to_vec()),
+            outcome.is_err() || !list_names(subject).contains(&key.as_bytes().to_vec()),
             "{key:?} is kept apart"
         );
     }
@@ -108,7 +108,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
     subject.place(&parts, b"long");
     assert_eq!(subject.read(&parts, &Get::default()).unwrap(), b"long");
     if subject.can.list == Support::Yes {
-        assert_eq!(listed(subject), [parts.into_bytes()]);
+        assert_eq!(list_names(subject), [parts.into_bytes()]);
     }
     let one = "n".repeat(1024);
     if subject.can.long_components.or_refuses(|| put(subject, &one, "long")) {
@@ -141,7 +141,7 @@ fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
         .map(drop)
 }
 
-fn listed(subject: &Subject) -> Vec<Vec<u8>> {
+fn list_names(subject: &Subject) -> Vec<Vec<u8>> {
     let options = ListOptions { recursive: true, order: EntryOrder::Bytes, ..ListOptions::default() };
     match subject.store.list(&subject.base, &options) {
         // A prefix exists only while there is a key that begins with it.

@@ -6,7 +6,7 @@ use firstbyte_store::{Error, Get};
 use crate::data::{bytes, scratch};
 use crate::subject::{Subject, Support, is_denial};
 
-fn ranged(start: u64, end: u64) -> Get {
+fn get_range(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
 }
 
@@ -28,25 +28,25 @@ pub fn objects_and_their_ranges_have_the_right_bytes(subject: &Subject) {
     subject.place("x", &content);
     assert!(subject.read("x", &Get::default()).unwrap() == content);
     for (start, end) in [(0, 1), (0, len), (1, 2), (65_535, 200_000), (len - 1, len), (len / 2, len)] {
-        let body = subject.store.get(&subject.at("x"), &ranged(start, end)).unwrap();
+        let body = subject.store.get(&subject.at("x"), &get_range(start, end)).unwrap();
         assert_eq!(body.range(), ByteRange::new(start, end));
         assert_eq!(body.stat().size(), Some(len));
         drop(body);
         let (from, to) = (usize::try_from(start).unwrap(), usize::try_from(end).unwrap());
-        assert!(subject.read("x", &ranged(start, end)).unwrap() == content[from..to], "{start}..{end}");
+        assert!(subject.read("x", &get_range(start, end)).unwrap() == content[from..to], "{start}..{end}");
     }
 }
 
-/// A range is cut at the end of the object. A range that starts after the end is an error.
+/// A range is cut at the end of the object. A range that starts at or after the end is an error.
 pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subject) {
     let content = bytes(12, 1000);
     subject.place("x", &content);
     for end in [1001, 5000, u64::MAX] {
-        assert_eq!(subject.read("x", &ranged(990, end)).unwrap(), &content[990..], "990..{end}");
+        assert_eq!(subject.read("x", &get_range(990, end)).unwrap(), &content[990..], "990..{end}");
     }
-    assert_eq!(subject.read("x", &ranged(0, u64::MAX)).unwrap(), content);
+    assert_eq!(subject.read("x", &get_range(0, u64::MAX)).unwrap(), content);
     for start in [1000, 1001, 1 << 40] {
-        let error = subject.read("x", &ranged(start, start + 10)).unwrap_err();
+        let error = subject.read("x", &get_range(start, start + 10)).unwrap_err();
         assert!(error.to_string().contains(&start.to_string()), "{error}");
     }
 }
@@ -54,11 +54,11 @@ pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subje
 /// Any range of an empty object is empty, and not an error.
 pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
     subject.place("empty", b"");
-    for get in [Get::default(), ranged(0, 1), ranged(0, 1 << 20), ranged(0, u64::MAX)] {
+    for get in [Get::default(), get_range(0, 1), get_range(0, 1 << 20), get_range(0, u64::MAX)] {
         assert_eq!(subject.read("empty", &get).unwrap(), b"");
     }
     subject.place("x", b"123");
-    assert_eq!(subject.read("x", &ranged(1, 1)).unwrap(), b"");
+    assert_eq!(subject.read("x", &get_range(1, 1)).unwrap(), b"");
 }
 
 /// Bytes copied into a file are the same whether they go by splice or through memory.
@@ -75,7 +75,7 @@ pub fn bytes_reach_a_file_by_splice_and_through_memory(subject: &Subject) {
             .open(scratch.path().join("file"))
             .unwrap();
         let sink = firstbyte_store::Sink::new(file);
-        let mut body = subject.store.get(&subject.at("x"), &ranged(1000, 5 << 20)).unwrap();
+        let mut body = subject.store.get(&subject.at("x"), &get_range(1000, 5 << 20)).unwrap();
         let (mut seen, mut told, mut buffer) = (Vec::new(), 0, vec![0; 100_000]);
         let mut look = |bytes: &[u8]| seen.extend_from_slice(bytes);
         let mut moved = 0;

@@ -33,11 +33,12 @@ impl QuirkState {
         if second && self.has(Quirk::NoListV2) {
             return xml_error("501 Not Implemented", "NotImplemented", "ListObjectsV2 is not implemented.");
         }
-        let after = if second { self.after(request) } else { request.value("marker").map(str::to_owned) };
+        let after =
+            if second { self.start_after(request) } else { request.value("marker").map(str::to_owned) };
         let mut page = self.page(request, after.as_deref());
         if self.has(Quirk::UnsortedPages) {
-            page.keys.sort_by_key(|key| mixed(key));
-            page.prefixes.sort_by_key(|key| mixed(key));
+            page.keys.sort_by_key(|key| mix(key));
+            page.prefixes.sort_by_key(|key| mix(key));
         }
         let encoded = request.value("encoding-type").is_some();
         let name = |text: &str| self.name(text, encoded);
@@ -69,7 +70,7 @@ impl QuirkState {
         self.xml(&format!("{text}</ListBucketResult>"))
     }
 
-    fn after(&self, request: &QuirkRequest) -> Option<String> {
+    fn start_after(&self, request: &QuirkRequest) -> Option<String> {
         let start = request.value("start-after").filter(|_| !self.has(Quirk::IgnoresStartAfter));
         request.value("continuation-token").or(start).map(str::to_owned)
     }
@@ -122,7 +123,7 @@ impl QuirkState {
 
     fn rank(&self, key: &str) -> Rank {
         if self.has(Quirk::UnsortedListing) {
-            return vec![(mixed(key), true)];
+            return vec![(mix(key), true)];
         }
         if !self.has(Quirk::ListsByDirectories) {
             return vec![(key.to_owned(), true)];
@@ -169,6 +170,6 @@ impl QuirkState {
 }
 
 /// Converts a key to a string that sorts differently.
-fn mixed(key: &str) -> String {
+fn mix(key: &str) -> String {
     Hasher::of(Algorithm::Md5, key.as_bytes()).to_hex()
 }

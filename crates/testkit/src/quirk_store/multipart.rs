@@ -35,7 +35,7 @@ impl QuirkState {
 
     pub(super) fn put_part(&mut self, request: &QuirkRequest, id: &str, number: &str) -> ScriptedReply {
         let copied = match request.header("x-amz-copy-source") {
-            Some(_) => match self.copied(request) {
+            Some(_) => match self.copy_source(request) {
                 Ok(source) => Some(copied_range(request, &source.content)),
                 Err(refusal) => return refusal,
             },

@@ -77,7 +77,7 @@ impl QuirkState {
         } else {
             headers.push(format!("content-length: {length}"));
         }
-        let reply = ScriptedReply::raw("200 OK", &borrowed(&headers), b"");
+        let reply = ScriptedReply::raw("200 OK", &as_strs(&headers), b"");
         if self.has(Quirk::HeadsNoLength) { reply.then_close() } else { reply }
     }
 
@@ -113,10 +113,10 @@ impl QuirkState {
     ) -> ScriptedReply {
         if self.has(Quirk::ChunkedBodies) {
             headers.push("transfer-encoding: chunked".to_owned());
-            return ScriptedReply::raw(status, &borrowed(&headers), &chunked(body));
+            return ScriptedReply::raw(status, &as_strs(&headers), &encode_chunks(body));
         }
         headers.push(format!("content-length: {}", body.len()));
-        let headers = borrowed(&headers);
+        let headers = as_strs(&headers);
         let half = &body[..body.len() / 2];
         let (key, large) = (&request.key, body.len() > 1);
         if large && self.once(Quirk::ShortBodies, key) {
@@ -138,7 +138,7 @@ impl QuirkState {
     }
 }
 
-fn borrowed(headers: &[String]) -> Vec<&str> {
+fn as_strs(headers: &[String]) -> Vec<&str> {
     headers.iter().map(String::as_str).collect()
 }
 
@@ -152,7 +152,7 @@ fn parse_range(text: &str, length: usize) -> Option<(usize, usize)> {
     Some((first.parse().ok()?, end))
 }
 
-fn chunked(body: &[u8]) -> Vec<u8> {
+fn encode_chunks(body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in body.chunks(1000) {
         bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());

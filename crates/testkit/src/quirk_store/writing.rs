@@ -79,7 +79,7 @@ impl QuirkState {
     }
 
     /// Returns the source of a copy if the condition on the source holds.
-    pub(super) fn copied(&self, request: &QuirkRequest) -> Result<Object, ScriptedReply> {
+    pub(super) fn copy_source(&self, request: &QuirkRequest) -> Result<Object, ScriptedReply> {
         let source = decode(request.header("x-amz-copy-source").unwrap_or_default());
         let source = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
         let (bucket, key) = source.split_once('/').unwrap_or((source, ""));
@@ -95,7 +95,7 @@ impl QuirkState {
     }
 
     fn copy(&mut self, request: &QuirkRequest) -> ScriptedReply {
-        let source = match self.copied(request) {
+        let source = match self.copy_source(request) {
             Ok(source) => source,
             Err(refusal) => return refusal,
         };

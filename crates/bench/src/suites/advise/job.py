@@ -1,6 +1,7 @@
-"""A job on files: reads each of a directory, one after another, then computes.
+"""A job on files: reads the files of a directory, one after another, then computes.
 
-The names and sizes are those of the original: only opening and reading go through the mount."""
+Takes the names and sizes from the original directory, so that only opening and reading go through
+the mount."""
 import argparse
 import os
 import time

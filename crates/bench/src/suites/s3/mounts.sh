@@ -1,4 +1,5 @@
-# mounts.sh COUNT FIRSTBYTE OPTION...: becomes a slow file system with mounts 0, 1, ... in this directory.
+# mounts.sh COUNT FIRSTBYTE OPTION...: makes COUNT mount points (0, 1, ...) in this directory, and
+# becomes a slow file system that is mounted at all of them.
 set -e
 count=$1 firstbyte=$2
 shift 2

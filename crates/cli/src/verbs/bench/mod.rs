@@ -16,7 +16,7 @@ mod run;
 mod survive;
 
 use clap::{Args, Subcommand};
-use firstbyte_bench::on::On;
+use firstbyte_bench::on::JobPlace;
 use firstbyte_location::shown;
 
 use crate::globals::Globals;
@@ -49,7 +49,7 @@ enum Action {
 pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Action::Run(args) => match &args.on {
-            Some(On::Batch { queue, definition, endpoint }) => {
+            Some(JobPlace::Batch { queue, definition, endpoint }) => {
                 batch::run(args, globals, &BatchQueue { queue, definition, endpoint: endpoint.as_deref() })
             }
             _ => run::run(args, globals),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use firstbyte_bench::on::{self, On};
+use firstbyte_bench::on::{self, JobPlace};
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::suites::Suite;
 use firstbyte_bench::targets::{Called, Found, Target};
@@ -16,11 +16,11 @@ use crate::render::error::{Error, Result};
 const USER_VARIABLES: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
 /// Changes a plan so that its jobs run where `on` says.
-pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
+pub fn place(mut plan: Plan, on: Option<&JobPlace>) -> Result<Plan> {
     match on {
         // With Batch, this process does not run the plan; see `batch`.
-        None | Some(On::Batch { .. }) => {}
-        Some(On::Slurm) => {
+        None | Some(JobPlace::Batch { .. }) => {}
+        Some(JobPlace::Slurm) => {
             let found = Command::new("srun").arg("--version").stdout(Stdio::null()).status();
             if let Err(error) = found {
                 let what = format!("--on slurm: srun: {error}");
@@ -40,24 +40,24 @@ pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
 }
 
 /// Returns the serverless function that reads the targets; `None` if processes read them.
-pub fn called_function(on: Option<&On>) -> Result<Option<Called>> {
+pub fn called_function(on: Option<&JobPlace>) -> Result<Option<Called>> {
     match on {
-        Some(On::Lambda { name, endpoint }) => {
+        Some(JobPlace::Lambda { name, endpoint }) => {
             let endpoint = endpoint.clone().unwrap_or_default();
             Ok(Some(Called { name: name.clone(), endpoint, ..Called::default() }))
         }
-        Some(On::Local(_)) => {
+        Some(JobPlace::Local(_)) => {
             let advice =
                 "start `firstbyte bench functions`, and give --on lambda:firstbyte@http://127.0.0.1:9001";
             Err(Error::usage("--on local measures the suites s1 and s5").advise(advice))
         }
-        Some(On::Slurm | On::Batch { .. }) | None => Ok(None),
+        Some(JobPlace::Slurm | JobPlace::Batch { .. }) | None => Ok(None),
     }
 }
 
 /// Ends the jobs that an interrupted measurement has left in a Slurm queue.
-pub fn cancel_queued_jobs(on: Option<&On>) {
-    if on == Some(&On::Slurm) {
+pub fn cancel_queued_jobs(on: Option<&JobPlace>) {
+    if on == Some(&JobPlace::Slurm) {
         // `scancel` fails if there is no such job, which is not an error here.
         let name = format!("--name={}", job_name());
         let _ = Command::new("scancel").args(["--quiet", &name]).stderr(Stdio::null()).status();
@@ -100,7 +100,7 @@ pub fn in_functions(
         }
     }
     match on {
-        On::Local(code) => {
+        JobPlace::Local(code) => {
             set("code", code_path(code.clone())?.display().to_string());
             if let Some((target, _)) = remote {
                 set("store", host_of(&target.location, endpoint)?);
@@ -114,7 +114,7 @@ pub fn in_functions(
             }
             Ok(plan)
         }
-        On::Lambda { name, endpoint } => {
+        JobPlace::Lambda { name, endpoint } => {
             if let Some((target, _)) = local {
                 let what =
                     format!("{}: a function does not see directories of this machine", target.location);
@@ -135,7 +135,7 @@ pub fn in_functions(
             on::in_lambda(&mut plan, &unknown);
             Ok(plan)
         }
-        On::Slurm | On::Batch { .. } => Err(Error::usage("--on: it runs no functions")),
+        JobPlace::Slurm | JobPlace::Batch { .. } => Err(Error::usage("--on: it runs no functions")),
     }
 }
 

@@ -14,7 +14,7 @@ use firstbyte_advise::units::shown_seconds;
 use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
-use firstbyte_bench::on::On;
+use firstbyte_bench::on::JobPlace;
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::result::{Outcome, Results, Run};
 use firstbyte_bench::results::Writer;
@@ -110,8 +110,8 @@ pub struct BenchRunArgs {
     /// Where the jobs run: `local` or `local:CODE` (functions on this machine), `lambda:NAME` or
     /// `lambda:NAME@ENDPOINT` (with {memory} in NAME for the memory in MB), `slurm` (by srun),
     /// `batch:QUEUE:DEFINITION` (all of it as one job of AWS Batch; targets are what the job sees)
-    #[arg(long, value_name = "WHERE", value_parser = On::parse)]
-    pub on: Option<On>,
+    #[arg(long, value_name = "WHERE", value_parser = JobPlace::parse)]
+    pub on: Option<JobPlace>,
     /// Where a job of --on batch leaves its results: an S3 prefix
     #[arg(long, value_name = "LOCATION", requires = "on")]
     pub results: Option<String>,
@@ -218,7 +218,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
 /// Returns whether the measured storage is the user's own, so that jobs need the user's
 /// environment.
 fn is_of_user(args: &BenchRunArgs) -> bool {
-    !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
+    !args.targets.is_empty() || matches!(args.on, Some(JobPlace::Lambda { .. }))
 }
 
 /// Estimates the cost of the runs if a budget or a dry run needs it.
@@ -317,7 +317,7 @@ fn of_suite(suite: &Suite, args: &BenchRunArgs, client: &Client) -> Result<Plan>
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
     let locations: Vec<String> = locations.collect();
-    let plan = match args.on.as_ref().filter(|on| **on != On::Slurm) {
+    let plan = match args.on.as_ref().filter(|on| **on != JobPlace::Slurm) {
         Some(on) => on::in_functions(suite, on, &targets, &locations, endpoint_of_user(client), vars)?,
         None => suite.plan(&locations, &vars)?,
     };

@@ -108,14 +108,14 @@ fn publishing_to_another_file_system_copies_content_and_metadata() {
         .unwrap()
         .unwrap()
         .file_name();
-    let finished = Finished { directory: tmp.as_fd(), name: &name, file: file.file() };
+    let finished = FinishedFile { directory: tmp.as_fd(), name: &name, file: file.file() };
     let parent = root.open_directory(&EntryPath::default()).unwrap();
     let made =
         copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE).unwrap();
     assert_eq!(made.modified, EtagIdentity::from(&file.file().metadata().unwrap()).modified);
     assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"content");
     let again = copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE);
-    assert!(matches!(again, Err(Error::Unmet(Unmet::Different))));
+    assert!(matches!(again, Err(Error::Unmet(UnmetCondition::Different))));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::object::metadata::ObjectMetadata;
-use crate::object::part_checksums::Agreed;
+use crate::object::part_checksums::AgreedChecksum;
 
 /// The file that an upload creates, and its origin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub(crate) enum UploadOrigin {
         key: String,
         /// The checksum of the object, if the client chose one.
         #[serde(default)]
-        checksum: Option<Agreed>,
+        checksum: Option<AgreedChecksum>,
     },
     /// The page, for a file in `directory`.
     Page {
@@ -58,7 +58,7 @@ pub(crate) struct BrowserFile {
 const PAGE_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Description {
-    /// Whether an upload is abandoned because its last part arrived too long ago, at `touched`. The
+    /// True if an upload is abandoned because its last part arrived too long ago, at `touched`. The
     /// limit is `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for the page's uploads.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {

@@ -2,13 +2,14 @@
 //! and uses no unfinished part.
 //!
 //! The upload's directory has `upload.json`, its description; `data`, the file being assembled;
-//! `apart-*`, parts in separate files; and `journal`, one line of JSON for each event, appended
-//! *after* the event. The last line for a part states where its bytes are. These bytes are not
-//! overwritten while that line is the last. An incomplete last line is cut off.
+//! `apart-*`, parts in separate files; `whole`, the assembled file if it cannot be `data`; and
+//! `journal`, one line of JSON for each event, appended *after* the event. The last line for a part
+//! states where its bytes are. These bytes are not overwritten until a later line replaces that
+//! line. An incomplete last line is cut off.
 //!
 //! Written bytes survive the kill of a process, but not a power cut. So parts that were recorded
 //! before the last reboot are used only after their checksums were verified
-//! ([`Recorded::doubtful`]).
+//! ([`JournalContent::doubtful`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -82,7 +83,7 @@ pub(super) enum JournalLine {
 
 /// The content of a journal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct JournalContent {
     pub(super) parts: BTreeMap<u32, ArrivedPart>,
     /// Parts that were recorded before the last reboot.
     pub(super) doubtful: BTreeSet<u32>,
@@ -91,7 +92,7 @@ pub(super) struct Recorded {
     whole: Option<String>,
 }
 
-impl Recorded {
+impl JournalContent {
     fn of(text: &[u8]) -> Self {
         let mut recorded = Self::default();
         // A malformed line is the result of a power failure, and is skipped.
@@ -120,7 +121,7 @@ impl Recorded {
         }
     }
 
-    /// Whether the upload in `directory` has ended, so that only the removal of its files is left
+    /// True if the upload in `directory` has ended, so that only the removal of its files is left
     /// to do.
     pub(super) fn has_ended(&self, directory: &OwnedFd) -> bool {
         !exists(directory, DATA) || self.whole.as_deref().is_some_and(|whole| !exists(directory, whole))
@@ -167,18 +168,18 @@ impl PartsJournal {
         self.file.metadata()?.modified()
     }
 
-    pub(super) fn read(&mut self) -> io::Result<Recorded> {
+    pub(super) fn read(&mut self) -> io::Result<JournalContent> {
         let mut text = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
         self.file.read_to_end(&mut text)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.length = whole as u64;
-        Ok(Recorded::of(&text[..whole]))
+        Ok(JournalContent::of(&text[..whole]))
     }
 
     /// Reads the journal before lines are added. Cuts off an incomplete last line, and records the
     /// current boot if the machine was rebooted.
-    pub(super) fn resume(&mut self) -> io::Result<Recorded> {
+    pub(super) fn resume(&mut self) -> io::Result<JournalContent> {
         let length = self.length;
         let recorded = self.read()?;
         if self.length < length {

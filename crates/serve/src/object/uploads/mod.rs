@@ -29,10 +29,10 @@ pub(crate) use error::{Error, Result};
 pub(crate) use journal::ArrivedPart;
 use journal::{PartsJournal, open_at};
 pub(crate) use part::Claim;
-pub(crate) use upload::{ClaimResult, Resending, ServedUpload, Whole};
+pub(crate) use upload::{ClaimResult, ResendRule, ServedUpload, WholeUpload};
 
 use crate::http::etag::EtagIdentity;
-use crate::object::publish::{self, Finished};
+use crate::object::publish::{self, FinishedFile};
 use crate::object::reserved::{self, Area};
 use crate::object::root::ServedRoot;
 use crate::object::staging::{self, TemporaryDirectory};
@@ -163,8 +163,8 @@ impl Uploads {
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
         upload: &ServedUpload,
-        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<WholeUpload, E>,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let done = upload.complete(choose, put)?;
         self.forget(upload);
@@ -245,7 +245,7 @@ fn read_description(directory: &OwnedFd) -> io::Result<Description> {
     serde_json::from_str(&text).map_err(io::Error::from)
 }
 
-/// Whether `id` is a valid upload id. Only valid ids become part of a file name.
+/// True if `id` is a valid upload id. Only valid ids become part of a file name.
 pub(crate) fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

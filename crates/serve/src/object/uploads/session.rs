@@ -16,7 +16,7 @@ use super::placement::Placement;
 use crate::object::copying::read_range;
 use crate::token::random_token;
 
-/// Whether a claim may write.
+/// The permission of a claim to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimGate {
     /// The claim may write.
@@ -97,7 +97,7 @@ impl UploadSession {
         }
     }
 
-    /// Whether the bytes of `part` match the recorded checksum.
+    /// True if the bytes of `part` match the recorded checksum.
     fn matches_checksum(&self, part: &ArrivedPart) -> bool {
         let Some((algorithm, expected)) =
             part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)

@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// One claim, and what the model expects of it.
-struct Writing {
+struct ModelClaim {
     claim: Arc<Claim>,
     number: u32,
     fill: u8,
@@ -68,7 +68,7 @@ struct Writing {
 struct World {
     directory: tempfile::TempDir,
     uploads: Uploads,
-    writing: Vec<Writing>,
+    writing: Vec<ModelClaim>,
     /// The expected byte and length of each recorded part.
     parts: BTreeMap<u32, (u8, u64)>,
     published: Option<Vec<u8>>,
@@ -112,9 +112,9 @@ impl World {
             Step::Claim { number, length } => {
                 if self.writing.len() < 4 {
                     self.writes = self.writes.wrapping_add(1);
-                    let claimed = self.upload().claim(number, length, Resending::Replaces).unwrap();
+                    let claimed = self.upload().claim(number, length, ResendRule::Replaces).unwrap();
                     let ClaimResult::Write(claim) = claimed else { panic!("held") };
-                    self.writing.push(Writing { claim, number, fill: self.writes, written: 0 });
+                    self.writing.push(ModelClaim { claim, number, fill: self.writes, written: 0 });
                 }
             }
             Step::Write { claim } => {
@@ -149,10 +149,10 @@ impl World {
             .iter()
             .flat_map(|number| vec![self.parts[number].0; self.parts[number].1 as usize])
             .collect();
-        let choose = |known: &BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
+        let choose = |known: &BTreeMap<u32, ArrivedPart>| -> Result<WholeUpload> {
             assert!(known.keys().eq(self.parts.keys()));
             let parts = kept.iter().map(|number| (*number, known[number].clone())).collect();
-            Ok(Whole { parts, object: ObjectMetadata::default() })
+            Ok(WholeUpload { parts, object: ObjectMetadata::default() })
         };
         let condition = if refused {
             Condition::default().and_is(Some("no such tag".into()), None, None)
@@ -161,7 +161,7 @@ impl World {
         };
         let root = ServedRoot::open(self.directory.path()).unwrap();
         let target = Self::bucket().join("key".as_ref());
-        let put = |finished: Finished<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
+        let put = |finished: FinishedFile<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
         let done = self.uploads.complete(&self.upload(), choose, put);
         assert_eq!(done.is_ok(), !refused);
         // Parts in flight are refused from now on, even if the completion was refused.
@@ -207,7 +207,7 @@ impl World {
     }
 }
 
-impl Writing {
+impl ModelClaim {
     fn write(&mut self, count: u64) {
         self.claim.write_all_at(&vec![self.fill; count as usize], self.written).unwrap();
         self.written += count;
@@ -230,7 +230,7 @@ proptest! {
 #[test]
 fn a_claim_writes_within_its_part_only() {
     let world = World::new();
-    let ClaimResult::Write(claim) = world.upload().claim(1, 10, Resending::Replaces).unwrap() else {
+    let ClaimResult::Write(claim) = world.upload().claim(1, 10, ResendRule::Replaces).unwrap() else {
         panic!("held")
     };
     claim.write_all_at(&[1; 10], 0).unwrap();

@@ -28,7 +28,7 @@ use super::placement::Placement;
 use super::session::{ClaimGate, RunningClaim, UploadPhase, UploadSession, UploadState, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::publish::{self, Finished};
+use crate::object::publish::{self, FinishedFile};
 use crate::object::reserved::{self, Area};
 use crate::object::root::ServedRoot;
 use crate::object::staging;
@@ -39,7 +39,7 @@ const CLOSING_ATTEMPTS: u32 = 500;
 
 /// The rule for sending a part again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resending {
+pub(crate) enum ResendRule {
     /// Allowed at any time. The part that was completed last is valid.
     Replaces,
     /// Refused while another request sends the part, and after the part is complete.
@@ -57,7 +57,7 @@ pub(crate) enum ClaimResult {
 
 /// The parts of the completed file, in order, and its metadata.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeUpload {
     pub(crate) parts: Vec<(u32, ArrivedPart)>,
     pub(crate) object: ObjectMetadata,
 }
@@ -84,7 +84,7 @@ impl ServedUpload {
         open.map_err(|error| self.gone(error))
     }
 
-    /// Whether the upload was completed or removed.
+    /// True if the upload was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
         // If the state is locked, a request is still using the upload, so it has not ended.
         self.state.try_lock().is_some_and(|state| state.phase == UploadPhase::Ended)
@@ -96,9 +96,9 @@ impl ServedUpload {
     }
 
     /// Claims part `number` (from 1) of `length` bytes. Blocking.
-    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<ClaimResult> {
+    pub(crate) fn claim(&self, number: u32, length: u64, resending: ResendRule) -> Result<ClaimResult> {
         let (mut state, session) = self.open(UploadPhase::Open)?;
-        if resending == Resending::Refused {
+        if resending == ResendRule::Refused {
             if let Some(part) = state.parts.get(&number) {
                 return Ok(ClaimResult::Held(part.clone()));
             }
@@ -147,8 +147,8 @@ impl ServedUpload {
     /// Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
-        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<WholeUpload, E>,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let _alone = self.ending.lock();
         let (session, parts, whole) = {
@@ -185,14 +185,15 @@ impl ServedUpload {
         &self,
         session: &UploadSession,
         recorded: &BTreeMap<u32, ArrivedPart>,
-        whole: &Whole,
-        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+        whole: &WholeUpload,
+        put: impl FnOnce(FinishedFile<'_>) -> publish::Result<T>,
     ) -> Result<T> {
         let (file, name) = assemble(session, recorded, &whole.parts)?;
         whole.object.write(&file).map_err(|error| Error::io(name, error))?;
         let length = session.append(&JournalLine::Whole(name.to_owned()))?;
         self.state.lock().journal = length;
-        let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
+        let directory = session.directory.as_fd();
+        let finished = FinishedFile { directory, name: name.as_ref(), file: &file };
         Ok(put(finished)?)
     }
 

@@ -1,4 +1,5 @@
-// Implements the actions that write nothing: download as one tar file, and previews of images and texts.
+// Implements the actions that write nothing: downloads (one file as it is, other selections as a
+// tar file), and previews of images and texts. Also offers to undo.
 'use strict';
 
 // Undo actions, each { label, act }. The last action is offered, beside any later message, until the user takes it.
@@ -18,14 +19,14 @@ find('#undo').addEventListener('click', () => undos.pop().act());
 
 {
   // The server accepts heads of at most 64 KiB.
-  const LONGEST_LINK = 60_000;
+  const MAX_LINK_LENGTH = 60_000;
   const download = find('#download');
 
   function offerDownload() {
     const chosen = [...picked.values()];
     const [only] = chosen;
     const names = chosen.map((entry) => `&name=${encodeURIComponent(entry.path)}`).join('');
-    const tooLong = names.length > LONGEST_LINK && chosen.length < all.length;
+    const tooLong = names.length > MAX_LINK_LENGTH && chosen.length < all.length;
     if (chosen.length === 1 && !only.directory) download.href = `${only.href}?download`;
     else if (tooLong) download.removeAttribute('href');
     else download.href = `?archive=tar${chosen.length < all.length ? names : ''}`;
@@ -69,7 +70,7 @@ find('#undo').addEventListener('click', () => undos.pop().act());
     }
   }
 
-  function look(entry) {
+  function showPreview(entry) {
     find('#preview-name').textContent = visible(entry.name);
     find('#preview-open').href = entry.href;
     find('#preview-save').href = `${entry.href}?download`;
@@ -82,7 +83,7 @@ find('#undo').addEventListener('click', () => undos.pop().act());
     const slot = rows.find((one) => one.link.contains(event.target)), entry = slot?.entry;
     const plain = event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
     if (!plain || !entry || entry.directory || slot.link.hasAttribute('download')) return;
-    if (IMAGES.test(entry.name) || TEXTS.test(entry.name)) { event.preventDefault(); look(entry); }
+    if (IMAGES.test(entry.name) || TEXTS.test(entry.name)) { event.preventDefault(); showPreview(entry); }
   });
   find('#preview-close').addEventListener('click', () => preview.close());
   preview.addEventListener('close', () => content.replaceChildren());

@@ -1,4 +1,5 @@
-// Changes entries: makes folders, renames, deletes and undoes. Also sends all requests that write, those of uploads too.
+// Changes entries: makes folders, renames, deletes and undoes. Also defines `ask`, which sends the
+// requests of uploads except those of parts.
 'use strict';
 
 class Refusal extends Error {
@@ -26,7 +27,8 @@ async function ask(method, url, body) {
   /* ---- the dialog ---- */
 
   const dialog = find('#ask'), field = dialog.querySelector('input'), yes = find('#ask-yes'), problem = dialog.querySelector('.bad');
-  let act = null;                   // what is done when the dialog is confirmed; it closes when that succeeds and asks nothing more
+  // The action of the confirmed dialog. The dialog closes unless the action fails or asks again.
+  let act = null;
 
   function confirm({ title, text = '', name = null, label, danger = false }, action) {
     find('#ask-title').textContent = title;
@@ -116,7 +118,8 @@ async function ask(method, url, body) {
 
   const wayBack = (ids, what) => ({ label: `Undo: delete ${what}`, act: () => restore(ids, what) });
 
-  // Entries that were not restored are still in the trash, and can be tried again after earlier deletions.
+  // Entries that were not restored are still in the trash. The restore is offered again, after all
+  // other undo actions.
   async function restore(ids, what) {
     say('Bringing back …');
     scroller.focus();

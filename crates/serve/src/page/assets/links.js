@@ -1,4 +1,5 @@
-// Copies links to entries to the clipboard. If visitors have keys, the links are signed and expire.
+// Copies links to entries to the clipboard. If visitors have keys, links to files are signed and
+// expire.
 'use strict';
 
 {

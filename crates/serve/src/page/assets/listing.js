@@ -12,7 +12,7 @@ const scroller = find('.scroller'), spacer = find('.spacer'), note = find('.note
 const search = find('.search input');
 
 // Maximum height in pixels. Browsers limit an element (Firefox to about 17 million); above, the scroll bar is scaled.
-const TALLEST = 12_000_000;
+const MAX_HEIGHT = 12_000_000;
 // Rows kept above and below the view, so that quick scrolling shows no gap.
 const MARGIN = 8;
 
@@ -31,13 +31,14 @@ const order = {
 };
 
 let all = [];            // every entry, in the chosen order
-let shown = all;         // those the search leaves
+let shown = all;         // the entries that match the search
 let sort = { by: 'name', down: false };
-let active = -1;         // index in `shown` of the row the keyboard is on
+let active = -1;         // index in `shown` of the keyboard cursor's row
 const picked = new Map(); // the selected entries, by their links
 let loading = null;      // the AbortController of the stream, while it runs
 
-// Characters that would break the line, or make names look alike, are shown as their code.
+// Shows control characters and invisible characters as escapes, because they would break the line
+// or make names look alike.
 function visible(name) {
   return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (c) => (c === '\n' ? '\\n' : c === '\t' ? '\\t' : `\\u{${c.codePointAt(0).toString(16)}}`));
@@ -126,12 +127,12 @@ function fill(slot, entry, index) {
 }
 
 function geometry() {
-  const height = rowHeight(), full = shown.length * height, tall = Math.min(full, TALLEST);
+  const height = rowHeight(), full = shown.length * height, tall = Math.min(full, MAX_HEIGHT);
   const room = Math.max(1, tall - scroller.clientHeight);
   return { height, tall, scale: Math.max(1, (full - scroller.clientHeight) / room) };
 }
 
-// The focused control of a row, or undefined.
+// The row that has the focused control, or undefined.
 const focusedSlot = () => rows.find((slot) => slot.row.contains(document.activeElement));
 // The controls of a row, from left to right.
 const CONTROLS = ['box', 'link', 'get', 'copy'];

@@ -3,7 +3,8 @@
 'use strict';
 
 {
-  // Browsers open six connections to a server; one is left for the list and one for the rest of the page.
+  // Browsers open at most six HTTP/1.1 connections to a server. One is left for the list and one
+  // for the rest of the page.
   const WORKERS = 4;
   // Maximum number of files in flight: enough to hide the two round trips at the start and end of a small file.
   const FILES = 3;
@@ -13,12 +14,13 @@
   const queue = [];                 // uploads that wait for their turn
   const all = new Set();            // every upload of this page that is not cleared
   let running = 0;
-  let answerForAll = null;          // what to do with names that are taken, once said for all
+  let answerForAll = null;          // the answer for all names that are taken, if the user gave one
 
   const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
-  // Whether the same request may succeed later: the server is unreachable, starting, or busy with an earlier attempt.
-  const passing = (error) => error.status === 0 || error.status === 502 || error.status === 503 || error.code === 'in-use';
+  // True if the same request may succeed later: the server is unreachable, starting, or busy with
+  // an earlier attempt.
+  const isTemporary = (error) => error.status === 0 || error.status === 502 || error.status === 503 || error.code === 'in-use';
 
   /* ---- workers ---- */
 
@@ -117,7 +119,7 @@
         try {
           return await work();
         } catch (error) {
-          if (!passing(error)) throw error;
+          if (!isTemporary(error)) throw error;
           this.trouble = error.status === 0 ? 'waiting for the server' : error.message;
           this.show();
           await sleep(wait);
@@ -326,7 +328,7 @@
     pump();
   }
 
-  /* ---- what earlier visits left ---- */
+  /* ---- unfinished uploads of earlier visits ---- */
 
   async function showUnfinished() {
     const left = await ask('GET', `${api}?path=${encodeURIComponent(page.path)}`).catch(() => []);

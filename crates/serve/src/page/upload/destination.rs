@@ -5,8 +5,8 @@ use std::io;
 use serde::Deserialize;
 
 use super::error::{Error, Result};
-use crate::http::condition::{Condition, Unmet};
-use crate::object::publish::{self, Finished, publish};
+use crate::http::condition::{Condition, UnmetCondition};
+use crate::object::publish::{self, FinishedFile, publish};
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
@@ -16,7 +16,7 @@ const MAX_COPIES: u32 = 10_000;
 /// The action if a file of the name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Existing {
+pub(crate) enum ExistingFilePolicy {
     /// Refuse the upload.
     #[default]
     Refuse,
@@ -37,22 +37,22 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 /// final name. An existing directory of that name counts as an existing file.
 pub(super) fn put_in_place(
     root: &ServedRoot,
-    finished: Finished<'_>,
+    finished: FinishedFile<'_>,
     directory: &EntryPath,
     name: &str,
-    existing: Existing,
+    existing: ExistingFilePolicy,
 ) -> publish::Result<String> {
     let put = |name: &str, condition: &Condition| {
         publish(root, finished, &EntryPath::default(), &directory.join(name.as_ref()), condition)
     };
-    let taken = || Err(Unmet::Different.into());
+    let taken = || Err(UnmetCondition::Different.into());
     match existing {
-        Existing::Replace => put(name, &Condition::default()).map(|_| name.into()),
-        Existing::Refuse => match put(name, &Condition::absent()) {
+        ExistingFilePolicy::Replace => put(name, &Condition::default()).map(|_| name.into()),
+        ExistingFilePolicy::Refuse => match put(name, &Condition::absent()) {
             Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::IsADirectory => taken(),
             done => done.map(|_| name.into()),
         },
-        Existing::KeepBoth => {
+        ExistingFilePolicy::KeepBoth => {
             for copy in 0..MAX_COPIES {
                 let candidate = copy_name(name, copy);
                 match put(&candidate, &Condition::absent()) {

@@ -25,19 +25,20 @@ use crate::object::metadata::ObjectMetadata;
 use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::object::uploads::{
-    ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Uploads, Whole,
+    ArrivedPart, Claim, ClaimResult, Description, ResendRule, ServedUpload, UploadOrigin, Uploads,
+    WholeUpload,
 };
 use crate::path::EntryPath;
 
 pub(crate) use crate::object::uploads::BrowserFile;
-pub(crate) use destination::Existing;
+pub(crate) use destination::ExistingFilePolicy;
 pub(crate) use error::{Error, Result};
 
 /// Minimum part length in bytes: so large that the cost of one request per part is small, and so
 /// small that a broken connection loses little.
 const MIN_PART_BYTES: u64 = 8 << 20;
-/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MOST_PARTS` (78 GiB) get
-/// larger parts. The maximum keeps the state of an upload, as sent to the page, under 100 KB.
+/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MAX_PARTS` (78 GiB) get
+/// larger parts. The maximum keeps the state of an upload, as sent to the page, under 200 KB.
 const MAX_PARTS: u64 = 10_000;
 
 /// The directory of a request, with the state to work on its uploads.
@@ -103,7 +104,7 @@ fn metadata(source: &BrowserFile) -> ObjectMetadata {
 }
 
 /// Converts part `number` to the number in `object::uploads`, which counts from 1.
-fn counted(number: usize) -> u32 {
+fn number_from_one(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)
 }
 
@@ -121,7 +122,8 @@ impl UploadDirectory {
                 Err(crate::object::uploads::Error::NoUpload(_)) => {
                     self.check_space(&bucket, source.size)?;
                     let (object, slots) = (metadata(&source), Some(part_size(&source)));
-                    let origin = UploadOrigin::Page { directory: self.encoded(), source: source.clone() };
+                    let directory = self.encoded_directory();
+                    let origin = UploadOrigin::Page { directory, source: source.clone() };
                     self.uploads.create(&bucket, &id, &Description { origin, object, slots })?
                 }
                 found => found?,
@@ -142,7 +144,7 @@ impl UploadDirectory {
     pub(crate) fn find(&self, id: &str) -> Result<Arc<ServedUpload>> {
         let upload = self.uploads.find(&self.bucket(), id)?;
         match &upload.description.origin {
-            UploadOrigin::Page { directory, .. } if *directory == self.encoded() => Ok(upload),
+            UploadOrigin::Page { directory, .. } if *directory == self.encoded_directory() => Ok(upload),
             _ => Err(Error::NoUpload(id.into())),
         }
     }
@@ -166,24 +168,25 @@ impl UploadDirectory {
     pub(crate) fn complete(
         &self,
         id: &str,
-        existing: Existing,
+        existing: ExistingFilePolicy,
         expected: Option<&[String]>,
     ) -> Result<String> {
         let upload = self.find(id)?;
         let source = source(&upload)?;
-        let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
+        let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<WholeUpload> {
             let is_sent = |number: usize| {
                 let expected = expected.map(|sums| sums.get(number).map_or("", String::as_str));
-                held.get(&counted(number)).is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
+                held.get(&number_from_one(number))
+                    .is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
             };
             let missing: Vec<usize> = (0..part_count(source)).filter(|number| !is_sent(*number)).collect();
             if !missing.is_empty() {
                 return Err(Error::Incomplete(missing));
             }
             let parts = held.iter().map(|(number, part)| (*number, part.clone())).collect();
-            Ok(Whole { parts, object: upload.description.object.clone() })
+            Ok(WholeUpload { parts, object: upload.description.object.clone() })
         };
-        let put = |finished: crate::object::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::FinishedFile<'_>| {
             // Users of the page expect the file to survive a power cut. This costs one flush per
             // file.
             finished.file.sync_data()?;
@@ -261,14 +264,14 @@ impl UploadDirectory {
         staging::bucket_of(&self.root, &self.buckets, &self.path)
     }
 
-    fn encoded(&self) -> String {
+    fn encoded_directory(&self) -> String {
         percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
     }
 
     /// Returns the id for the upload of `source`. The same file, picked again, has the same id.
     fn id(&self, source: &BrowserFile) -> String {
         let BrowserFile { size, mtime, name, .. } = source;
-        let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
+        let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded_directory()));
         hex::encode(&digest[..16])
     }
 }
@@ -289,14 +292,14 @@ pub(crate) fn claim(
     if length != expected {
         return Err(Error::Length { number, expected, got: length });
     }
-    let claimed = match upload.claim(counted(number), length, Resending::Refused)? {
+    let claimed = match upload.claim(number_from_one(number), length, ResendRule::Refused)? {
         ClaimResult::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
-        ClaimResult::Held(_) => upload.claim(counted(number), length, Resending::Replaces)?,
+        ClaimResult::Held(_) => upload.claim(number_from_one(number), length, ResendRule::Replaces)?,
         claimed => claimed,
     };
     match claimed {
         ClaimResult::Write(claim) => Ok(Some(claim)),
-        ClaimResult::Held(_) => Err(crate::object::uploads::Error::InUse(counted(number)).into()),
+        ClaimResult::Held(_) => Err(crate::object::uploads::Error::InUse(number_from_one(number)).into()),
     }
 }
 

@@ -53,7 +53,7 @@ fn send(directory: &UploadDirectory, id: &str, whole: &[u8], number: usize) {
     finish(&claim, number, bytes, crc_fast::crc32_iscsi(bytes)).unwrap();
 }
 
-fn staged(place: &Path, id: &str, name: &str) -> std::path::PathBuf {
+fn staged_path(place: &Path, id: &str, name: &str) -> std::path::PathBuf {
     place.join(".firstbyte/uploads").join(id).join(name)
 }
 
@@ -68,7 +68,7 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
     send(&first, &id, &whole, 2);
     send(&first, &id, &whole, 0);
     drop(first);
-    let journal = staged(place.path(), &id, "journal");
+    let journal = staged_path(place.path(), &id, "journal");
     let mut torn = fs::read(&journal).unwrap();
     torn.extend(b"{\"Part\":[2,");
     fs::write(&journal, torn).unwrap();
@@ -77,7 +77,7 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
     assert_eq!(second.begin(source(SIZE)).unwrap().held, [0, 2]);
     send(&second, &id, &whole, 1);
     assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0, 1, 2]);
-    assert_eq!(second.complete(&id, Existing::Refuse, None).unwrap(), "data.bin");
+    assert_eq!(second.complete(&id, ExistingFilePolicy::Refuse, None).unwrap(), "data.bin");
     assert_eq!(fs::read(place.path().join("data.bin")).unwrap(), whole);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -91,11 +91,11 @@ fn after_another_boot_only_parts_whose_bytes_are_there_are_held() {
     send(&first, &id, &whole, 0);
     send(&first, &id, &whole, 1);
     drop(first);
-    let journal = staged(place.path(), &id, "journal");
+    let journal = staged_path(place.path(), &id, "journal");
     let text = fs::read_to_string(&journal).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     fs::write(&journal, text.replace(boot.trim(), "another")).unwrap();
-    let data = fs::OpenOptions::new().write(true).open(staged(place.path(), &id, "data")).unwrap();
+    let data = fs::OpenOptions::new().write(true).open(staged_path(place.path(), &id, "data")).unwrap();
     data.write_all_at(&[0; 4096], 9 << 20).unwrap();
 
     assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0]);
@@ -118,7 +118,7 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
     let part = ask().unwrap().unwrap();
     assert!(matches!(finish(&part, 2, last, 0), Err(Error::Checksum(2))));
     drop(part);
-    let refused = directory.complete(&id, Existing::Refuse, None);
+    let refused = directory.complete(&id, ExistingFilePolicy::Refuse, None);
     assert!(matches!(refused, Err(Error::Incomplete(missing)) if missing == [0, 1, 2]));
 }
 
@@ -133,14 +133,14 @@ fn an_existing_file_is_replaced_kept_or_refused_as_requested() {
     assert_eq!(status.existing.unwrap().size, 3);
     send(&directory, &status.id, &whole, 0);
     let complete = |existing| directory.complete(&status.id, existing, None);
-    assert!(matches!(complete(Existing::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
+    assert!(matches!(complete(ExistingFilePolicy::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
     assert_eq!(fs::read(&existing).unwrap(), b"old");
-    assert_eq!(complete(Existing::KeepBoth).unwrap(), "data (1).bin");
+    assert_eq!(complete(ExistingFilePolicy::KeepBoth).unwrap(), "data (1).bin");
     assert_eq!(fs::read(&existing).unwrap(), b"old");
     assert_eq!(fs::read(place.path().join("data (1).bin")).unwrap(), whole);
     directory.begin(source(1000)).unwrap();
     send(&directory, &status.id, &whole, 0);
-    assert_eq!(complete(Existing::Replace).unwrap(), "data.bin");
+    assert_eq!(complete(ExistingFilePolicy::Replace).unwrap(), "data.bin");
     assert_eq!(fs::read(&existing).unwrap(), whole);
 }
 
@@ -153,7 +153,7 @@ fn abandoned_uploads_are_listed_until_they_expire_or_are_removed() {
     assert_eq!(directory.list().unwrap().len(), 2);
     directory.discard(&other).unwrap();
     assert_eq!(directory.list().unwrap().len(), 1);
-    let journal = fs::File::open(staged(place.path(), &id, "journal")).unwrap();
+    let journal = fs::File::open(staged_path(place.path(), &id, "journal")).unwrap();
     journal.set_modified(SystemTime::now() - Duration::from_secs(13 * 24 * 3600)).unwrap();
     directory.uploads.sweep(&EntryPath::default(), Duration::ZERO).unwrap();
     assert_eq!(directory.list().unwrap().len(), 1);
