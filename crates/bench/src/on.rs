@@ -135,8 +135,10 @@ mod tests {
     fn places_of_jobs_are_parsed() {
         assert_eq!(JobPlace::parse("local"), Ok(JobPlace::Local(None)));
         assert_eq!(JobPlace::parse("local:a.zip"), Ok(JobPlace::Local(Some("a.zip".into()))));
-        let lambda =
-            |endpoint: Option<&str>| JobPlace::Lambda { name: "f".into(), endpoint: endpoint.map(Into::into) };
+        let lambda = |endpoint: Option<&str>| JobPlace::Lambda {
+            name: "f".into(),
+            endpoint: endpoint.map(Into::into),
+        };
         assert_eq!(JobPlace::parse("lambda:f"), Ok(lambda(None)));
         let local = "http://127.0.0.1:9001";
         assert_eq!(JobPlace::parse("lambda:f@http://127.0.0.1:9001"), Ok(lambda(Some(local))));

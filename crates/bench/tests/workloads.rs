@@ -102,12 +102,17 @@ const ALL: &[&str] = &["path", "open", "cp"];
 #[test]
 fn a_probe_reports_what_limits_the_target() {
     let world = World::new();
-    world.check_each("small", &["open"], &json!({"workload": "probe", "limit_seconds": 2}), |what, metrics| {
-        // On a busy machine the probe may have time for these figures only.
-        for name in ["first_byte_seconds", "disk_write_bytes_per_second", "bytes"] {
-            assert!(metrics.get(name).is_some_and(|value| *value > 0.0), "{what}: {name} of {metrics:?}");
-        }
-    });
+    world.check_each(
+        "small",
+        &["open"],
+        &json!({"workload": "probe", "limit_seconds": 2}),
+        |what, metrics| {
+            // On a busy machine the probe may have time for these figures only.
+            for name in ["first_byte_seconds", "disk_write_bytes_per_second", "bytes"] {
+                assert!(metrics.get(name).is_some_and(|value| *value > 0.0), "{what}: {name} of {metrics:?}");
+            }
+        },
+    );
 }
 
 #[test]

@@ -49,7 +49,9 @@ impl SharedVersion {
     /// wanted when the owner of the interest is dropped.
     fn request(&self, pending: &Arc<PendingRead>, at: u64, interest: Option<&Weak<()>>, rounding: Rounding) {
         let sizes = self.context.queue.read_sizes();
-        self.context.queue.submit(self.table.request(pending, &BlockReader { at, interest, rounding, sizes }));
+        self.context
+            .queue
+            .submit(self.table.request(pending, &BlockReader { at, interest, rounding, sizes }));
     }
 
     /// Fetches absent blocks ahead of a reader, as long as the reader's handle lives.

@@ -21,7 +21,7 @@ use crate::tally::type_of;
 const BATCH: usize = 64 << 10;
 
 /// Iterates over the names in a [`Layout`](super::Layout). After an error, the iterator continues
-/// with the next entry or directory.
+/// with the next entry or directory, and ends if the next place to list is unknown.
 #[derive(Debug)]
 pub struct Iter<'a> {
     root: &'a LayoutRoot,
@@ -34,6 +34,8 @@ pub struct Iter<'a> {
     place: FilePlace,
     /// The directories being read. Each is inside the one before it.
     open: Vec<Open>,
+    /// True if the next place to list is unknown, because the layout file is not readable.
+    failed: bool,
 }
 
 /// A directory being read.
@@ -50,7 +52,15 @@ struct Open {
 
 impl<'a> Iter<'a> {
     pub(crate) fn new(root: &'a LayoutRoot, scheme: LayoutScheme) -> Self {
-        Self { root, scheme, target: None, places: Vec::new(), place: FilePlace::Flat, open: Vec::new() }
+        Self {
+            root,
+            scheme,
+            target: None,
+            places: Vec::new(),
+            place: FilePlace::Flat,
+            open: Vec::new(),
+            failed: false,
+        }
     }
 
     /// Chooses the place to list next. False when both places have been listed.
@@ -120,10 +130,14 @@ impl Iterator for Iter<'_> {
         loop {
             let step = match self.open.pop() {
                 Some(open) => self.step(open),
+                None if self.failed => return None,
                 None => match self.next_place() {
                     Ok(true) => continue,
                     Ok(false) => return None,
-                    Err(error) => Err(error),
+                    Err(error) => {
+                        self.failed = true;
+                        Err(error)
+                    }
                 },
             };
             if let Some(item) = step.transpose() {

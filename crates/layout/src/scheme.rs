@@ -305,7 +305,9 @@ impl LayoutScheme {
             DigitSource::NamePrefix if name.len() <= self.digits() => {
                 return Err("too short to be cut into directories and a leaf");
             }
-            DigitSource::ContentSha256 if !is_sha256(name) => return Err("not a SHA-256 in 64 digits 0-9a-f"),
+            DigitSource::ContentSha256 if !is_sha256(name) => {
+                return Err("not a SHA-256 in 64 digits 0-9a-f");
+            }
             DigitSource::Xxh3 | DigitSource::Sha256 | DigitSource::Md5 if self.is_level(name) => {
                 return Err(CALLED_LIKE_A_LEVEL);
             }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use firstbyte_layout::{self as layout, DigitSource, Error, LayoutDurability, LayoutScheme, Leaf, SchemeError};
+use firstbyte_layout::{
+    self as layout, DigitSource, Error, LayoutDurability, LayoutScheme, Leaf, SchemeError,
+};
 use firstbyte_location::shown;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -135,8 +135,6 @@ impl Cancel {
     }
 }
 
-impl CancelState {}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;

@@ -29,6 +29,17 @@ pub fn format_http_date(time: SystemTime) -> String {
     time.format(HTTP_DATE).unwrap_or_default()
 }
 
+/// Converts a time to a date. `None` if its year has more than four digits, as file systems may
+/// store.
+#[must_use]
+pub fn date_of(time: SystemTime) -> Option<OffsetDateTime> {
+    let nanoseconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i128::try_from(after.as_nanos()).ok()?,
+        Err(before) => -i128::try_from(before.duration().as_nanos()).ok()?,
+    };
+    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()
+}
+
 /// Parses an HTTP date in any of the three formats that a recipient must accept (RFC 9110, 5.6.7):
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
 /// `Sun Nov  6 08:49:37 1994`. The zone may also be another name of UTC, or an offset.

@@ -1,6 +1,5 @@
 //! Detects endless listings. A faulty server may repeat a token or send empty pages forever. All
-//! code that follows continuation tokens checks each page here, except the listing of versions,
-//! which only compares each marker with the previous one.
+//! code that follows continuation tokens or markers checks each page here.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

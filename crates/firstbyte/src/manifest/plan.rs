@@ -337,6 +337,11 @@ fn bounds(filter: &Filter, glob: Option<&Glob>) -> WalkBounds {
 
 /// Converts a time to microseconds since 1970, rounded down.
 fn microseconds(time: std::time::SystemTime) -> i64 {
-    let micros = OffsetDateTime::from(time).unix_timestamp_nanos().div_euclid(1_000);
-    i64::try_from(micros).unwrap_or(i64::MAX)
+    // A file system can store years that `OffsetDateTime` does not have.
+    match time.duration_since(std::time::SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => {
+            i64::try_from(before.duration().as_nanos().div_ceil(1_000)).map_or(i64::MIN, |micros| -micros)
+        }
+    }
 }

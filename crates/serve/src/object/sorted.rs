@@ -65,7 +65,11 @@ impl SortedNames {
         let Some(mut spill) = spill else {
             let mut records = Records::new(Vec::new(), 0);
             unsorted.drain_sorted(|name| records.push(name))?;
-            return Ok(Self { end: records.end, blocks: records.blocks, store: Storage::Memory(records.out) });
+            return Ok(Self {
+                end: records.end,
+                blocks: records.blocks,
+                store: Storage::Memory(records.out),
+            });
         };
         spill.put(&mut unsorted)?;
         merge(&spill.runs)

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use firstbyte_location::{ByteRange, Entry, EntryKind};
-use firstbyte_store::{ListOptions, Listing};
+use firstbyte_store::{ListOptions, Listing, date_of};
 use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
 use http::{Method, StatusCode};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::lines::{Lines, ListingFormat, ListingLine};
@@ -61,7 +60,9 @@ pub(crate) async fn answer(
 /// Makes the response for a request that the gateway does not serve.
 pub(crate) fn unserved(refused: &GatewayRefusal) -> HttpResponse {
     let response = match refused {
-        GatewayRefusal::NotFound | GatewayRefusal::NoVersion | GatewayRefusal::NoBucket => return not_found(),
+        GatewayRefusal::NotFound | GatewayRefusal::NoVersion | GatewayRefusal::NoBucket => {
+            return not_found();
+        }
         refused => HttpResponse::text(refused.status(), refused),
     };
     match refused.status() {
@@ -220,7 +221,7 @@ fn stream(rows: Rows, format: ListingFormat, links: String) -> HttpResponse {
 }
 
 fn line(entry: &Entry) -> ListingLine<'_> {
-    let modified = entry.modified.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok());
+    let modified = entry.modified.and_then(date_of).and_then(|date| date.format(&Rfc3339).ok());
     ListingLine {
         name: &entry.name,
         is_file: entry.kind == EntryKind::File,

@@ -134,7 +134,7 @@ impl QuirkState {
     }
 
     fn row(&self, name: &str, object: &Object) -> String {
-        let modified = OffsetDateTime::from(self.stated(object.modified));
+        let modified = OffsetDateTime::from(self.store_time(object.modified));
         let modified = modified.replace_millisecond(0).unwrap_or(modified);
         let tag = if self.has(Quirk::BareTags) {
             object.etag.clone()

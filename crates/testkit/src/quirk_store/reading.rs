@@ -48,7 +48,7 @@ impl QuirkState {
     fn describe(&self, request: &QuirkRequest, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        headers.push(format!("last-modified: {}", date(self.stated(object.modified))));
+        headers.push(format!("last-modified: {}", date(self.store_time(object.modified))));
         if self.has(Quirk::WeakTags) {
             headers.push(format!("etag: W/\"{}\"", object.etag));
         } else if !self.has(Quirk::NoTags) {

@@ -241,7 +241,7 @@
             answerForAll = what;
             for (const other of all) other.choose?.(what);
           }
-          this.choose(what);
+          this.choose?.(what);
         };
         this.choose = (what) => {
           this.choose = null;

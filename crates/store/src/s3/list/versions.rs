@@ -5,6 +5,7 @@ use std::sync::Arc;
 use firstbyte_location::ObjectLocation;
 
 use crate::cancel::Cancel;
+use crate::endless::{EndlessListingCheck, PageContent};
 use crate::error::{Error, Result};
 use crate::object::{ObjectVersion, common_prefix};
 use crate::query::ListOptions;
@@ -53,11 +54,12 @@ struct Versions {
     page: std::vec::IntoIter<ObjectVersion>,
     /// Where the next page starts; `None` after the last page.
     next: Option<VersionMarker>,
+    endless: EndlessListingCheck,
 }
 
 impl Versions {
     fn new(s3: Arc<S3>, query: S3Query) -> Self {
-        Self { s3, query, page: Vec::new().into_iter(), next: None }
+        Self { s3, query, page: Vec::new().into_iter(), next: None, endless: EndlessListingCheck::default() }
     }
 
     /// Returns true if the first page is empty and also the last.
@@ -85,9 +87,6 @@ impl Versions {
             (true, None) => return Err(protocol(&call.place(), "further pages, and not where they begin")),
             (true, Some(key)) => Some((form.decode(&key).into_owned(), page.next_version_id_marker)),
         };
-        if next.is_some() && next == self.next {
-            return Err(protocol(&call.place(), "the same page of versions twice"));
-        }
         let name = |key: &str| Some(self.query.name(&form.decode(key))?.as_bytes().to_vec());
         let mut versions: Vec<ObjectVersion> = Vec::new();
         for object in page.contents {
@@ -101,6 +100,12 @@ impl Versions {
                 is_latest: false,
                 is_delete_marker: false,
             }));
+        }
+        if let Some((key, version)) = &next {
+            // No key contains this separator.
+            let token = [key, version.as_deref().unwrap_or_default()].join("\0");
+            let checked = self.endless.check(&token, PageContent::of(&versions));
+            checked.map_err(|why| protocol(&call.place(), why))?;
         }
         self.page = versions.into_iter();
         self.next = next;
