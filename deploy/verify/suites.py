@@ -82,7 +82,7 @@ class Batch:
 
     name: str = "s3"
     suites: tuple[str, ...] = ("s3",)
-    # Those that need no database of BLAST.
+    # The cases of the suite that need no BLAST database.
     cases: tuple[str, ...] = ("own-fio-sequential", "own-fio-random")
 
     def files(self, options: Namespace) -> list[Path]:

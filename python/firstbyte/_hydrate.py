@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstbyte import _native
 from firstbyte._copy import receipt
-from firstbyte._options import READ, TERMS, connect, refuse_billing_with_manifest
+from firstbyte._options import READ, BILLING, connect, refuse_billing_with_manifest
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,7 @@ def hydrate(
             room.
         OSError: if none could, of the subclass that `open` raises.
     """
-    client = connect("hydrate", options, READ | TERMS)
+    client = connect("hydrate", options, READ | BILLING)
     if manifest is not None:
         if location is not None or shard is None:
             raise ValueError("with manifest, give shard, and no location, which the manifest has")

@@ -21,7 +21,7 @@ _worker: threading.Thread | None = None
 _lock = allocate_lock()
 
 
-def begin() -> None:
+def begin_logging() -> None:
     """Start the thread, if the program has set a level at which events are logged."""
     # A program that has not imported `logging` cannot have set a level.
     logging = sys.modules.get("logging")

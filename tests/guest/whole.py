@@ -31,8 +31,8 @@ REPORTS = image.TARGET / "reports.jsonl"
 KINDS = "xfs,btrfs,overlay,vfat,exfat,casefold,cifs,nfs3,nfs4.1,nfs4.2"
 # Name of our own listing in each scene that other programs list too.
 OURS = {"names": "firstbyte ls", "layout": "firstbyte ls -R", "details": "firstbyte ls -l", "tree": "firstbyte ls -R", "tree with details": "firstbyte ls -R -l"}
-# Maximum ratio of calls: those of a listing with types, or with another buffer, to those of the
-# best listing of names alone.
+# Largest factor by which our listing with types, or with another buffer size, may need more calls
+# than the best other program that lists only names.
 NAMES_EACH = 4
 WALKS = ("layout", "tree", "tree with details")
 TREES = "details:500,tree:400,tree with details:400,usage:400"

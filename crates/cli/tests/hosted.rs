@@ -51,7 +51,8 @@ while :; do
 done
 "#;
 
-/// A running host, and the world that it runs in.
+/// A running `bench functions` (the local stand-in for Lambda), and the test's directory and
+/// environment.
 struct Host {
     world: World,
     child: Child,

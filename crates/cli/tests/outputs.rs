@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use firstbyte_testkit::{ends_within, wait_limit};
-use support::streams::{Stream, closing};
+use support::standard_streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 

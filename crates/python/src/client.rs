@@ -278,7 +278,9 @@ impl ClientRoute {
         }
     }
 
-    /// Returns this process's engine with the cache, for operations on the cache.
+    /// Returns this process's engine for operations on the cache: with the cache, unless the client
+    /// was made without one. In contrast to [`Self::engine`], a cache that cannot be used is an
+    /// error.
     pub(crate) fn cached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         match self.cached {
             Cached::Nothing => self.uncached(py),

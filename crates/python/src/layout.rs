@@ -109,7 +109,7 @@ impl PyLayout {
     }
 
     fn names(&self) -> PyResult<PyNames> {
-        PyNames::of(Arc::clone(&self.layout), self.form)
+        PyNames::start_listing(Arc::clone(&self.layout), self.form)
     }
 }
 
@@ -219,7 +219,7 @@ struct Listed {
 }
 
 impl PyNames {
-    fn of(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
+    fn start_listing(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
         let (give, chunks) = sync_channel(MAX_WAITING_MESSAGES);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
         let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });

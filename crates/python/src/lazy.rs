@@ -101,7 +101,8 @@ impl PyLazyFile {
         let file = self.file(py)?;
         let left = to_usize(file.size().saturating_sub(offset));
         PyBytes::new_with(py, length.min(left), |buffer| {
-            let read = wait::read(py, |tick, go_on| file.read_at_while(buffer, offset, tick, go_on))?;
+            let read =
+                wait::read_interruptibly(py, |tick, go_on| file.read_at_while(buffer, offset, tick, go_on))?;
             read.map(drop).map_err(|error| failure(py, &error, Some(&self.location)))
         })
     }
@@ -124,7 +125,9 @@ impl PyLazyFile {
         // SAFETY: the caller keeps other code from using the buffer during the read, as for every
         // `readinto`.
         let slice = unsafe { buffer.slice(buffer.len()) };
-        let read = wait::read(py, |tick, go_on| file.read_expecting(slice, offset, expected, tick, go_on))?;
+        let read = wait::read_interruptibly(py, |tick, go_on| {
+            file.read_expecting(slice, offset, expected, tick, go_on)
+        })?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
@@ -214,7 +217,7 @@ impl PyLazyFile {
         file: &firstbyte::LazyFile,
         wanted: &mut [(u64, &mut [u8])],
     ) -> PyResult<Vec<usize>> {
-        let read = wait::read(py, |tick, go_on| file.read_ranges_while(wanted, tick, go_on))?;
+        let read = wait::read_interruptibly(py, |tick, go_on| file.read_ranges_while(wanted, tick, go_on))?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 

@@ -190,7 +190,7 @@ pub(crate) fn ticking<T: Send + 'static>(
 
 /// Calls `read`, which must call the given function every [`SIGNAL_CHECK_INTERVAL`] to learn
 /// whether to continue. If [`check`] fails, the read ends and the error of `check` is returned.
-pub(crate) fn read<T: Send>(
+pub(crate) fn read_interruptibly<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,
 ) -> PyResult<firstbyte::Result<T>> {

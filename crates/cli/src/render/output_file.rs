@@ -46,7 +46,8 @@ impl OutputFile {
         };
         // A link stays, and the file that it names is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // Its error names the wanted path; that of a temporary file would name another.
+        // Checks the directory first, so that an error names the path that the user gave and not
+        // that of the temporary file.
         fs::metadata(directory_of(&place)).map_err(failed)?;
         let mode = existing.as_ref().map_or(MODE, |found| found.permissions().mode());
         let beside = || {

@@ -53,14 +53,14 @@ struct Started {
 struct RunState {
     facts: Facts,
     /// Samples from which rates are computed: an instant, and the bytes and objects done by then.
-    passed: Vec<(Instant, u64, u64)>,
+    samples: Vec<(Instant, u64, u64)>,
     started: Vec<Started>,
     ended: bool,
 }
 
 /// Which parts are drawn. The bar needs a known total, and the second line needs a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct BarLayout {
     bar: bool,
     names: bool,
 }
@@ -91,7 +91,7 @@ impl Bar {
         shared.state.lock().facts.listing = true;
         // Rows may be printed before the first tick, and each row redraws the bar below it, so the
         // bar starts with a layout that draws nothing.
-        let first = Layout { bar: false, names: false };
+        let first = BarLayout { bar: false, names: false };
         let drawn = drawn.then(|| {
             let target = console::progress_target(MAX_DRAWINGS_PER_SECOND);
             ProgressBar::with_draw_target(Some(0), target).with_style(style(first, &shared))
@@ -211,7 +211,7 @@ fn print(shared: &Shared) {
 
 /// Makes the style of a layout. The keys of the style read the state and the terminal's width at
 /// each drawing, because both change.
-fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
+fn style(layout: BarLayout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
@@ -241,17 +241,17 @@ impl RunState {
     /// Returns the counts with the current rates.
     fn observed(&mut self) -> Facts {
         let now = Instant::now();
-        // The oldest sample is kept until the next one is at least [`RATE_WINDOW`] old, because a
-        // rate needs a time span.
-        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
-        self.passed.drain(..old.unwrap_or(0));
-        let rates = self.passed.first().and_then(|(at, bytes, objects)| {
+        // One sample that is older than [`RATE_WINDOW`] is kept, so that the rates cover the whole
+        // window.
+        let old = self.samples.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
+        self.samples.drain(..old.unwrap_or(0));
+        let rates = self.samples.first().and_then(|(at, bytes, objects)| {
             let seconds = now.duration_since(*at).as_secs_f64();
             let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
             (seconds > 0.2).then(|| (rate(self.facts.bytes, *bytes), rate(self.facts.objects, *objects)))
         });
-        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
-            self.passed.push((now, self.facts.bytes, self.facts.objects));
+        if self.samples.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
+            self.samples.push((now, self.facts.bytes, self.facts.objects));
         }
         Facts { rates, ..self.facts.clone() }
     }
@@ -263,11 +263,11 @@ impl RunState {
         largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ")
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BarLayout {
         // While the listing runs, the total is the number of bytes found so far, so the percentage
         // would always be near 100.
         let bar = self.facts.of_bytes > 0 && !self.facts.listing;
-        Layout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
+        BarLayout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
     }
 }
 

@@ -190,7 +190,7 @@ impl MountArgs {
 
     /// Makes the client. If the default cache cannot be used, warns, and makes a client that reads
     /// from the store each time. If a cache directory was given and cannot be used, fails.
-    fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
+    fn client_or_uncached(&self, store: &Store, globals: &Globals) -> Result<Client> {
         match Client::reading(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() => {
@@ -238,7 +238,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     };
     let store = globals.store_of(store_options.clone())?;
     let place = args.place()?;
-    let read = |file: &OsString| start::read_for(file, &location, &store);
+    let read = |file: &OsString| start::read_checked(file, &location, &store);
     let start = args.replay.as_ref().map(read).transpose()?;
     let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
     let options = MountOptions {
@@ -265,7 +265,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         .map_err(|error| explain_error(error, &store, &location))?;
     args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
     // The cache is opened after all checks, so that a refused mount creates no cache.
-    let client = args.client(&store, globals)?;
+    let client = args.client_or_uncached(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     // The gateway runs until this variable is dropped, at the end of the mount.
     let _shared = args.share.start(&location, store_options, args.cached(globals)?, globals)?;
@@ -335,7 +335,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             std::process::exit(Exit::Done as i32);
         }
     };
-    signals::on_end(FORCED_END, first, last)
+    signals::on_service_signal(FORCED_END, first, last)
 }
 
 /// Returns the mount in `slot`. `None` if there is no mount, or if mounting hangs, as it may with a

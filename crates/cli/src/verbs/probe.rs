@@ -94,7 +94,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let out = args.out.as_deref().map(|path| OutputFile::open(path, &measured)).transpose()?;
     let cancel = Cancel::new();
     let flag = cancel.clone();
-    signals::on_interrupted_measurement(move || flag.cancel())?;
+    signals::on_measurement_signal(move || flag.cancel())?;
     let options = ProbeOptions {
         budget: Budget { time: args.time.get(), spending },
         rights: if args.write { ProbeRights::ReadWrite } else { ProbeRights::ReadOnly },

@@ -26,7 +26,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::inside_run::{self, INSIDE};
 use crate::render::report::{Output, RunReport};
-use crate::signals::{ForcedEnd, GRACE, on_ending};
+use crate::signals::{ForcedEnd, GRACE, on_signal_but_hangup};
 
 /// Time from a stop until this process ends: the time that its lines have to end, and some time for
 /// the report.
@@ -64,7 +64,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let raised = stop.clone();
     let ending =
         ForcedEnd { interrupted: END_TIME_LIMIT, terminated: END_TIME_LIMIT, exit: Exit::Interrupted };
-    on_ending(ending, move || raised.stop())?;
+    on_signal_but_hangup(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
     let report = RunReport::new("run", name.clone(), None);
     let file = match args.list == "-" {

@@ -23,7 +23,7 @@ pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
 }
 
 /// Reads the start file at `place`, which must be for `served` or for a location below `served`.
-pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
+pub fn read_checked(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
     let start = read(place, store)?;
     start.check(served).map_err(|why| Error::usage(format!("--replay {}: it {why}", place.display())))?;
     Ok(start)

@@ -11,7 +11,7 @@ pub mod place;
 pub mod refusals;
 pub mod rogue;
 pub mod servers;
-pub mod streams;
+pub mod standard_streams;
 pub mod trouble;
 
 use std::ffi::OsStr;

@@ -193,7 +193,7 @@ fn measured(
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     let ending = ForcedEnd { interrupted: MAX_END_TIME, terminated: MAX_END_TIME, exit: Exit::Interrupted };
-    signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_signal_but_hangup(ending, move || flag.store(true, Ordering::Relaxed))?;
     let id = batch.submit(job)?;
     let say = |text: String| {
         if !globals.quiet {

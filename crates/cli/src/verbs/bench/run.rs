@@ -184,7 +184,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     }
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
-    signals::on_interrupted_measurement(move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_measurement_signal(move || flag.store(true, Ordering::Relaxed))?;
     let stop = || stopped.load(Ordering::Relaxed);
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,

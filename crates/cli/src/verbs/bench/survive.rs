@@ -26,10 +26,10 @@ pub struct SurviveArgs {
     /// The object, at --endpoint-url
     #[arg(value_name = "SRC")]
     source: String,
-    /// Where its copy goes
+    /// Where the copy of the object is written
     #[arg(value_name = "DST")]
     destination: PathBuf,
-    /// Its size
+    /// Size of the object
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     bytes: u64,
 }

@@ -112,7 +112,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let began = Instant::now();
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    signals::on_interrupted_measurement(move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_measurement_signal(move || flag.store(true, Ordering::Relaxed))?;
     let screen = Screen::new(globals);
     let outcome = show(args, &interrupted, &screen, began);
     screen.clear();
@@ -133,7 +133,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     screen.step("looking for peers");
     let plan = plan::of(args)?;
     let place = format!("{} at {}", disk::file_system(&temporary), temporary.display());
-    screen.title(args, &place);
+    screen.print_title(args, &place);
     let failure = RefCell::new(None);
     let stop = || interrupted.load(Ordering::Relaxed) || failure.borrow().is_some();
     let settings = Settings {
@@ -166,10 +166,10 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     }
     let results = writer.results();
     let advice = DemoAdvice::of(results)?;
-    screen.section(&advice.text());
+    screen.print_section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
     output.write(&page)?;
-    screen.closing(args, kept.as_deref());
+    screen.print_closing(args, kept.as_deref());
     Ok(Figures {
         verb: "demo",
         link: args.link.to_string(),
@@ -230,7 +230,7 @@ impl Sections<'_> {
             Event::Case(case) => self.begin(case),
             Event::Run(run) => self.ran(run),
             Event::Complete(case, results) => match self.text(case, results) {
-                Ok(text) => self.screen.section(&text),
+                Ok(text) => self.screen.print_section(&text),
                 Err(error) => self.fail(error),
             },
             Event::Kept(path) => self.kept = Some(path.to_owned()),

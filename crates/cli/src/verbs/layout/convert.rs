@@ -150,7 +150,7 @@ fn convert(
     let began = Instant::now();
     let stopped = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stopped);
-    signals::on_interrupt(move || raised.store(true, Ordering::Relaxed))?;
+    signals::on_run_signal(move || raised.store(true, Ordering::Relaxed))?;
     let counter = counter(globals);
     let mut watch = |done: &Converted| {
         counter.set_position(done.moved);
