@@ -130,7 +130,7 @@ fn on_signals(
         }
         run_within(undo, within);
         if ending.exit == Exit::Interrupted {
-            console::failed(&Error::interrupted());
+            console::print_error(&Error::interrupted());
         }
         std::process::exit(ending.exit as i32);
     };
@@ -208,7 +208,7 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
     thread("last-deadline", move || {
         std::thread::sleep(deadline.saturating_add(GRACE));
         let error = Error::from(Transfer::Deadline { after: deadline }).about(&source);
-        console::failed(&error);
+        console::print_error(&error);
         std::process::exit(error.exit as i32);
     })
 }

@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Makes a usage error: the command line is contradictory.
+    /// Makes a usage error: the command line cannot be carried out as it is written.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, kind: FailureKind::BadInput, ..Self::failed(message) }
     }

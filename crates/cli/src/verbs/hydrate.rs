@@ -91,7 +91,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
     args.sharding.open_receipt(&mut report, &args.operands)?;
-    // A shard that cannot begin has a receipt too, as one of which nothing is done.
+    // A shard that cannot begin also has a receipt, which says that nothing is done.
     report.receipt().shard = shard.as_ref().map(ShardRun::receipt);
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
@@ -168,7 +168,8 @@ fn objects_of(place: CacheOperand, recursive: bool, store: &Store) -> HydrationL
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
-/// Returns whether the location comes from output of this program, in which secrets are replaced.
+/// Returns whether the location comes from output of this program, in which secrets are replaced by
+/// `***`.
 fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
@@ -330,7 +331,7 @@ fn follow(
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
             // After a stop, objects that have not arrived do not count as failures.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
-                console::failed(&Error::failed(&*failed.error));
+                console::print_error(&Error::failed(&*failed.error));
                 report.item_failed(failed);
             }
             return Ok(());

@@ -1,7 +1,7 @@
 //! The verbs (subcommands). Each file has the options and the work of one verb. Options that
-//! several verbs share are in `policy` (`cp` and `sync`), `filter` (names), `sharding` (one worker
-//! of several), `listed` (`ls` and `du`), `cached` (the cache), `billing` (prices) and `account`
-//! (dollars and predictions). `start` reads start files. `main` runs the verbs.
+//! several verbs share are in `policy` (`cp`, `sync` and `mv`), `filter` (names), `sharding` (one
+//! worker of several), `listed` (`ls` and `du`), `cached` (the cache), `billing` (prices) and
+//! `account` (dollars and predictions). `start` reads start files. `main` runs the verbs.
 
 mod account;
 mod address;

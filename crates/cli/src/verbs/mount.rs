@@ -34,7 +34,7 @@ use crate::signals::{self, ForcedEnd};
 pub use place::MountPaths;
 use share::ShareArgs;
 
-/// How a mount ends after a signal. After SIGTERM, the signal that ends services, open files stay
+/// The end of a mount after a signal. After SIGTERM, the signal that ends services, open files stay
 /// readable for a while.
 const FORCED_END: ForcedEnd =
     ForcedEnd { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
@@ -183,8 +183,8 @@ impl MountArgs {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = self.uncached(globals);
-        // The other half of the memory is for inodes, names and listings. Without a cache, it is
-        // for read-ahead data.
+        // The other half of the memory is for inodes, names and listings. A reader without a cache
+        // gets the whole memory, for read-ahead data.
         Ok(HydrationSettings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
 
@@ -292,7 +292,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         mount.stop()?;
     }
     mount.wait()?;
-    // A mount has no other end than being unmounted, so a signal does not count as an interruption.
+    // A mount ends only by being unmounted, so a signal does not count as an interruption.
     told.map(|()| Exit::Done)
 }
 
@@ -315,11 +315,11 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
     // parent once for each of the parent's threads that had the child (`forget_original_parent` in
     // kernel/exit.c). Even then the mount must be detached, because a mount without a daemon
     // answers every access with an error.
-    let last = move || {
-        // Usually `first` has already unmounted it, and the error is ignored.
+    let undo = move || {
+        // Usually `ask_to_end` has already unmounted it, and the error is ignored.
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
-    let first = move || {
+    let ask_to_end = move || {
         let held = slot.lock();
         let Some(mount) = held.clone() else {
             // This thread holds the lock, so no mount can be made before the process ends.
@@ -335,7 +335,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             std::process::exit(Exit::Done as i32);
         }
     };
-    signals::on_service_signal(FORCED_END, first, last)
+    signals::on_service_signal(FORCED_END, ask_to_end, undo)
 }
 
 /// Returns the mount in `slot`. `None` if there is no mount, or if mounting hangs, as it may with a

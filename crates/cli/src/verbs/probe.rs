@@ -67,7 +67,7 @@ pub struct ProbeArgs {
     disk: PathBuf,
 }
 
-/// Longest time of a probe. Its record of bytes over time grows with it.
+/// Longest time of a probe. The record of bytes over time grows with the time.
 const MAX_PROBE_TIME: Duration = Duration::from_secs(3_600);
 
 fn parse_time(text: &str) -> std::result::Result<PositiveDuration, String> {
@@ -127,9 +127,9 @@ fn say_next(path: &Path, describes_this_machine: bool) {
     });
 }
 
-/// Returns the name of the billing service, and the limit of what its requests may cost. The limit
-/// is absent where the service is not known and no budget is given. A service that does bill, by
-/// prices that are not known here, is not measured: its cost would have no limit.
+/// Returns the name of the billing service, and the limit on the cost of its requests. There is no
+/// limit if the service is not known and no budget is given. A service that bills by unknown prices
+/// is refused, because its cost would have no limit.
 fn spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Option<Spending>)> {
     let limit = args.budget.unwrap_or(DEFAULT_BUDGET_USD);
     match billing {

@@ -136,15 +136,15 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match self.line(line) {
+            match self.run_line(line) {
                 Ok(()) => self.outcome.lock().report.receipt().objects += 1,
-                Err(why) => self.failed(number, line, &why),
+                Err(why) => self.report_failed_line(number, line, &why),
             }
         }
     }
 
     /// Runs one line and waits until it ends.
-    fn line(&self, line: &[u8]) -> StdResult<(), String> {
+    fn run_line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
         // Standard input of a line is the write end of a pipe. So a line that reads its standard
@@ -185,7 +185,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         }
     }
 
-    fn failed(&self, number: u64, line: &[u8], why: &str) {
+    fn report_failed_line(&self, number: u64, line: &[u8], why: &str) {
         if self.stop.is_stopped() {
             return;
         }
@@ -194,7 +194,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
-        console::failed(&Error::failed(format!("{location}: {error}")));
+        console::print_error(&Error::failed(format!("{location}: {error}")));
         self.outcome.lock().report.item_failed(Error::failed(error).item(location));
     }
 }

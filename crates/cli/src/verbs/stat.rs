@@ -56,7 +56,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     }
     let (count, all) = (failed.len(), locations.len());
     let Some(last) = failed.pop() else { return Ok(Exit::Done) };
-    failed.iter().for_each(console::failed);
+    failed.iter().for_each(console::print_error);
     Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
 }
 

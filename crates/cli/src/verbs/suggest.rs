@@ -1,6 +1,6 @@
 //! Suggests similar names if a bucket, object, prefix or file is not found, and `-r` if a pattern
 //! matches only directories. Called after a verb has failed, so that only wrong names cost
-//! additional requests: one or two pages of a listing.
+//! additional requests: a few look-ups, and one or two pages of a listing.
 
 use std::ffi::OsStr;
 

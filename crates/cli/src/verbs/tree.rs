@@ -100,7 +100,7 @@ impl Drawing<'_> {
                 }
                 Some(Err(error)) => {
                     let location = last.location.clone();
-                    self.failed(&location, error.into());
+                    self.report_failure(&location, error.into());
                     continue;
                 }
                 Some(Ok(entry)) => (last.location.join(&entry.name), entry),
@@ -112,7 +112,7 @@ impl Drawing<'_> {
                 if open.len() < levels {
                     match self.open(&location) {
                         Ok(next) => open.push(next),
-                        Err(error) => self.failed(&location, error.into()),
+                        Err(error) => self.report_failure(&location, error.into()),
                     }
                 }
             } else {
@@ -163,9 +163,9 @@ impl Drawing<'_> {
         write(&line)
     }
 
-    fn failed(&mut self, location: &Location, error: Error) {
+    fn report_failure(&mut self, location: &Location, error: Error) {
         let error = error.about(&location.to_string());
-        console::failed(&error);
+        console::print_error(&error);
         self.report.item_failed(error.item(location.to_string()));
     }
 }

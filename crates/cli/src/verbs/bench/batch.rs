@@ -208,7 +208,7 @@ fn measured(
     if ended.is_err()
         && let Err(error) = batch.terminate(&id, "bench run was ended")
     {
-        console::failed(&Error::failed(format!("job {id} could not be ended: {error}")));
+        console::print_error(&Error::failed(format!("job {id} could not be ended: {error}")));
     }
     ended.map_err(|error| {
         let what = format!("what the job has measured comes to {there}/results.jsonl within a minute");

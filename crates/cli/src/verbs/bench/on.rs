@@ -15,7 +15,7 @@ use crate::render::error::{Error, Result};
 /// and Python functions.
 const USER_VARIABLES: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
-/// Changes a plan so that its jobs run where `on` says.
+/// Changes a plan so that its jobs run where `on` says. Refuses a plan that cannot run there.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     match on {
         // With Batch, this process does not run the plan; see `batch`.

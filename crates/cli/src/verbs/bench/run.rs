@@ -231,7 +231,8 @@ fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals, client: &Client
         true => (None, None),
         false => (endpoint_of_user(client), client.store().endpoint_of(Service::S3)?.region),
     };
-    // Looking at a target has followed its bucket to another region.
+    // The inspection of a target has found the bucket's region if that is another than the
+    // configured one.
     let found = |target: &String| match Location::parse(target.as_ref()).ok()? {
         Location::Object(object) => Some((object.bucket.clone(), client.store().found_region(&object)?)),
         _ => None,
@@ -283,7 +284,7 @@ fn endpoint_of_user(client: &Client) -> Option<String> {
     (endpoint.source != EndpointSource::Aws).then_some(endpoint.url)
 }
 
-/// Returns those targets that are local paths.
+/// Returns the targets that are local paths.
 fn local_targets(args: &BenchRunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }

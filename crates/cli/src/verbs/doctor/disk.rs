@@ -29,13 +29,13 @@ const FILE_SYSTEM_NAMES: [(u64, &str); 13] = [
 ];
 
 pub(super) fn look(cache: &Path) -> Vec<DoctorFinding> {
-    vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
+    vec![warn_if_shared(place("cache directory", cache), cache), place("current directory", Path::new("."))]
 }
 
 /// Warns if the cache is on a file system that several machines may use. Each machine maps the
 /// files of the cache into memory, and with NFS and SMB one client does not see what another has
 /// written to such memory.
-fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
+fn warn_if_shared(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
     match file_system(existing(cache)).as_str() {
         "NFS" | "CIFS" => DoctorFinding::warn(
             finding.what,

@@ -81,7 +81,7 @@ pub struct LsArgs {
     local: LocalArgs,
 }
 
-/// How local directories are read, of every verb that reads them.
+/// Options for reading local directories, shared by `ls` and `du`.
 #[derive(Args)]
 pub struct LocalArgs {
     /// Stay on the file system of LOC
@@ -104,7 +104,7 @@ impl LocalArgs {
     }
 }
 
-/// How rows are written, of every verb that has rows.
+/// Options for the rows of a listing, shared by `ls` and `du`.
 #[derive(Args)]
 pub struct OutputArgs {
     /// Format of the rows [default: text; with --json ndjson]
@@ -133,7 +133,7 @@ enum Depth {
     All,
 }
 
-/// Which facts of an entry are requested.
+/// Facts of an entry that are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
