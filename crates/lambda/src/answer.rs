@@ -46,7 +46,8 @@ pub struct Answer {
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// Bytes done by this call and the calls that it continues. For a stopped download, the number
-    /// of bytes from which to resume. For a read, the number of bytes of the range.
+    /// of bytes from which to resume. For a read, the number of bytes of the range that were read
+    /// so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
     /// True if the call should have continued a copy, but started it again because the files of

@@ -223,7 +223,7 @@ impl GivenKeys {
     /// Makes these credentials the only ones that sign requests. Returns a part of the engine's key
     /// that contains secrets and is never printed.
     fn apply(self, options: &mut ClientOptions) -> PyResult<String> {
-        // The proxies' URLs contain passwords, which `Debug` of a proxy omits.
+        // The proxies' URLs may contain passwords, which `Debug` of a proxy omits.
         let proxies = [&options.store.proxies.http, &options.store.proxies.https]
             .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {
@@ -259,7 +259,9 @@ pub(crate) fn disconnect(py: Python<'_>) {
 }
 
 impl ClientRoute {
-    /// Returns this process's engine for `location`.
+    /// Returns this process's engine for `location`. If the cache cannot be used, warns and returns
+    /// the engine without the cache. If the user requested a cache, does so only if the disk is
+    /// full.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
         // Local files are fast without a cache, so they are cached only if the user requested a
         // cache.
@@ -318,8 +320,8 @@ impl ClientRoute {
         })
     }
 
-    /// True if there is a cache. Operations that only read the cache, or release from it, do not
-    /// create one.
+    /// Returns whether there is a cache. Operations that only read the cache, or release from it,
+    /// do not create one.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
         let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
         found.map_err(|error| failure(py, &error, None))

@@ -1,5 +1,5 @@
 //! Implements `cp`, `sync`, and the copies of many objects at once for the fsspec file system.
-//! Ctrl-C ends a copy at once. A later run of the same copy resumes it.
+//! Ctrl-C stops a copy. A later run of the same copy resumes it.
 
 use std::path::PathBuf;
 use std::time::Instant;

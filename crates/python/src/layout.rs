@@ -160,8 +160,8 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// Makes the nearest Python exception. For a wrong argument it is a ValueError, otherwise an
-/// OSError with code and file name, of the subclass for its code.
+/// Makes the nearest Python exception: a ValueError for a wrong argument, otherwise an OSError with
+/// code and file name, of the subclass for its code.
 fn fail(py: Python<'_>, error: &Error, form: NameType) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
         // Options of the command line are arguments of the same names in Python, without the

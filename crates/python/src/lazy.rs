@@ -1,5 +1,4 @@
-//! Defines `PyLazyFile`, an object opened for reading. The file object that `open` returns is built
-//! on it.
+//! Defines `PyLazyFile`, an object opened for reading. The file object that `open` returns uses it.
 //!
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
 //! In a forked child, the first read opens the file again, in the same version.
@@ -107,8 +106,8 @@ impl PyLazyFile {
         })
     }
 
-    /// Fills `buffer` from `offset` on and returns the number of bytes. The caller expects to read
-    /// `expected` bytes from `offset` on in all.
+    /// Fills `buffer` from `offset` on and returns the number of bytes. `expected` is the number of
+    /// bytes from `offset` on that the caller will read in this call and the next ones.
     #[pyo3(signature = (offset, buffer, expected = 0))]
     fn read_into(
         &self,
@@ -169,7 +168,7 @@ impl PyLazyFile {
                 return Err(PyValueError::new_err(line));
             }
             // SAFETY: the caller keeps other code from using the buffers during the read.
-            // `check_apart` makes sure that they do not overlap before they are used.
+            // `check_apart` makes sure that the buffers do not overlap before any is used.
             wanted.push((offset, unsafe { buffer.slice(length) }));
         }
         check_apart(&wanted)?;

@@ -1,5 +1,5 @@
-//! Implements `plan`, `merge`, and the copy and the hydration of a shard of a manifest. Results are
-//! the JSON that the command line prints.
+//! Implements `plan`, `merge`, and the copy and the hydration of a shard of a manifest. Results
+//! have the JSON of the command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! and returns when the listing is complete. `iter_batches` takes batches from a stream, and keeps
 //! only a few in memory. Errors below the root are kept beside the columns, and the listing
 //! continues. `list_stored` and `iter_stored` do the same for a location in a store, whose listing
-//! ends with an error.
+//! ends at the first error.
 
 mod build;
 mod source;
