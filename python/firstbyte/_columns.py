@@ -32,8 +32,8 @@ def list_arrow(
     of these libraries is needed to make the result.
 
     Args:
-        path: the directory. A str that begins with `s3://`, `gs://`, `az://`, `http://` or
-            `https://` is a location in a store.
+        path: the directory. A str that begins with `s3://`, `s3+NAME://`, `gs://`, `az://`,
+            `http://`, `https://` or `sftp://` is a location in a store.
         recursive: whether to list everything below it, too.
         stat: what to include besides names: None, "size" or "full". For a directory this costs a
             system call per entry. A store's listing includes sizes and times at no cost, and cannot

@@ -32,8 +32,8 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
 
     Args:
         path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
-            current directory. A str that begins with `s3://`, `gs://`, `az://`, `http://`
-            or `https://` is a location: `s3://` itself lists the buckets.
+            current directory. A str that begins with `s3://`, `s3+NAME://`, `gs://`, `az://`,
+            `http://`, `https://` or `sftp://` is a location: `s3://` itself lists the buckets.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: for a location, as for `firstbyte.open`.
 

@@ -1,7 +1,7 @@
 """Passes the events of the native half to `logging`, to loggers below `firstbyte`.
 
-A thread does this. The thread starts at the first call of this package after the program has set
-the level INFO or DEBUG, so a program that logs nothing has no such thread.
+A thread passes the events on. The thread starts at the first call of this package after the program
+has set the level INFO or DEBUG, so a program that logs nothing has no such thread.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ def walk(
     ahead, and later changes in these directories are not seen.
 
     Args:
-        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `gs://`,
-            `az://`, `http://` or `https://` is a location in a store.
+        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`,
+            `s3+NAME://`, `gs://`, `az://`, `http://`, `https://` or `sftp://` is a location in a
+            store.
         topdown: whether a directory comes before the directories in it, or after.
         onerror: called with the OSError of each directory that cannot be read; may raise it to end
             the walk.

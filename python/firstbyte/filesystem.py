@@ -174,8 +174,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix: str = "",
         **kwargs: Any,
     ) -> Any:
-        """List all files below a path in one listing. With `prefix`, only those whose names begin
-        with it.
+        """List all files below a path in one listing. With `prefix`, list only files whose names
+        begin with it.
         """
         refuse("find", kwargs)
         if prefix:
@@ -567,7 +567,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
     kind, size, mtime, etag = facts
-    # As fsspec's own file system of local files describes a link without a target.
+    # fsspec's own file system of local files gives a link without a target the type "other".
     kind = "other" if kind == "symlink" else kind
     size = 0 if kind == "directory" else size
     return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}
