@@ -10,7 +10,8 @@ passes names on. Here such a file counts. Three things are found:
 
     python3 scripts/reading.py [CRATE...]
 
-Prints each. The repository has none, and `make check` fails on the first."""
+Prints each. The repository has none, and `make check` fails on the first.
+"""
 
 import argparse
 import sys

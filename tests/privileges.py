@@ -1,6 +1,7 @@
 """Leaves out tests marked `needs_root` if the user is not root, and lists them as not run.
 
-A `conftest.py` imports the hook. `make test` shows the list at the end of its output."""
+A `conftest.py` imports the hook. `make test` shows the list at the end of its output.
+"""
 
 import os
 from pathlib import Path

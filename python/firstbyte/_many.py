@@ -69,5 +69,7 @@ def read_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
         list[bytes], one for each sample, in their order.
 
     Raises:
-        OSError: if a sample cannot be read. TypeError, ValueError: as `iter_many`."""
+        OSError: if a sample cannot be read.
+        TypeError, ValueError: as `iter_many`.
+    """
     return list(iter_many(samples, concurrency=concurrency, **options))
