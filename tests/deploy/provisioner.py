@@ -1,7 +1,7 @@
 """Stand-in for deploy/verify/provision.py, called by verify.py: asks the test to make and destroy.
 
-As Terraform does, it ends after the current change when it gets SIGINT or SIGTERM. After each
-change it reports to the test whether to go on.
+On SIGINT or SIGTERM the stand-in ends after the current change, as Terraform does. After each
+change it tells the test whether to go on.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Progress on a terminal: as wide as it is, with the time left, and coloured unless NO_COLOR."""
+"""Progress on a terminal: as wide as the terminal, with the time left, and coloured unless NO_COLOR."""
 
 import fcntl
 import os

@@ -176,7 +176,7 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """100 readers read from a mount for some minutes. The mount is behind a link that cuts 1 % of
+    """Reads from a mount by 100 readers for some minutes. The mount is behind a link that cuts 1 % of
     the connections, in a small control group, and objects are overwritten meanwhile.
     """
     root = soak.stage / "root"

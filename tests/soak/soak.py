@@ -247,7 +247,8 @@ def properties(soak: Soak) -> int:
 def serve_hostile(soak: Soak) -> int:
     """1,000,000 odd and hostile heads, chunked bodies, forms and documents to `serve`"""
     counts = {"FIRSTBYTE_HOSTILE_CASES": 20_000 * soak.times, "FIRSTBYTE_SEED": soak.draws.randrange(1 << 32)}
-    # With a single heap, as in the program. The heaps of further threads would count as growth.
+    # The test has a single heap, as the program has. The heaps of further threads would count
+    # as growth.
     counts["MALLOC_ARENA_MAX"] = 1
     return tested("firstbyte-serve", "hostile", **counts)
 
