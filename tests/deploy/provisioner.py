@@ -1,7 +1,7 @@
 """Stand-in for deploy/verify/provision.py, called by verify.py: asks the test to make and destroy.
 
 On SIGINT or SIGTERM the stand-in ends after the current change, as Terraform does. After each
-change it tells the test whether to go on.
+change it reports to the test whether to go on.
 """
 
 import signal

@@ -176,8 +176,8 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """Reads from a mount by 100 readers for some minutes. The mount is behind a link that cuts 1 % of
-    the connections, in a small control group, and objects are overwritten meanwhile.
+    """Reads from a mount by 100 readers for some minutes. The mount is behind a link that cuts 1 %
+    of the connections, in a small control group, and objects are overwritten meanwhile.
     """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
