@@ -1,4 +1,5 @@
-"""One of several cold starts at once: `cold_start.py WAY --url URL --at DIR --job N --jobs N ...`.
+"""A job among several cold starts at once: `cold_start.py WAY --url URL --at DIR --job N --jobs N
+...`.
 
 WAY is download, open or mount. Each job is behind a `link` of its own; all jobs begin when the last
 of them is ready, so that the start of Python is not measured. Prints how many seconds after the

@@ -127,7 +127,7 @@ golang() {
     fi
     # A client with the AWS SDK for Go; go builds it again if its source is another.
     if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
-    # Not into GOBIN: the tests want these versions, whatever else is installed.
+    # Does not install into GOBIN: the tests want these versions, whatever else is installed.
     if needs deploy; then
         go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"
         go_program actionlint "$ACTIONLINT" "$(go env GOPATH)/bin"

@@ -45,7 +45,7 @@ def process_started() -> float:
 
 
 class Environment:
-    """This execution environment."""
+    """The execution environment of this process."""
 
     def __init__(self) -> None:
         self.started = process_started()
@@ -57,7 +57,7 @@ environment = Environment()
 
 
 class Call:
-    """One invocation."""
+    """An invocation."""
 
     def __init__(self, event: dict, context) -> None:
         self.event, self.context = event, context

@@ -90,7 +90,7 @@ pub struct Globals {
     pub variables: Vec<(OsString, OsString)>,
 }
 
-/// Whether progress is shown on standard error.
+/// Mode of showing progress on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
     /// On a terminal

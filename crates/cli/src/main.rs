@@ -1,7 +1,7 @@
 //! `firstbyte`: copies, serves and measures large files and very many small ones.
 //!
-//! This program parses arguments, calls the libraries and prints. It starts only the threads and
-//! connections that the verb needs, so that a small copy stays cheap.
+//! Parses arguments, calls the libraries and prints. Starts only the threads and connections that
+//! the verb needs, so that a small copy stays cheap.
 
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 

@@ -134,7 +134,7 @@ fn on_signals(
         }
         std::process::exit(ending.exit as i32);
     };
-    // This thread runs until the process ends, so it is never joined.
+    // The thread runs until the process ends, so it is never joined.
     thread("signals", watch)
 }
 
@@ -175,7 +175,7 @@ fn change_mask(how: i32, signals: &[i32]) {
         for signal in signals {
             libc::sigaddset(&raw mut set, *signal);
         }
-        // This call fails only if `how` is invalid.
+        // The call fails only if `how` is invalid.
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }

@@ -292,7 +292,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     assert_eq!(status, "200", "{answer}");
     assert_eq!(answer["prefix"], environment.to_str().unwrap());
     assert!(answer["module"].as_str().unwrap().starts_with(elsewhere), "{answer}");
-    // As root, the function sees only this directory of the machine's /tmp.
+    // If root runs the test, the function sees only this directory of the machine's /tmp.
     if rustix::process::geteuid().is_root() {
         assert_eq!(answer["tmp"], json!([home.path().file_name().unwrap().to_str().unwrap()]));
     }

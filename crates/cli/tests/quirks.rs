@@ -34,7 +34,7 @@ const KEYS: [(&str, usize); 10] = [
     ("a/y z", 15),
     ("b/deep/k", 16),
     ("empty", 0),
-    // This object has three blocks in the cache.
+    // `large` has three blocks in the cache.
     ("large", 300_000),
     ("m", 30_000),
     ("z", 17),
@@ -77,7 +77,7 @@ enum Outcome {
     Wrong(String),
 }
 
-/// One verb with one quirk.
+/// A verb with a quirk.
 struct Case {
     world: World,
     store: QuirkStore,

@@ -70,7 +70,7 @@ impl ColumnValues {
     }
 }
 
-/// One column of a batch.
+/// A column of a batch.
 #[derive(Debug)]
 pub(crate) struct ArrowColumn {
     pub(crate) values: ColumnValues,

@@ -344,7 +344,7 @@ fn refused(py: Python<'_>, error: &Error) -> PyErr {
     PyValueError::new_err(format!("{option}: {why}; {tell}leave {option} out"))
 }
 
-/// Whether a run reads through the cache.
+/// Use of the cache by a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheUse {
     Used,
@@ -381,8 +381,7 @@ fn engine(py: Python<'_>, key: &str, options: ClientOptions) -> firstbyte::Resul
     }
     let made = py.detach(|| firstbyte::Client::new(options))?;
     let mut engines = ENGINES.lock();
-    // Another thread may have made the engine in the meantime. In that case, that thread's engine
-    // is used.
+    // Uses the engine of another thread if one has been made in the meantime.
     let engine = known(&engines).unwrap_or_else(|| {
         engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));
         made.clone()

@@ -41,7 +41,7 @@ impl Parent {
     }
 }
 
-/// One entry of a directory, as `scandir` gives it.
+/// An entry of a directory, as `scandir` gives it.
 #[pyclass(frozen, module = "firstbyte", name = "DirEntry")]
 pub(crate) struct DirEntry {
     /// The entry's file name, relative to the `scandir` path.
@@ -57,7 +57,7 @@ pub(crate) struct DirEntry {
     lstat: PyOnceLock<Py<PyAny>>,
 }
 
-/// Whether a link's target or the link itself is examined.
+/// Choice between a link's target and the link itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Links {
     Follow,

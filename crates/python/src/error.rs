@@ -38,7 +38,8 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Na
 
     let (path, source) = match error {
         Error::Io { path, source } => (path, source),
-        // These errors become the operating system's error for a link that cannot be resolved.
+        // `Loop` and `Refused` become the operating system's error for a link that cannot be
+        // resolved.
         Error::Loop { path } | Error::Refused { path } => {
             (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
         }

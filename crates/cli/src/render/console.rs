@@ -41,11 +41,11 @@ struct Lines {
 
 static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 
-/// Whether standard output was closed when the program started. Rust's start-up code opens
+/// True if standard output was closed when the program started. Rust's start-up code opens
 /// `/dev/null` in place of a closed standard output, so rows would vanish without an error. A
-/// constructor, which runs before the start-up code, sets this.
+/// constructor, which runs before the start-up code, sets the flag.
 static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether standard input was closed when the program started. Without this flag, a closed input
+/// True if standard input was closed when the program started. Without this flag, a closed input
 /// would be read as an empty object.
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -62,7 +62,7 @@ extern "C" fn check_standard_streams() {
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
-/// Whether anything was written to standard output, or standard output was opened for content.
+/// True once anything was written to standard output, or standard output was opened for content.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether results or content were written to standard output, or are about to be.

@@ -23,7 +23,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether lines on standard error are JSON.
+/// True if lines on standard error are JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Sets the format before the first line is written.

@@ -78,7 +78,7 @@ impl OutputFile {
                 temporary.persist(place).map_err(|error| failed(error.error))?;
             }
             Sink::InPlace(mut file) => {
-                // This fails for a pipe or a device, which has no length.
+                // Setting the length fails for a pipe or a device, which has none.
                 let _ = file.set_len(0);
                 file.write_all(text.as_bytes()).map_err(failed)?;
             }

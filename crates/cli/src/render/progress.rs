@@ -59,7 +59,7 @@ pub struct DifferenceSums {
     pub content: u64,
 }
 
-/// Where a failed object is reported.
+/// Place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FailureReporting {
     /// In a line that this module prints; the run continues with other objects.

@@ -58,7 +58,7 @@ struct RunState {
     ended: bool,
 }
 
-/// Which parts are drawn. The bar needs a known total, and the second line needs a name.
+/// Parts that are drawn. The bar needs a known total, and the second line needs a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BarLayout {
     bar: bool,
@@ -241,7 +241,7 @@ impl RunState {
     /// Returns the counts with the current rates.
     fn observed(&mut self) -> Facts {
         let now = Instant::now();
-        // One sample that is older than [`RATE_WINDOW`] is kept, so that the rates cover the whole
+        // Keeps one sample that is older than [`RATE_WINDOW`], so that the rates cover the whole
         // window.
         let old = self.samples.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
         self.samples.drain(..old.unwrap_or(0));

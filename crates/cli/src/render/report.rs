@@ -102,8 +102,8 @@ impl RunReport {
 
     /// Also writes the receipt to a file, atomically, when the verb ends.
     ///
-    /// # Errors The file cannot be written, or is one of `inputs`. Pipes and devices are not
-    /// checked here.
+    /// # Errors
+    /// The file cannot be written, or is one of `inputs`. Pipes and devices are not checked here.
     pub fn keep_in(&mut self, path: &Path, inputs: &[&Path]) -> Result<()> {
         let path = firstbyte::manifest::local_file(path)?;
         fs::create_dir_all(directory_of(&path)).map_err(|error| Error::writing(shown(&path), &error))?;

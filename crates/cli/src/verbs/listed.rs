@@ -102,8 +102,9 @@ pub fn from_listing(error: &listing::Error) -> Error {
 /// Ends a listing verb. Prints the receipt on standard error, because the rows are on standard
 /// output. Returns the exit code.
 ///
-/// # Errors The error of the last location that could not be listed. Its exit code is
-/// [`Exit::Partial`] if another location could be listed.
+/// # Errors
+/// The error of the last location that could not be listed. Its exit code is [`Exit::Partial`] if
+/// another location could be listed.
 pub fn end(
     mut receipt: Receipt,
     started: Instant,

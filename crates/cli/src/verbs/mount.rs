@@ -322,7 +322,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
     let ask_to_end = move || {
         let held = slot.lock();
         let Some(mount) = held.clone() else {
-            // This thread holds the lock, so no mount can be made before the process ends.
+            // The lock is held here, so no mount can be made before the process ends.
             std::process::exit(Exit::Interrupted as i32);
         };
         drop(held);

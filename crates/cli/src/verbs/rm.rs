@@ -57,7 +57,7 @@ pub struct RmArgs {
 
 /// The objects that an operand means.
 enum Target {
-    /// One object, file or link.
+    /// An object, file or link.
     One(Location),
     /// A directory or prefix, with everything below it.
     Tree(Location),

@@ -87,7 +87,8 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     };
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || runner.work());
-        // This thread works too, so the list is run even if no further thread can be started.
+        // The calling thread works too, so the list is run even if no further thread can be
+        // started.
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });

@@ -184,8 +184,8 @@ pub fn survive_aliases(kills: u64) {
             kill_after(&places.world, &args, bytes_at(700 + seed, round, 1)[0].into());
             assert_whole(&from.path, &args);
         }
-        // The same run without a kill: it sees that both names are one place, and refuses the move
-        // or moves nothing. Both are right, so its exit code is not checked.
+        // Runs the command once without a kill. The run sees that both names are one place, and
+        // refuses the move or moves nothing. Either is right, so the exit code is not checked.
         places.world.run(&args);
         assert_whole(&from.path, &args);
     }

@@ -80,8 +80,8 @@ impl Ahead {
         let found = DividedNames(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
-        // One call shows both whether the path is a link and whether the contents read ahead are
-        // current.
+        // A single call shows both whether the path is a link and whether the contents read ahead
+        // are current.
         let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
         if taken.is_none() && !follow && place.path().is_some_and(|path| py.detach(|| is_link(path))) {

@@ -32,7 +32,7 @@ pub use sort::{Sort, SortDirection};
 pub use sums::NameSums;
 pub use text::{NameEscaping, SizeFormat, push_name};
 
-/// One value of a row.
+/// A value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A path in two parts, directory and name, which are written without anything between them.

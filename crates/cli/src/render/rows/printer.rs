@@ -14,7 +14,7 @@ use super::text::{self, NameEscaping, SizeFormat};
 use super::{Broken, Schema, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
-/// How rows are written.
+/// Format in which rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
     /// One line of text per row; `ls` adds details to the names with -l
@@ -27,7 +27,7 @@ pub enum RowFormat {
     Parquet,
 }
 
-/// How a verb's rows are written.
+/// Settings for writing a verb's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The columns.

@@ -9,7 +9,7 @@ use firstbyte_location::{EntryKind, Escaped};
 
 use super::{Holds, Schema, Value};
 
-/// How names are escaped.
+/// Escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameEscaping {
     /// The bytes of the name, unchanged.
@@ -120,7 +120,7 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether fractions of a second are written.
+/// Form of fractions of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fraction {
     /// All nine digits, unless all are zero.

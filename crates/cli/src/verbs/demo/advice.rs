@@ -44,14 +44,14 @@ block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
 
-/// How much a request can read.
+/// Number of bytes that a request can read within its time limit.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoAdvice {
     data: &'static str,
     limit: &'static str,
     /// Bytes that one request can read of a lazily opened object.
     bytes: f64,
-    /// The same amount as a fraction of the object.
+    /// The bytes as a fraction of the object.
     part: f64,
     /// Description of the results with which the model was calibrated.
     measured: String,

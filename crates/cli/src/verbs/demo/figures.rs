@@ -213,7 +213,7 @@ pub(crate) struct SurviveFigures {
     /// Bytes that crossed the link beyond the object's length: bytes that were read again, and the
     /// heads of HTTP responses.
     reread_bytes: u64,
-    /// Whether the copy equals the source. If it differs, the demo fails.
+    /// True if the copy equals the source. If it differs, the demo fails.
     identical: bool,
     /// Peak resident memory of the second run.
     peak_memory_bytes: u64,

@@ -36,8 +36,7 @@ impl Screen {
     }
 
     fn error(&self, text: &str) {
-        // This writer never returns an error, because progress that cannot be shown is not an
-        // error.
+        // Ignores errors, because progress that cannot be shown is not a failure of the run.
         let _ = StandardError.write_all(text.as_bytes());
     }
 

@@ -56,7 +56,7 @@ pub struct DuArgs {
     local: LocalArgs,
 }
 
-/// Which size of local files is summed.
+/// Kind of size of local files that is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// Size of the disk blocks that a file occupies.

@@ -47,7 +47,7 @@ pub(super) enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// Which kind of file it is instead, or what it lacks.
+        /// Kind of file that it is instead, or what it lacks.
         why: String,
     },
     /// The file violates the format.
@@ -117,7 +117,7 @@ struct Term {
     dimensions: HashMap<String, Dimension>,
 }
 
-/// One tier of a price.
+/// A tier of a price.
 #[derive(Deserialize)]
 struct Dimension {
     #[serde(rename = "beginRange", default)]
