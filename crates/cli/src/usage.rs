@@ -24,7 +24,7 @@ pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Strin
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
         ErrorKind::InvalidUtf8 => not_text(words),
-        _ => missing(error),
+        _ => missing_line(error),
     };
     known.unwrap_or_else(|| sentence(error))
 }
@@ -199,7 +199,7 @@ fn verb_of(error: &clap::Error) -> Option<String> {
 }
 
 /// Formats the line for missing operands, options or subcommands.
-fn missing(error: &clap::Error) -> Option<String> {
+fn missing_line(error: &clap::Error) -> Option<String> {
     let (kind, join) = match error.kind() {
         ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),
         ErrorKind::MissingSubcommand => (ContextKind::ValidSubcommand, ", "),

@@ -295,7 +295,7 @@ impl ClientRoute {
     /// Returns the engine of a run on `places`. Without a budget, a bill and a prediction model
     /// this is the shared engine. With any of them it is a separate engine, whose store counts only
     /// this run.
-    pub(crate) fn accounted(
+    pub(crate) fn begin_run(
         &self,
         py: Python<'_>,
         cache: CacheUse,
@@ -307,7 +307,7 @@ impl ClientRoute {
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
         let account = terms
             .open(&places, engine.store(), &environment::variable)
-            .map_err(|error| refused(py, &error))?;
+            .map_err(|error| bill_error(py, &error))?;
         let mut options = self.options.clone();
         options.store.spending = account.spending();
         if cache == CacheUse::Unused || self.cached == Cached::Nothing {
@@ -337,7 +337,7 @@ impl ClientRoute {
 
 /// Makes the exception for a budget or bill whose price is unknown. The message uses the names of
 /// options in Python.
-fn refused(py: Python<'_>, error: &Error) -> PyErr {
+fn bill_error(py: Python<'_>, error: &Error) -> PyErr {
     let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
     let option = option.replace('-', "_");
     let tell = tell.map_or_else(String::new, |tell| format!("give {}, or ", tell.replace('-', "_")));

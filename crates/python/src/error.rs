@@ -31,7 +31,7 @@ fn errno_text(code: i32) -> String {
 
 /// Makes the exception for an error during a listing. The exception's paths have the type of the
 /// root's path.
-pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
+pub(crate) fn listing_error(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
     use std::os::unix::ffi::OsStrExt;
 
     use firstbyte_listing::Error;

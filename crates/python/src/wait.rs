@@ -175,7 +175,7 @@ pub(crate) fn abandonable<T: Send + 'static>(
 
 /// Works like [`interruptible`], but on any thread, and calls `tick` while `work` runs. An error of
 /// `tick` ends the call.
-pub(crate) fn ticking<T: Send + 'static>(
+pub(crate) fn interruptible_with_ticks<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
     tick: &mut dyn FnMut(Python<'_>) -> PyResult<()>,

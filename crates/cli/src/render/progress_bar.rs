@@ -203,7 +203,7 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
 /// Prints a line every ten seconds until the run has ended.
 fn print(shared: &Shared) {
     while let Some(mut state) = shared.after(LINE_INTERVAL) {
-        let line = state.observed().line(usize::MAX);
+        let line = state.current_facts().line(usize::MAX);
         drop(state);
         console::say(format_args!("firstbyte: {line}"));
     }
@@ -224,7 +224,7 @@ fn style(layout: BarLayout, shared: &Arc<Shared>) -> ProgressStyle {
         .progress_chars("=> ")
         .with_key("facts", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             // Formatting into memory cannot fail.
-            let _ = out.write_str(&facts.state.lock().observed().line(columns_left(taken)));
+            let _ = out.write_str(&facts.state.lock().current_facts().line(columns_left(taken)));
         })
         .with_key("names", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             let _ = out.write_str(&cut(&named.state.lock().names(), columns_left(0)));
@@ -239,7 +239,7 @@ fn columns_left(taken: usize) -> usize {
 
 impl RunState {
     /// Returns the counts with the current rates.
-    fn observed(&mut self) -> Facts {
+    fn current_facts(&mut self) -> Facts {
         let now = Instant::now();
         // Keeps one sample that is older than [`RATE_WINDOW`], so that the rates cover the whole
         // window.

@@ -225,7 +225,7 @@ fn find(table: &[(&'static str, &[&str])], typed: &str) -> Option<&'static str> 
 /// Returns advice for an option of another program. `options` are those of the verb.
 pub fn option(typed: &str, options: &[Arg]) -> Option<String> {
     let mut named = OPTIONS.iter().filter(|(_, names)| names.contains(&typed));
-    let ours = named.find_map(|(ours, _)| written(ours, options));
+    let ours = named.find_map(|(ours, _)| option_text(ours, options));
     ours.map(|ours| format!("use {ours}")).or_else(|| advice(typed, options))
 }
 
@@ -239,7 +239,7 @@ fn advice(typed: &str, options: &[Arg]) -> Option<String> {
 }
 
 /// Formats our option, if the verb has it, with its short form if it takes no value.
-fn written(ours: &str, options: &[Arg]) -> Option<String> {
+fn option_text(ours: &str, options: &[Arg]) -> Option<String> {
     let Some(long) = ours.strip_prefix("--") else { return Some(ours.to_owned()) };
     let long = long.split([' ', ',']).next()?;
     let found = options.iter().find(|arg| arg.get_long() == Some(long))?;

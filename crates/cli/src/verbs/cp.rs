@@ -160,7 +160,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     };
     let parsed: Result<Vec<CopySource>> = sources.iter().map(parse).collect();
     let copy = Copy { args, globals, engine, stop, shard, names };
-    let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
+    let outcome = parsed.and_then(|sources| copy.copy_all(&sources, &destination, &mut report));
     outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
     report.end(
         globals,
@@ -225,7 +225,7 @@ impl CopySource {
     fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Stored(source), _) => {
-                source.target(destination).map_err(|error| super::refused(error, "copied"))
+                source.target(destination).map_err(|error| super::operand_error(error, "copied"))
             }
             (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
             (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
@@ -309,7 +309,7 @@ impl Copy<'_> {
         }
     }
 
-    fn all(
+    fn copy_all(
         &self,
         sources: &[CopySource],
         destination: &CopyDestination,
@@ -334,7 +334,8 @@ impl Copy<'_> {
             [CopySource::Stored(source @ ParsedSource::Object(location))]
                 if self.args.policy.transfer_args().effect() == Effect::Apply && self.is_own(location) =>
             {
-                let target = source.target(destination).map_err(|error| super::refused(error, "copied"))?;
+                let target =
+                    source.target(destination).map_err(|error| super::operand_error(error, "copied"))?;
                 let run = match self.is_wanted(location, &target) {
                     Ok(true) => self.copy_one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
@@ -464,7 +465,7 @@ impl Copy<'_> {
             }
         }
         refuse_common_target(jobs.iter().map(|job| &job.destination))
-            .map_err(|error| super::refused(error, "copied"))?;
+            .map_err(|error| super::operand_error(error, "copied"))?;
         jobs.retain(|job| self.is_own(&job.source));
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
@@ -537,16 +538,20 @@ impl Copy<'_> {
                 Ok(true) if is_applied => report.add(self.engine.copy(&source, &destination, progress)),
                 Ok(true) => match self.engine.plan_copy(&source, &destination, progress) {
                     Ok(()) => report.add(Ok(Summary::default())),
-                    Err(error) => report.add(Ok(failed(&source, error, progress))),
+                    Err(error) => report.add(Ok(report_failure(&source, error, progress))),
                 },
-                Err(error) => report.add(Ok(failed(&source, error, progress))),
+                Err(error) => report.add(Ok(report_failure(&source, error, progress))),
             }
         }
     }
 }
 
 /// Reports the failure of a named object. Returns it as the summary of its copy.
-fn failed(source: &Location, error: firstbyte_transfer::Error, progress: &ProgressDisplay) -> Summary {
+fn report_failure(
+    source: &Location,
+    error: firstbyte_transfer::Error,
+    progress: &ProgressDisplay,
+) -> Summary {
     let failure = Failure { location: source.to_string(), error };
     progress.failed(&failure);
     let mut summary = Summary::default();

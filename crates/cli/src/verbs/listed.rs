@@ -21,7 +21,7 @@ use crate::render::rows::Counter;
 ///
 /// # Errors
 /// No store can be made with these options.
-pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
+pub fn get_or_open<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
     Ok(match store {
         Some(store) => store,
         None => store.insert(globals.store()?),

@@ -82,7 +82,7 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     let moves = moving.moves(sources, &destination, wildcards);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).moving().stopping(&stop);
     match moves {
-        Ok(moves) => moving.all(moves, &progress, &mut report),
+        Ok(moves) => moving.move_all(moves, &progress, &mut report),
         Err(error) => report.fail(match stop.error() {
             Some(why) if error.exit == Exit::Interrupted => why.into(),
             _ => error,
@@ -110,7 +110,7 @@ impl Mv<'_> {
         destination: &Destination,
         wildcards: Wildcards,
     ) -> Result<Vec<(ParsedSource, Location)>> {
-        let refused = |error| super::refused(error, "moved");
+        let refused = |error| super::operand_error(error, "moved");
         let mut moves = Vec::new();
         for text in sources {
             let source = self.source(text, wildcards);
@@ -186,7 +186,12 @@ impl Mv<'_> {
         }
     }
 
-    fn all(&self, moves: Vec<(ParsedSource, Location)>, progress: &ProgressDisplay, report: &mut RunReport) {
+    fn move_all(
+        &self,
+        moves: Vec<(ParsedSource, Location)>,
+        progress: &ProgressDisplay,
+        report: &mut RunReport,
+    ) {
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for (source, target) in moves {

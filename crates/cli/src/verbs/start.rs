@@ -46,7 +46,7 @@ pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Ac
 }
 
 /// Formats the receipt as text.
-pub fn described(receipt: &Value) -> String {
+pub fn describe(receipt: &Value) -> String {
     let bytes = |name: &str| human(receipt[name].as_u64().unwrap_or_default());
     let amount = format!("{} of {}", bytes("bytes"), bytes("object_bytes"));
     match receipt["predicted_seconds"].as_f64() {

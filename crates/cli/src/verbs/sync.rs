@@ -63,7 +63,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
             Error::usage(format!("{source}: is a file; sync takes directories")).advise("use firstbyte cp")
         );
     }
-    let refused = |error| super::refused(error, "copied");
+    let refused = |error| super::operand_error(error, "copied");
     refuse_into_itself(&source, &destination).map_err(refused)?;
     if args.delete {
         refuse_to_delete_source(&source, &destination).map_err(refused)?;

@@ -42,7 +42,7 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
     let names = NameEscaping::on(&std::io::stdout());
     let mut drawing =
         Drawing { args, globals, store: &store, names, directories: 0, files: 0, report: &mut report };
-    let drawn = drawing.all(&root);
+    let drawn = drawing.draw_tree(&root);
     let (directories, files) = (drawing.directories, drawing.files);
     match drawn {
         Ok(()) if !globals.json && !globals.quiet => {
@@ -84,7 +84,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn all(&mut self, root: &Location) -> std::result::Result<(), Ended> {
+    fn draw_tree(&mut self, root: &Location) -> std::result::Result<(), Ended> {
         let first = self.open(root).map_err(|error| Ended::Failed(error.into()))?;
         if !self.globals.json {
             let mut line = shown(&self.args.location).to_string().into_bytes();

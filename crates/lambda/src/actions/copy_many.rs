@@ -64,7 +64,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     let summary = copied.map_err(|error| InvocationFailure::of_transfer(&error))?;
     room.check()?;
     answer.stages.first_byte_seconds =
-        run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+        run.meter.first_byte().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
     record_summary(&mut answer, &summary);
     match summary.ended {

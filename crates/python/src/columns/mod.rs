@@ -75,7 +75,7 @@ impl Request {
     fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
         match error {
             Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
-            other => crate::error::listing(py, other, self.place.form),
+            other => crate::error::listing_error(py, other, self.place.form),
         }
     }
 }
@@ -341,5 +341,5 @@ impl RecordBatch {
 
 /// Converts errors to Python exceptions.
 fn errors<'py>(py: Python<'py>, errors: &[Error], form: NameType) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, errors.iter().map(|error| crate::error::listing(py, error, form).into_value(py)))
+    PyList::new(py, errors.iter().map(|error| crate::error::listing_error(py, error, form).into_value(py)))
 }

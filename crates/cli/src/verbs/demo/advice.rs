@@ -60,7 +60,7 @@ pub(crate) struct DemoAdvice {
 impl DemoAdvice {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let failed = |error: String| Error::failed(format!("advice: {error}"));
-        let catalogue = calibrated(results)?;
+        let catalogue = calibrated_catalogue(results)?;
         let options = [("data", OBJECT_SIZE), ("deadline", GATEWAY_LIMIT), ("at", MACHINE)];
         let options = options.map(|(name, text)| (name, text.to_owned()));
         let workload = workload::of_options(&options).map_err(|error| failed(error.to_string()))?;
@@ -99,7 +99,7 @@ impl DemoAdvice {
 }
 
 /// Returns a catalogue with the service as measured, and with the machine that measured it.
-fn calibrated(results: &Results) -> Result<ModelCatalogue> {
+fn calibrated_catalogue(results: &Results) -> Result<ModelCatalogue> {
     let model = ServiceModel::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
     let mut catalogue = ModelCatalogue::current();
     catalogue.services = vec![model];

@@ -36,7 +36,7 @@ pub(super) fn look(cache: &Path) -> Vec<DoctorFinding> {
 /// files of the cache into memory, and with NFS and SMB one client does not see what another has
 /// written to such memory.
 fn warn_if_shared(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
-    match file_system(existing(cache)).as_str() {
+    match file_system(nearest_existing(cache)).as_str() {
         "NFS" | "CIFS" => DoctorFinding::warn(
             finding.what,
             finding.found,
@@ -47,13 +47,13 @@ fn warn_if_shared(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
 }
 
 /// Returns the path itself if it exists, else the nearest ancestor that exists.
-fn existing(path: &Path) -> &Path {
+fn nearest_existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
 /// Reports the file system at `path`, or at the nearest ancestor that exists.
 fn place(what: &'static str, path: &Path) -> DoctorFinding {
-    let existing = existing(path);
+    let existing = nearest_existing(path);
     match free_space(existing) {
         Ok(free) => {
             let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));

@@ -87,7 +87,7 @@ fn line(finding: &LayoutFinding, names: NameEscaping) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
     let outcome = if finding.mended { " (repaired)" } else { "" };
-    line.extend_from_slice(format!(": {}{outcome}", described(finding.trouble)).as_bytes());
+    line.extend_from_slice(format!(": {}{outcome}", describe(finding.trouble)).as_bytes());
     line
 }
 
@@ -100,7 +100,7 @@ fn object(finding: &LayoutFinding) -> Vec<u8> {
     json::line(&fields).into_bytes()
 }
 
-fn described(trouble: Trouble) -> &'static str {
+fn describe(trouble: Trouble) -> &'static str {
     match trouble {
         Trouble::Stray => "in the root, should be in a directory",
         Trouble::Misplaced => "in the wrong directory",

@@ -73,11 +73,11 @@ pub(super) fn import(
     region: Option<&str>,
 ) -> Result<Imported, ImportError> {
     let mut offer = Offer { wanted_region: region, ..Offer::default() };
-    stream::read(reader, &mut offer).map_err(|error| failed(name, &error))?;
+    stream::read(reader, &mut offer).map_err(|error| import_error(name, &error))?;
     offer.finish().map_err(|why| ImportError::Foreign { name: name.to_owned(), why })
 }
 
-fn failed(name: &str, error: &serde_json::Error) -> ImportError {
+fn import_error(name: &str, error: &serde_json::Error) -> ImportError {
     let (name, line) = (name.to_owned(), error.line());
     if error.is_eof() {
         return ImportError::Truncated { name, line };
