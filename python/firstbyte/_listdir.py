@@ -13,7 +13,7 @@ from posix import listdir as theirs
 
 from firstbyte import _ls, _native
 from firstbyte._options import connect
-from firstbyte._path import resolve, stored
+from firstbyte._path import resolve, store_location
 from firstbyte._typing import TYPE_CHECKING, Any, AnyStr, overload
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
         NotADirectoryError: if an object is there.
         OSError: if it cannot be listed for another reason.
     """
-    if options or stored(path):
+    if options or store_location(path):
         client = connect("listdir", options)
-        if location := stored(path):
+        if location := store_location(path):
             return [name for name, _, _ in _ls.rows(client, location, recursive=False)]
     directory = resolve(path)
     if directory is NotImplemented:
