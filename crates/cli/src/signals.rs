@@ -5,7 +5,8 @@
 //! interrupted: a file system that does not answer, or a pipe that is not read. Abandoning work is
 //! safe, because every verb tolerates being killed at any instant. A second signal ends the process
 //! at once. Before this module ends the process, it undoes effects that must not outlive the
-//! process, such as a mount point or the directories of a measurement. Called by the verbs.
+//! process, such as a mount point or the directories of a measurement. Called by `main` and the
+//! verbs.
 
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};

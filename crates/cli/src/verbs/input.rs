@@ -1,5 +1,5 @@
 //! Standard input whose reads end when the run is stopped. A plain blocking read of a pipe or
-//! terminal would only end when input arrives. Called by `cp`.
+//! terminal would only end when input arrives. Called by `cp` and `run`.
 
 use std::fs::File;
 use std::io::{self, Read};

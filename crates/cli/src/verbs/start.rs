@@ -1,5 +1,5 @@
 //! Start files on the command line. Reads a start file, checks that it is for the served location,
-//! and predicts how long its bytes take. Called by `mount`, `serve` and `hydrate`.
+//! and predicts how long its bytes take. Called by `mount`, `serve`, `hydrate` and `profile`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
