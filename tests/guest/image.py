@@ -96,8 +96,8 @@ def complete(root: Path) -> None:
     (root / "etc/exports").touch()
     (root / "etc/mtab").symlink_to("/proc/mounts")
     (root / "job").mkdir()
-    # Python's library is compiled on the host: otherwise each start of Python in the guest would
-    # compile its imports again.
+    # Compiled on the host: otherwise each start of Python in the guest would compile its imports
+    # again.
     for library in (root / "usr/lib").glob("python3.*"):
         for folder in (library, *(library / name for name in COMPILED)):
             run(sys.executable, "-m", "compileall", "-q", "-l", "--invalidation-mode", "unchecked-hash", "-s", str(root), str(folder))
