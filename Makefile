@@ -1,7 +1,8 @@
 # firstbyte: every chore by one word. `make` lists them.
 #
-# Nothing is assumed but a Debian-like system: each target first installs what it lacks (apt with sudo where needed,
-# rustup, `go install`, a Python environment in .venv) and only then works. CARGO_TARGET_DIR is honoured.
+# Targets need only a Debian-like system: each target first installs what it lacks (apt with sudo
+# where needed, rustup, `go install`, a Python environment in .venv) and only then works.
+# CARGO_TARGET_DIR is honoured.
 
 SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(CURDIR)/target

@@ -1,8 +1,8 @@
 """Makes a nucleotide database from a seed: `blast.py DIRECTORY MEGABYTES`; four bases take a byte.
 
-DIRECTORY gets `db.*` and `queries.fa`. Sequences are random: that says nothing about biology, but blastn does what it
-does with real ones: it maps every volume and scans all of it from several threads. Queries are pieces of the database,
-so there is something to be found.
+DIRECTORY gets `db.*` and `queries.fa`. Sequences are random, so results say nothing about biology. But blastn does the
+same as with real sequences: it maps every volume and scans all of it from several threads. Queries are pieces of the
+database, so that there is something to be found.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Creates and deletes files with four processes in the directories without directories below DIR: `churn.py DIR`.
 
-If no directory below DIR holds only files, all work in DIR itself, as in a flat directory. Prints `seconds` and
+If no directory below DIR holds only files, all processes work in DIR itself, as in a flat directory. Prints `seconds` and
 `files_per_second`.
 """
 

@@ -1,10 +1,11 @@
-"""One of several cold starts at once: `cold_start.py WAY --url URL --at DIR --job N --jobs N ...`.
+"""A job among several cold starts at once: `cold_start.py WAY --url URL --at DIR --job N --jobs N
+...`.
 
-WAY is download, open or mount. Each job is behind a `link` of its own; all jobs begin when the last of them is ready,
-so that the start of Python is not measured. Prints how many seconds after the common start the object was mounted and
-opened, its first byte was there, a hundredth of it was read, and all of it. Each way does what it must if the job needs
-the object as a file: a download has nothing to open before it has everything. DIR is common to all jobs. Credentials
-come from the environment.
+WAY is download, open or mount. Each job is behind a `link` of its own; all jobs begin when the last
+of them is ready, so that the start of Python is not measured. Prints how many seconds after the
+common start the object was mounted and opened, its first byte was there, a hundredth of it was
+read, and all of it. The job needs the object as a file, so a download can open it only when all of
+it has arrived. DIR is common to all jobs. Credentials come from the environment.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Many HTTP clients in one process: `crowd.py URL FILE CLIENTS PID`.
 
-All of them get URL at once, which must be FILE byte for byte, beside as many connections that stopped in the middle of
-a request. Prints `errors`, `seconds` (the slowest client), `unfairness` (the slowest over the middle one) and
+All clients get URL at once, whose content must equal FILE, beside as many connections that stopped in the middle of
+a request. Prints `errors`, `seconds` (the slowest client), `unfairness` (the time of the slowest over the median) and
 `server_peak_bytes`, the largest resident set of process PID. One thread with epoll and one receive buffer.
 """
 
@@ -51,8 +51,8 @@ class Client:
 
 
 def drive(clients: list[Client], want: memoryview) -> tuple[list[float], int]:
-    """Runs all downloads until each has ended. Returns the sorted times of the ends, and the number
-    of failed downloads.
+    """Runs all downloads until each has ended, or until the timeout. Returns the sorted times of
+    the complete ones, and the number of the others.
     """
     buffer = memoryview(bytearray(BUFFER))
     ends, errors = [], 0

@@ -1,6 +1,6 @@
-"""Writes what eight curl processes are to request: `curls.py URL PREFIX nothing|others` writes PREFIX-0 to PREFIX-7.
+"""Writes requests for eight curl processes: `curls.py URL PREFIX nothing|others` writes PREFIX-0 to PREFIX-7.
 
-Each is a configuration for `curl -K`: it reads its share of URL/big in ranges on one kept-alive connection. With
+Each file is a configuration for `curl -K`: the process reads its share of URL/big in ranges on one kept-alive connection. With
 `others`, a HEAD request, a listing and a PUT come before each range.
 """
 

@@ -1,5 +1,5 @@
 """The barest deletion: DeleteObjects of all keys below a prefix of the bucket `bench`. Keys are listed and requests
-signed before; the seconds are those of sending and answering. Usage: delete_keys.py ENDPOINT PREFIX AT_ONCE [KEYS]
+signed before the clock starts; the seconds are those of sending and answering. Usage: delete_keys.py ENDPOINT PREFIX AT_ONCE [KEYS]
 """
 
 import base64

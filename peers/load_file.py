@@ -2,7 +2,7 @@
 
     load_file.py mount|cp|s5cmd --url URL --program FIRSTBYTE --at DIR --file FILE [--flag=--eager=1TB]
 
-Brings `s3://bench/object` near, loads it into torch CPU tensors, compares them with those of FILE, its local copy, and
+Mounts or copies `s3://bench/object`, loads it into torch CPU tensors, compares them with those of FILE, its local copy, and
 prints `seconds`. Importing torch and unmounting are not timed.
 """
 

@@ -1,9 +1,9 @@
-"""One work through a mount: mounts, does the work, unmounts, prints `seconds`; and of firstbyte `daemon_grown_bytes`,
-the most memory that the daemon added to what it had at its start.
+"""One work through a mount: mounts, does the work, unmounts and prints `seconds`. For firstbyte also prints
+`daemon_grown_bytes`, the most memory that the daemon added to what it had at its start.
 
     mounted.py TOOL --url URL --at DIR [--cache DIR] WORK [...]
 
-Each run is a process and a mount of its own: its page cache and inodes begin empty, whatever ran before. Unless
+Each run is a process and a mount of its own, so the mount begins with no cached pages or inodes. Unless
 `--cache` names a directory that is kept, the tool's cache begins empty too, which is checked before mounting. The clock
 starts with the work, except for `ready` and `first`, where it starts with the mount command. Credentials come from the
 environment.

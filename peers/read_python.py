@@ -5,8 +5,8 @@
 
 `make` writes a Parquet file of 13 columns in 10 row groups, or 256 tensors, from a seed. The other form does WORK to
 the object KEY in the bucket `bench`, compares the result with FILE, its local copy, and prints `seconds` and
-`beyond_data_bytes`: how far the process grew beyond the size of the result. Imports are not counted; connections and
-opening the object are. `--cache DIR` is for firstbyte, which otherwise has no cache.
+`beyond_data_bytes`: how far the process grew beyond the size of the result. The time of imports is not counted; that of
+connecting and of opening the object is. `--cache DIR` is for firstbyte, which otherwise has no cache.
 
 WORK: columns (2 of 13), whole (all columns), random (`--piece` bytes at random, by `--threads`), order (all of it, 1 MiB at a
 time), first (4 KiB), tensors.

@@ -1,8 +1,9 @@
 """Lists a bucket while other keys come and go: `steady_keys.py ROOT GUESTS COMMAND...`.
 
-COMMAND prints the keys below ROOT, the directory that is served, as `ls --format ndjson` does. Meanwhile GUESTS other
-keys between these are added and removed, over and over. Prints `mistakes`: keys that were there throughout and were not
-listed exactly once, and names that were never made.
+COMMAND prints the keys below ROOT, the directory that is served, as `ls --format ndjson` does.
+Meanwhile GUESTS other keys are added and removed, over and over. Each guest sorts directly after
+one of the keys. Prints the number of `mistakes`: keys that existed throughout and were not listed exactly
+once, guests that were listed more than once, and names that were never made.
 """
 
 import json

@@ -31,7 +31,7 @@ def permitted(expression: str) -> bool:
     """Returns true if an SPDX expression can be satisfied with allowed licences only."""
     expression = expression.replace("/", " OR ")
     # AND binds tighter than OR. Brackets are evaluated first, the innermost ones before the others.
-    # Each is replaced with an allowed licence (MIT) or with a refused one.
+    # Each bracket is replaced with an allowed licence (MIT) or with a refused one.
     while inner := re.search(r"\(([^()]*)\)", expression):
         expression = expression.replace(inner[0], "MIT" if permitted(inner[1]) else "refused")
     return any(

@@ -237,8 +237,8 @@ def short_of_space(target: Path) -> str | None:
 
 def spread_process_ids() -> None:
     """Raises the limit of process ids to the value that systemd uses. Tests end processes by their
-    ids, and with only 32,768 ids an id is reused within minutes. Only root may raise it, and a
-    container may not.
+    ids, and with only 32,768 ids an id is reused within minutes. Only root may raise the
+    limit, and not in a container.
     """
     try:
         Path("/proc/sys/kernel/pid_max").write_text("4194304")

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
 export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-# What maturin finds here by its name, it packs as the wheel's scripts and data.
+# Maturin packs the directory of this name as the wheel's scripts and data.
 data=firstbyte._native.data
 rm -rf dist "$data"
 mkdir -p dist "$data/scripts"
@@ -51,7 +51,7 @@ try_tools() {
     rm -rf "$top"
 }
 
-# try_installed: what install.sh installs from dist runs, and so does the image.
+# try_installed: runs what install.sh installs from dist, and the image.
 try_installed() {
     local prefix
     prefix=$(mktemp -d)
@@ -62,14 +62,15 @@ try_installed() {
     if [ "$(id -u)" = 0 ]; then python3 scripts/image.py dist --version; else echo "image: built, not run (needs root)"; fi
 }
 
-# bill_of_materials TARGET OUT: of the program. The tool writes one beside the manifest of each crate with a program.
+# bill_of_materials TARGET OUT: writes the program's to OUT. The tool writes one for each crate with a program or a
+# C library, beside the manifest of the crate; the others are removed.
 bill_of_materials() {
     cargo cyclonedx --manifest-path crates/cli/Cargo.toml --target "$1" --describe binaries --format json --spec-version 1.5
     mv crates/cli/firstbyte_bin.cdx.json "$2"
     rm -f crates/*/*_{bin,cdylib}.cdx.json
 }
 
-# The processor of this machine first: its program writes the man pages and completions of both wheels.
+# Builds for the processor of this machine first, since its program writes the man pages and completions of both wheels.
 here=$(uname -m)
 for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
     target=$arch-unknown-linux-musl
@@ -89,7 +90,7 @@ for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
     maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
     wheel=$(ls dist/firstbyte-"$version"-cp3*-abi3-*_"$arch".whl)
 
-    # Lambda's names of the architectures are x86_64 and arm64.
+    # Lambda's names of the two architectures are x86_64 and arm64.
     lambda=${arch/aarch64/arm64}
     cargo zigbuild --locked --profile dist --target "$target" -p firstbyte-lambda --bins
     built=$CARGO_TARGET_DIR/$target/dist
@@ -108,7 +109,7 @@ done
 python3 scripts/zips.py handlers deploy/functions dist/handlers.zip
 git archive --prefix="firstbyte-$version/" --output="dist/firstbyte-$version-source.tar.gz" HEAD
 cp scripts/install.sh deploy/Dockerfile dist/
-# The authorities of this machine's package ca-certificates: an image has none of its own.
+# Adds the certificate authorities of this machine's package ca-certificates: the image starts from nothing.
 cp -L /etc/ssl/certs/ca-certificates.crt dist/
 (cd dist && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS)
 try_installed

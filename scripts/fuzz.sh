@@ -13,14 +13,14 @@ time=$1
 shift
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../target}/fuzz
 if [ "$time" -eq 0 ]; then
-    # They include files of the crates by their paths, and so break when one is moved.
+    # The targets include files of the crates by their paths, and so break when one is moved.
     RUSTFLAGS="-D warnings" exec cargo check --locked --quiet
 fi
 coverage="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
 export RUSTFLAGS=${RUSTFLAGS:-$(echo $coverage)}
-# With a target, build scripts and macros are compiled without it.
+# With --target, build scripts and macros are compiled without the flags for coverage.
 host=$(rustc -vV | sed -n 's/^host: //p')
 # shellcheck disable=SC2086 # FUZZ_FLAGS are several words.
 cargo build --release --target "$host" --quiet ${FUZZ_FLAGS-}

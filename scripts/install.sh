@@ -87,7 +87,7 @@ main() {
 
     arch=$(architecture)
     mkdir -p "$prefix/bin" || fail "$prefix/bin: cannot be made: use --prefix DIR"
-    # In the directory of the program, so that the rename is atomic.
+    # The work directory is in that of the program, so that the rename is atomic.
     work=$(mktemp -d "$prefix/bin/.firstbyte-install.XXXXXX") || fail "$prefix/bin: cannot be written: use --prefix DIR"
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM HUP

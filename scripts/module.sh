@@ -4,7 +4,7 @@
 #   module.sh [--release]     by maturin
 #   module.sh --with-tests    beside the tests of the workspace
 #
-# The second is for continuous integration. Alone, the module needs fewer features of its dependencies than the
+# `--with-tests` is for continuous integration. Alone, the module needs fewer features of its dependencies than the
 # workspace with its tests, so cargo would compile nearly all of them once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ export VIRTUAL_ENV=$PWD/.venv
 
 packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-# What `maturin develop` installs, from the module that cargo built.
+# with_tests: installs what `maturin develop` installs, from the module that cargo built with the tests.
 with_tests() {
     cargo build --locked --quiet --workspace --all-targets
     # A new file: a process may have the old one mapped.
@@ -30,5 +30,5 @@ if [ "${1-}" = --with-tests ]; then
 else
     .venv/bin/maturin develop --locked --quiet "$@"
 fi
-# As pip does where it installs a wheel, so that importing takes here what it takes users.
+# Compiles to bytecode, as pip does when it installs a wheel, so that an import takes as long here as for users.
 .venv/bin/python -m compileall -q python/firstbyte

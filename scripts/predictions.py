@@ -44,7 +44,7 @@ def main() -> int:
 
 
 class Run:
-    """Holds the server and its links, and runs transfers through them."""
+    """Holds the server and its links. Runs transfers through the links."""
 
     def __init__(self, program: Path, stage: Path, time: str, stack: contextlib.ExitStack):
         self.program, self.stage, self.time, self.stack = program, stage, time, stack
@@ -90,7 +90,7 @@ class Run:
             ["hydrate", "s3://bucket/large-64", *cache],
             ["hydrate", "s3://bucket/large-128", *cache],
             ["hydrate", "-r", "s3://bucket/many/", *cache],
-            # Puts part of the tree into the cache before the measurement.
+            # The three runs above have put a part of this bucket into the cache: half hydrated.
             ["hydrate", "-r", "s3://bucket/", *cache],
         ]
         found = []

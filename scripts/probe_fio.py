@@ -4,7 +4,7 @@
 
 Below each DIR, such as one on ext4 and one on tmpfs, a tree is made, probed, measured by fio
 (which must be installed) and listed, and removed again. Prints found and expected figures with
-their difference. As root caches are dropped before each.
+their difference. As root, drops the caches before each measurement.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def listed(program: Path, directory: Path) -> float:
 
 
 def opened(tree: Path, at_once: int) -> float:
-    """Returns how many files per second fio opens. It runs twice; the first run creates the files.
+    """Returns how many files per second fio opens. fio runs twice; the first run creates the files.
     """
     words = ["fio", "--name=it", f"--directory={tree / 'small'}", "--ioengine=filecreate", "--fallocate=none", "--filesize=4k"]
     words += [f"--nrfiles={FILES // at_once}", "--openfiles=1", f"--numjobs={at_once}", "--group_reporting"]

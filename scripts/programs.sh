@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
-# As module.sh has it: pyo3 is compiled again for another one.
+# The same value as in module.sh: cargo compiles pyo3 again if it differs.
 export VIRTUAL_ENV=$PWD/.venv
 cargo build --locked --quiet --workspace --all-targets
 .venv/bin/cargo-nextest nextest list --locked --workspace --list-type binaries-only --message-format json >"$target/$1"

@@ -35,8 +35,8 @@ class Slow(NamedTuple):
 
 
 def counts(line: str) -> tuple[int, int]:
-    """Returns the numbers of passed and failed tests if `line` is the summary of a runner, else
-    `None`.
+    """Returns the numbers of passed and failed tests if `line` is the summary of a runner, else two
+    zeros.
     """
     if found := CARGO.match(line):
         return int(found[1]), int(found[2])

@@ -216,14 +216,14 @@ class Ways(unittest.TestCase):
         text = "```\nfetch      request, attempt   why\nhydrate    fetch_queue\n           fetch_queue/receive\n```\n"
         [way] = ways.ways(text)
         self.assertEqual(way[-1], ("hydrate", "fetch_queue/receive"))
-        self.assertEqual(ways.wrong(way), [])
-        [gone] = ways.wrong([*way, ("hydrate", "workers")])
+        self.assertEqual(ways.faults_of(way, "A.md"), [])
+        [gone] = ways.faults_of([*way, ("hydrate", "workers")], "A.md")
         self.assertIn("there is no crates/hydrate/src/workers.rs", gone)
-        [apart] = ways.wrong([*way, ("hydrate", "cache/punch")])
+        [apart] = ways.faults_of([*way, ("hydrate", "cache/punch")], "A.md")
         self.assertIn("no other file of this list leads there", apart)
-        [twice] = ways.wrong([*way, ("mount", "reader"), way[0]])
+        [twice] = ways.faults_of([*way, ("mount", "reader"), way[0]], "A.md")
         self.assertIn("entered twice", twice)
-        self.assertIn("files on the way", ways.wrong([*way, *[("mount", "reader")] * 17])[0])
+        self.assertIn("files on the way", ways.faults_of([*way, *[("mount", "reader")] * 17], "A.md")[0])
 
 
 class TestPrograms(unittest.TestCase):

@@ -48,13 +48,13 @@ NEXTEST = """\
 
 
 class Reports(unittest.TestCase):
-    def test_of_cargo_are_the_blocks_of_failures(self) -> None:
+    def test_reports_of_cargo_are_the_blocks_of_failures(self) -> None:
         found = list(reports(CARGO))
         self.assertEqual(found[0], "failures:")
         self.assertIn("left is not right", found)
         self.assertEqual(found[-2:], ["    it_fails", ""])
 
-    def test_of_pytest_last_to_the_end(self) -> None:
+    def test_reports_of_pytest_last_to_the_end(self) -> None:
         self.assertEqual(list(reports(PYTEST)), PYTEST[1:])
 
     def test_counts_are_those_of_the_runners(self) -> None:
@@ -63,7 +63,7 @@ class Reports(unittest.TestCase):
         self.assertEqual([c for line in NEXTEST if (c := counts(line)) != (0, 0)], [(1, 2)])
         self.assertEqual(counts("10 items passed in review"), (0, 0))
 
-    def test_of_nextest_last_from_its_summary_to_the_end(self) -> None:
+    def test_reports_of_nextest_last_from_its_summary_to_the_end(self) -> None:
         self.assertEqual(list(reports(NEXTEST)), NEXTEST[4:])
 
     def test_slow_tests_are_those_of_a_second_or_more(self) -> None:

@@ -1,8 +1,8 @@
 """Checks the ways of a request in ARCHITECTURE.md and docs/reference/flows.md, file by file.
 
-Each file of a list exists, and names another file of its crate in the list or is named by one, as
-`reading.py` reads imports: so a file that has left the way is noticed. On the way down no file
-stands twice, and there are no more files than LIMITS allows.
+Each file of a list exists, and imports another file of its crate in the list or is imported by one,
+as `reading.py` reads imports. So a file that no longer belongs to the way is noticed. In the lists
+of LIMITS no file stands twice, and there are no more files than LIMITS allows.
 
     python3 scripts/ways.py
 """
@@ -15,7 +15,7 @@ import imports
 from imports import ROOT, crate_in
 from reading import Reading
 
-# Documents that contain lists of ways. The ways in LIMITS are in the first document.
+# Documents that contain lists of ways.
 DOCUMENTS = ("ARCHITECTURE.md", "docs/reference/flows.md")
 # Maximum number of files on the way down for a chunk of a copy, for a read through a mount, and for
 # a part of an upload.
@@ -48,31 +48,31 @@ def neighbours(crate: str) -> dict[Path, set[Path]]:
     return found
 
 
-def wrong(way: list[tuple[str, str]]) -> list[str]:
-    """Returns the faults in one list."""
+def faults_of(way: list[tuple[str, str]], document: str) -> list[str]:
+    """Returns the faults in one list of a document."""
     found = []
     files = {(crate, name): ROOT / "crates" / crate / "src" / f"{name}.rs" for crate, name in way}
     for (crate, name), path in files.items():
         others = {other for (of, _), other in files.items() if of == crate and other != path}
         if not path.is_file():
-            found.append(f"ARCHITECTURE.md: {crate} {name}: there is no {path.relative_to(ROOT)}")
+            found.append(f"{document}: {crate} {name}: there is no {path.relative_to(ROOT)}")
         elif others and not others & neighbours(crate).get(path, set()):
-            found.append(f"ARCHITECTURE.md: {crate} {name}: no other file of this list leads there")
+            found.append(f"{document}: {crate} {name}: no other file of this list leads there")
     for limited, most in LIMITS.items():
         if limited in [name for _, name in way] and ("fetch", "attempt") in way:
             if len(way) > most:
-                found.append(f"ARCHITECTURE.md: {len(way)} files on the way of {limited}; at most {most}")
-            found += [f"ARCHITECTURE.md: {' '.join(file)} is entered twice" for file in set(way) if way.count(file) > 1]
+                found.append(f"{document}: {len(way)} files on the way of {limited}; at most {most}")
+            found += [f"{document}: {' '.join(file)} is entered twice" for file in set(way) if way.count(file) > 1]
     return found
 
 
 def check() -> list[str]:
     """Returns a line for each error in the lists of DOCUMENTS."""
-    listed = [way for name in DOCUMENTS for way in ways((ROOT / name).read_text(encoding="utf-8"))]
-    found = [line for way in listed for line in wrong(way)]
+    listed = [(way, name) for name in DOCUMENTS for way in ways((ROOT / name).read_text(encoding="utf-8"))]
+    found = [line for way, name in listed for line in faults_of(way, name)]
     for limited in LIMITS:
-        if not any(limited in [name for _, name in way] for way in listed):
-            found.append(f"ARCHITECTURE.md: lists no way with {limited}")
+        if not any(limited in [name for _, name in way] for way, _ in listed):
+            found.append(f"{DOCUMENTS[0]}: lists no way with {limited}")
     return found
 
 

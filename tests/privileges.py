@@ -1,6 +1,6 @@
-"""Tests that need root, marked `needs_root`: without root they are left out and listed as not run.
+"""Leaves out tests marked `needs_root` if the user is not root, and lists them as not run.
 
-A `conftest.py` imports the hook. `make test` shows the list at its end.
+A `conftest.py` imports the hook. `make test` shows the list at the end of its output.
 """
 
 import os

@@ -109,4 +109,4 @@ def serving(
         yield Served(root, found[0].rstrip("/"), process.pid)
     finally:
         process.terminate()
-        assert process.wait(WAIT_LIMIT) == status, "serve must drain and exit 0 on SIGTERM"
+        assert process.wait(WAIT_LIMIT) == status, f"serve must drain and exit {status} on SIGTERM"

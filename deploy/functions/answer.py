@@ -1,8 +1,8 @@
-"""What the Python functions share: events in, answers out, in the fields of firstbyte's receipt.
+"""Events and answers of the Python functions. Answers have the fields of firstbyte's receipt.
 
-A handler is made by `handler(actions)`. Each action takes a `Call` and returns what it copied or
-read; the rest of the answer is measured here. An error that is raised is Lambda's error object: the
-name of its class is the `errorType`.
+`handler(actions)` makes a handler. Each action takes a `Call` and returns what it copied or read;
+the rest of the answer is measured here. A raised exception becomes Lambda's error object, with the
+name of its class as `errorType`.
 """
 
 import os
@@ -38,14 +38,14 @@ class Full(Exception):
 
 
 def process_started() -> float:
-    """The start of this process, in seconds since 1970, to a hundredth of a second."""
+    """Returns when this process started, in seconds since 1970, to a hundredth of a second."""
     after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     since_boot = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
     return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
 
 
 class Environment:
-    """This execution environment."""
+    """The execution environment of this process."""
 
     def __init__(self) -> None:
         self.started = process_started()
@@ -57,7 +57,7 @@ environment = Environment()
 
 
 class Call:
-    """One invocation."""
+    """An invocation."""
 
     def __init__(self, event: dict, context) -> None:
         self.event, self.context = event, context
@@ -69,22 +69,22 @@ class Call:
         self.reached("ready")
 
     def reached(self, stage: str) -> None:
-        """A stage is reached; only the first time counts."""
+        """Notes the time at which a stage is reached. Only the first call for a stage counts."""
         self.stages.setdefault(f"{stage}_seconds", time.monotonic() - self.began)
 
     def moved(self, _bytes: int) -> None:
-        """Bytes have arrived; boto3's callback."""
+        """Notes that bytes have arrived. boto3 calls this method."""
         self.reached("first_byte")
 
     def text(self, name: str) -> str:
-        """A field of the event that the action needs."""
+        """Returns a field of the event that the action needs."""
         value = self.event.get(name)
         if not isinstance(value, str) or not value:
             raise BadInput(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/reference/functions.md")
         return value
 
     def destination(self) -> Path:
-        """Where the copy goes: as the event says, else below /tmp under the source's name."""
+        """Returns the path of the copy: as the event says, else below /tmp by the source's name."""
         name = self.text("source").rstrip("/").rpartition("/")[2]
         stated = self.event.get("destination")
         if stated is None:
@@ -95,7 +95,7 @@ class Call:
         return path
 
     def claim(self, path: Path) -> None:
-        """Notes a new path below /tmp, to be removed after the answer. What was there stays."""
+        """Notes a path below /tmp that does not exist yet, to be removed after the answer."""
         real = path.resolve()
         if self.event.get("keep") or TMP.resolve() not in real.parents:
             return
@@ -105,13 +105,13 @@ class Call:
             raise BadInput(f'{path}: has files already; give an empty `destination`, or `"keep": true`')
 
     def room(self, path: Path, size: int) -> None:
-        """Refuses what cannot fit, before a byte moves."""
+        """Raises `Full` if `size` bytes do not fit, before any are copied."""
         existing = next(parent for parent in path.parents if parent.exists())
         if size > (free := shutil.disk_usage(existing).free):
             raise Full(f"{path}: needs {size} bytes, and {free} are free; give the function more ephemeral storage")
 
     def answer(self, done: dict) -> dict:
-        """The answer; what was made below /tmp is removed, unless the event keeps it."""
+        """Returns the answer, and removes what was made below /tmp unless the event keeps it."""
         seconds, usage = time.monotonic() - self.began, resource.getrusage(resource.RUSAGE_SELF)
         first_byte = self.stages.get("first_byte_seconds")
         receipt = {
@@ -156,7 +156,7 @@ class Call:
 
 
 def peak_memory() -> int:
-    """Most memory that this process has had resident."""
+    """Returns the peak of this process's resident memory, in bytes; 0 if it is not known."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
@@ -164,12 +164,12 @@ def peak_memory() -> int:
 
 
 def used(directory: Path) -> int:
-    """Bytes of disk that files below a directory use."""
+    """Returns the bytes of disk that files below a directory use."""
     return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*") if not path.is_dir())
 
 
 def handler(actions: dict[str, tuple[set[str], Callable[[Call], dict]]]) -> Callable[[dict, object], dict]:
-    """The handler of a function that has these actions, each with the fields of its event."""
+    """Returns the handler of a function with these actions, each with the fields of its event."""
 
     def handle(event: dict, context) -> dict:
         action = event.get("action") if isinstance(event, dict) else None

@@ -20,7 +20,7 @@ def client(endpoint_url: str | None):
     return boto3.client("s3", endpoint_url=endpoint_url, config=Config(max_pool_connections=THREADS))
 
 
-# Made before the first event, as AWS advises.
+# The client is made before the first event, as AWS advises.
 S3 = client(os.environ.get("FIRSTBYTE_ENDPOINT_URL"))
 
 

@@ -1,4 +1,4 @@
-"""The same by the package firstbyte, which comes as a layer: `cp`, and a lazy `open`.
+"""S3 by the package firstbyte, which comes as a layer: `cp`, and a lazy `open`.
 
 Handler: `with_firstbyte.handle`.
 """
@@ -28,7 +28,7 @@ def copied(call: answer.Call, *, recursive: bool) -> dict:
 
 def opened(call: answer.Call) -> dict:
     length = 0
-    # Not into the cache: what is read is not written to /tmp.
+    # Without the cache, so that bytes that are read are not written to /tmp.
     with firstbyte.open(call.text("source"), buffering=0, cache=False, **options(call)) as file:
         call.reached("opened")
         wanted = part(call.event.get("read", "all"), file.size)
@@ -41,7 +41,7 @@ def opened(call: answer.Call) -> dict:
 
 
 def part(read: str, size: int) -> int:
-    """The bytes that `all` or a share such as `1%` are."""
+    """Returns how many bytes `all`, or a share such as `1%`, is."""
     if read == "all":
         return size
     if not read.endswith("%"):

@@ -1,4 +1,4 @@
-"""What a run costs by list prices: quantities from here, prices from `firstbyte advise prices`.
+"""Estimates the cost of a run: quantities from here, list prices from `firstbyte advise prices`.
 
 The quantities are upper estimates for the default suites, and name how they come about.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from suites import size_of
 
 GIB = 2**30
-# The published starts at once, and the sizes of the functions in GiB.
+# Number of functions that start at once, as published, and the sizes of the functions in GiB.
 STARTS = 20
 MEMORIES = (512 / 1024, 1, 3008 / 1024)
-# Bytes that one function gets in a second: 0.6 Gbit/s.
+# Bytes per second that one function gets: 0.6 Gbit/s.
 FUNCTION_RATE = 75e6
-# Reads of the whole object in a start: download, open, mounted.
+# Number of reads of the whole object in a start: download, open and mounted.
 WHOLE_READS = 3
 
 
@@ -30,7 +30,7 @@ class Item:
 
 
 def items(options: Namespace) -> list[Item]:
-    """What the chosen suites are billed for."""
+    """Returns the quantities that the chosen suites are billed for."""
     size = size_of(options.size)
     found = []
     if {"s1", "s5"} & set(options.suite):
@@ -52,7 +52,7 @@ def items(options: Namespace) -> list[Item]:
 
 
 def price(key: str, options: Namespace) -> dict | None:
-    """The price of a key in the region, or `None` if it is not known."""
+    """Returns the price of a key in the region, or `None` if it is not known."""
     command = [options.firstbyte, "--json", "--region", options.region, "advise", "prices", key]
     done = subprocess.run(command, capture_output=True, text=True)
     found = [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
@@ -60,7 +60,7 @@ def price(key: str, options: Namespace) -> dict | None:
 
 
 def table(options: Namespace) -> str:
-    """The table that is shown before anything is made."""
+    """Returns the table that is shown before anything is made."""
     lines, total, missing = [], 0.0, False
     for item in items(options):
         row = price(item.key, options)

@@ -29,7 +29,7 @@ class Terraform:
             signal.signal(number, self.interrupt)
 
     def interrupt(self, *_) -> None:
-        """Once: a second interruption would have Terraform drop what it is doing."""
+        """Interrupts Terraform, but only once: on a second signal it would drop its work."""
         if self.child is not None and not self.interrupted:
             self.child.send_signal(signal.SIGINT)
         self.interrupted = True
@@ -37,7 +37,7 @@ class Terraform:
     def run(self, *words: str, out=None) -> None:
         if self.interrupted:
             sys.exit(130)
-        # In a group of its own, so that it gets no signal but ours.
+        # Terraform has a process group of its own, so that it gets no signal but ours.
         command = ["terraform", f"-chdir={self.folder}", *words]
         self.child = subprocess.Popen(command, stdout=out or sys.stderr, process_group=0)
         if code := self.child.wait():

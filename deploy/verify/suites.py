@@ -1,4 +1,4 @@
-"""The stacks that verify.py makes: what each needs, how its data is put there, what is measured.
+"""Stacks that verify.py makes: what each needs, how its data is put there, what is measured.
 
 A stack is a directory of deploy/terraform. Measuring is left to `firstbyte bench run --on`: in
 functions, and in a job on its instance.
@@ -14,12 +14,12 @@ from pathlib import Path
 UNITS = {"GB": 10**9, "MB": 10**6, "GiB": 2**30, "MiB": 2**20}
 CHUNK = 8 << 20
 MOUNT = "/mnt/data"
-# The largest of the published sizes, whose function is the fastest to fill EFS.
+# Memory, in MB, of the function that fills EFS: the largest of the published sizes is the fastest.
 FILLS = "3008"
 
 
 def size_of(text: str) -> int:
-    """Bytes of a size such as 5GB."""
+    """Returns the number of bytes of a size such as 5GB."""
     found = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(UNITS)})", text)
     if not found:
         raise ValueError(f"{text}: write a number and one of {', '.join(UNITS)}")
@@ -27,7 +27,7 @@ def size_of(text: str) -> int:
 
 
 def write_random(path: Path, size: int, seed: int) -> None:
-    """A file whose content follows from its seed."""
+    """Writes a file whose content follows from the seed."""
     source = random.Random(seed)
     with path.open("wb") as file:
         for start in range(0, size, CHUNK):
@@ -82,7 +82,7 @@ class Batch:
 
     name: str = "s3"
     suites: tuple[str, ...] = ("s3",)
-    # Those that need no database of BLAST.
+    # The cases of the suite that need no BLAST database.
     cases: tuple[str, ...] = ("own-fio-sequential", "own-fio-random")
 
     def files(self, options: Namespace) -> list[Path]:

@@ -31,11 +31,11 @@ import suites
 
 HERE = Path(__file__).resolve().parent
 DEPLOY = HERE.parent
-# Exit codes, as those of firstbyte.
+# Exit codes, the same as those of firstbyte.
 DONE, FAILED, LEFT, INTERRUPTED = 0, 1, 3, 130
-# AWS may refuse to delete what is still in use for some minutes.
+# Number of attempts to destroy a stack: for some minutes AWS may refuse to delete what is in use.
 ATTEMPTS = 3
-# What makes and destroys: deploy/terraform by Terraform.
+# Command that makes and destroys stacks by Terraform.
 TERRAFORM = [sys.executable, str(HERE / "provision.py")]
 PR_SET_PDEATHSIG = 1
 
@@ -76,7 +76,7 @@ class Signals:
 
     @contextlib.contextmanager
     def watching(self, child: subprocess.Popen):
-        """The child is interrupted by a signal that arrives meanwhile, or has just arrived."""
+        """Interrupts the child if a signal arrives meanwhile, or has just arrived."""
         self.child = child
         if self.reason is not None:
             self.interrupt()
@@ -122,8 +122,8 @@ class Run:
     def call(self, *words: object, protected: bool = False) -> int:
         """Runs a program to its end and returns its exit code.
 
-        It has a session of its own, so that Ctrl-C reaches it through this program alone, or not at
-        all if it is protected. Should this program die, it gets SIGTERM.
+        The child has a session of its own, so that Ctrl-C reaches it through this program alone, or
+        not at all if `protected`. If this program dies, the child gets SIGTERM.
         """
         if self.signals and not protected:
             self.signals.check()
@@ -159,7 +159,7 @@ class Run:
         return json.loads((self.path / f"{stack}.outputs.json").read_text())
 
     def destroy(self, stack: str) -> bool:
-        """Destroys a stack, whatever of it exists. False if that failed."""
+        """Destroys whatever of a stack exists. Returns false if that failed."""
         for attempt in range(ATTEMPTS):
             if self.call(*self.options.provisioner, "destroy", stack, self.path, protected=True) == 0:
                 state = self.state()
@@ -169,12 +169,12 @@ class Run:
         return False
 
     def destroy_all(self) -> bool:
-        """Destroys all that was begun, the latest first. One failure does not spare the others."""
+        """Destroys all stacks that were begun, the latest first, even if one of them fails."""
         return all([self.destroy(stack) for stack in reversed(self.state()["begun"])])
 
     def left(self) -> list[str]:
-        """What carries the tags of the run. AWS lists what was deleted for some minutes, which are
-        waited for.
+        """Returns the names (ARNs) of what carries the tags of the run. AWS lists deleted resources
+        for some minutes more, so waits until none is listed, for `--settle` seconds at most.
         """
         until = time.monotonic() + self.options.settle
         while True:
@@ -204,7 +204,7 @@ def close(run: Run, code: int) -> int:
 
 
 def measure(run: Run, options: argparse.Namespace) -> None:
-    """Makes each stack, runs its suites there, destroys it."""
+    """Makes each stack, runs its suites there, and destroys it."""
     run.apply("guard", limit_usd=options.budget, email=options.email)
     for stack in suites.STACKS:
         chosen = [suite for suite in stack.suites if suite in options.suite]
@@ -257,7 +257,7 @@ def begin(options: argparse.Namespace) -> int:
         say(f"stopped: {why}")
         code = INTERRUPTED if run.signals.reason else FAILED
     except BaseException:
-        # A mistake of this program is no reason to leave things behind either.
+        # Clean-up also follows an error in this program.
         traceback.print_exc()
         code = FAILED
     with lock:
@@ -289,7 +289,7 @@ def size(text: str) -> str:
 
 
 def run_name(text: str) -> str:
-    """As deploy/terraform accepts it."""
+    """Returns the name of a run if deploy/terraform accepts it."""
     if not re.fullmatch("[a-z0-9][a-z0-9-]{0,17}[a-z0-9]", text):
         raise argparse.ArgumentTypeError("write 2 to 19 lower-case letters, digits and hyphens")
     return text

@@ -14,7 +14,6 @@ has changed. `mv`, `rm`, `stat`, `exists`, `check` and `presign` do the same as 
 `plan` divides a copy among workers, and `merge` combines their receipts; `firstbyte.ray` runs such
 workers as Ray tasks. `firstbyte.filesystem` is a file system for fsspec, and `arrow_filesystem`
 makes one for pyarrow.
-pyarrow.
 
 Every function releases the interpreter's lock while it waits, and may be called from any thread.
 `firstbyte.aio` has the same functions for asyncio.

@@ -38,7 +38,7 @@ def arrow_filesystem(
     """
     from pyarrow.fs import PyFileSystem
 
-    from firstbyte._handler import Handler
+    from firstbyte._handler import ArrowHandler
     from firstbyte.filesystem import FirstbyteFileSystem
 
-    return PyFileSystem(Handler(FirstbyteFileSystem(target_protocol, **options)))
+    return PyFileSystem(ArrowHandler(FirstbyteFileSystem(target_protocol, **options)))

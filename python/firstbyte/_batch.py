@@ -82,16 +82,17 @@ class Batch:
         if is_upload:
             pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
         # A directory is not moved with its contents, because each of these has a pair of its own.
-        emptied = {path: target for path, target in pairs if moves and self._is_local_directory(path)}
-        pairs = [(path, target) for path, target in pairs if path not in emptied]
-        for target in emptied.values():
+        moved_directories = {path: target for path, target in pairs if moves and self._is_local_directory(path)}
+        pairs = [(path, target) for path, target in pairs if path not in moved_directories]
+        for target in moved_directories.values():
             os.makedirs(target, exist_ok=True)
         jobs = [(source(path), destination(target)) for path, target in pairs]
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
-        # A recursive copy also lists directories. Directories above another listed path are known
-        # to be directories without a request. Local directories were left out above.
+        # A recursive copy also passes directories, and their copy fails. A directory above another
+        # path of the list is recognised without a request; others are looked up. Local directories
+        # were left out above.
         above = {os.path.dirname(path) for path, _ in pairs} if failed and not is_upload else set()
 
         def is_directory(path: str) -> bool:
@@ -106,8 +107,8 @@ class Batch:
                 raise error
         if failed:
             raise next(iter(failed.values()))
-        for directory in sorted(emptied, reverse=True):
-            # One that still has contents stays.
+        for directory in sorted(moved_directories, reverse=True):
+            # A directory that is not empty stays.
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
 

@@ -7,7 +7,7 @@ import os
 from firstbyte import _native
 from firstbyte._native import Batches, Listing, RecordBatch
 from firstbyte._options import connect
-from firstbyte._path import Path, stored
+from firstbyte._path import Path, store_location
 from firstbyte._typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def list_arrow(
     of these libraries is needed to make the result.
 
     Args:
-        path: the directory. A str that begins with `s3://`, `gs://`, `az://`, `http://` or
-            `https://` is a location in a store.
+        path: the directory. A str that begins with `s3://`, `s3+NAME://`, `gs://`, `az://`,
+            `http://`, `https://` or `sftp://` is a location in a store.
         recursive: whether to list everything below it, too.
         stat: what to include besides names: None, "size" or "full". For a directory this costs a
             system call per entry. A store's listing includes sizes and times at no cost, and cannot
@@ -66,9 +66,9 @@ def list_arrow(
         ValueError: if a name is not UTF-8 and `path` is not bytes, or if stat="full" is given for a
             store.
     """
-    if options or stored(path):
+    if options or store_location(path):
         client = connect("list_arrow", options)
-        if location := stored(path):
+        if location := store_location(path):
             _check("list_arrow", stat)
             return _native.list_stored(client, location, bool(recursive))
     return _native.list_arrow(os.fspath(path), bool(recursive), stat, bool(followlinks))
@@ -103,9 +103,9 @@ def iter_batches(
             name is not UTF-8 and `path` is not bytes.
         RuntimeError: while iterating in a child of a fork, if the parent began it.
     """
-    if options or stored(path):
+    if options or store_location(path):
         client = connect("iter_batches", options)
-        if location := stored(path):
+        if location := store_location(path):
             _check("iter_batches", stat)
             return _native.iter_stored(client, location, bool(recursive), batch_size)
     return _native.iter_batches(os.fspath(path), bool(recursive), stat, bool(followlinks), batch_size)

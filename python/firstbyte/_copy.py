@@ -182,8 +182,8 @@ def rules(include: Patterns | None, exclude: Patterns | None) -> list[tuple[bool
     """Return the patterns in order, each with True if it includes names. If several patterns match
     a name, the last one decides.
 
-    A str is one pattern. Its characters would be patterns too, and the `*` of "*.tmp" would exclude
-    every name.
+    A str is one pattern. If its characters were taken for several patterns, the `*` of "*.tmp"
+    would exclude every name.
     """
 
     def several(patterns: Patterns | None) -> list[str]:

@@ -26,7 +26,8 @@ _BLOCK = 128 << 10
 # Highest position in a file, as in the operating system.
 _LAST = (1 << 63) - 1
 # Buffer size in bytes: large enough that a loop over lines spends little time on calls, and small
-# enough that a random read copies few bytes that are not needed. A block is a multiple of it.
+# enough that a random read copies few bytes that are not needed. A block is a multiple of the
+# buffer size.
 _BUFFER = 32 << 10
 
 

@@ -8,9 +8,10 @@ from pyarrow import PythonFile
 from pyarrow.fs import FSSpecHandler
 
 
-class Handler(FSSpecHandler):  # type: ignore[misc,unused-ignore]
-    """Opens a file without a request that checks first whether it exists. pyarrow's names have no
-    wildcards, so no method passes one to a method of the file system that expands them.
+class ArrowHandler(FSSpecHandler):  # type: ignore[misc,unused-ignore]
+    """Unlike pyarrow's own handler, opens a file without a request that first checks its existence.
+    pyarrow gives plain names, so every method here calls a method of the file system that does not
+    expand wildcards.
     """
 
     def open_input_file(self, path: str) -> Any:

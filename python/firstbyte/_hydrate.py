@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstbyte import _native
 from firstbyte._copy import receipt
-from firstbyte._options import READ, TERMS, connect, refuse_billing_with_manifest
+from firstbyte._options import BILLING, READ, connect, refuse_billing_with_manifest
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,9 @@ def hydrate(
     """Fetch an object into the cache before it is read, or with `recursive` everything below a
     location.
 
-    Returns when everything is in the cache. Ctrl-C ends it. Bytes that have arrived by then are not
-    fetched again later. Files that are open meanwhile are read as fast as before, because their
-    reads have priority.
+    Returns when everything is in the cache. Ctrl-C ends the call. Bytes that have arrived by then
+    are not fetched again later. Files that are open meanwhile are read as fast as before, because
+    their reads have priority.
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
@@ -56,7 +56,7 @@ def hydrate(
             room.
         OSError: if none could, of the subclass that `open` raises.
     """
-    client = connect("hydrate", options, READ | TERMS)
+    client = connect("hydrate", options, READ | BILLING)
     if manifest is not None:
         if location is not None or shard is None:
             raise ValueError("with manifest, give shard, and no location, which the manifest has")

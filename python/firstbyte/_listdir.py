@@ -13,7 +13,7 @@ from posix import listdir as theirs
 
 from firstbyte import _ls, _native
 from firstbyte._options import connect
-from firstbyte._path import resolve, stored
+from firstbyte._path import resolve, store_location
 from firstbyte._typing import TYPE_CHECKING, Any, AnyStr, overload
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
 
     Args:
         path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
-            current directory. A str that begins with `s3://`, `gs://`, `az://`, `http://`
-            or `https://` is a location: `s3://` itself lists the buckets.
+            current directory. A str that begins with `s3://`, `s3+NAME://`, `gs://`, `az://`,
+            `http://`, `https://` or `sftp://` is a location: `s3://` itself lists the buckets.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
@@ -46,9 +46,9 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
         NotADirectoryError: if an object is there.
         OSError: if it cannot be listed for another reason.
     """
-    if options or stored(path):
+    if options or store_location(path):
         client = connect("listdir", options)
-        if location := stored(path):
+        if location := store_location(path):
             return [name for name, _, _ in _ls.rows(client, location, recursive=False)]
     directory = resolve(path)
     if directory is NotImplemented:

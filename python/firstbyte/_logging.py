@@ -1,7 +1,7 @@
 """Passes the events of the native half to `logging`, to loggers below `firstbyte`.
 
-A thread does this. The thread starts at the first call of this package after the program has set
-the level INFO or DEBUG, so a program that logs nothing has no such thread.
+A thread passes the events on. The thread starts at the first call of this package after the program
+has set the level INFO or DEBUG, so a program that logs nothing has no such thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _worker: threading.Thread | None = None
 _lock = allocate_lock()
 
 
-def begin() -> None:
+def begin_logging() -> None:
     """Start the thread, if the program has set a level at which events are logged."""
     # A program that has not imported `logging` cannot have set a level.
     logging = sys.modules.get("logging")

@@ -38,9 +38,9 @@ class Entry:
         self, name: str, location: str, facts: tuple[str, int | None, float | None, str | None]
     ) -> None:
         """Not called directly: use `firstbyte.ls`."""
-        # Relative to the listed location; in a recursive listing, its parts are separated by `/`.
-        # It ends in `/` for an object whose key does, and is `/` for a directory without a name
-        # (`a//`).
+        # The name is relative to the listed location; in a recursive listing, its parts are
+        # separated by `/`. The name of an object whose key ends in `/` ends in `/` too. A directory
+        # without a name (`a//`) has the name `/`.
         self.name = name
         self.location = location
         # `type` is "file", "directory", "symlink" or "other". `size` (bytes), `mtime` (seconds
@@ -96,8 +96,8 @@ def glob(pattern: Location, **options: Unpack[Options]) -> list[str]:
 
     Patterns are those of the command line: `*` and `?` match within one directory, `**` across
     directories, `[a-c]` matches one of a set, `{a,b}` one of several texts, and `\\` makes the next
-    character ordinary. They also match names that begin with a dot. A store is asked only for names
-    that begin with the pattern's text before its first wildcard.
+    character ordinary. Wildcards also match names that begin with a dot. A store is asked only for
+    names that begin with the pattern's text before its first wildcard.
 
     Args:
         pattern: a location or path with wildcards, but not in a bucket's name. An `http(s)://` URL

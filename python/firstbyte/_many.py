@@ -43,6 +43,7 @@ def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
             raise it. The iterator ends there.
         RuntimeError: while iterating in the child of a fork, if the parent made the iterator. The
             child must call `iter_many` itself.
+        TypeError: if `samples` is a single location.
         ValueError: for negative numbers, or if a location or an option cannot be used.
     """
     if isinstance(samples, (str, os.PathLike)):
@@ -68,7 +69,7 @@ def read_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
         list[bytes], one for each sample, in their order.
 
     Raises:
-        OSError: if one of them cannot be read.
-        ValueError: as `iter_many`.
+        OSError: if a sample cannot be read.
+        TypeError, ValueError: as `iter_many`.
     """
     return list(iter_many(samples, concurrency=concurrency, **options))

@@ -73,7 +73,7 @@ __version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
-    """An entry of a directory, as `scandir` yields it. Its methods, results and errors are those of
+    """An entry of a directory, as `scandir` yields it, with the methods, results and errors of
     `os.DirEntry`.
     """
 
@@ -92,12 +92,12 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Return True for a directory. Makes a system call only if the entry is a link to be
-        followed.
+        followed, or if the directory does not state the entry's type.
         """
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """Return True for a regular file. Makes a system call only if the entry is a link to be
-        followed.
+        followed, or if the directory does not state the entry's type.
         """
 
     def is_symlink(self) -> bool:

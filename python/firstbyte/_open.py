@@ -152,10 +152,10 @@ def open(
     """
     replay = options.pop("replay", None)
     client = connect("open", options, OPEN)
-    return opened(client, location, mode, buffering, (encoding, errors, newline), replay)
+    return open_location(client, location, mode, buffering, (encoding, errors, newline), replay)
 
 
-def opened(
+def open_location(
     client: _native.Client,
     location: Location,
     mode: str,

@@ -7,7 +7,7 @@ name that is not an option. The options are documented in `firstbyte.open`.
 from __future__ import annotations
 
 from firstbyte import _native
-from firstbyte._logging import begin
+from firstbyte._logging import begin_logging
 from firstbyte._typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class OpenOptions(ReadOptions, total=False):
     replay: Location | None
 
 
-class Terms(TypedDict, total=False):
+class BillingOptions(TypedDict, total=False):
     """Options of functions that count dollars and predict how long they take."""
 
     budget: float | str | None
@@ -54,7 +54,7 @@ class Terms(TypedDict, total=False):
     model: Location | None
 
 
-class CopyOptions(Options, Terms, total=False):
+class CopyOptions(Options, BillingOptions, total=False):
     """Options of functions that write objects: those of the program, spelled as Python names."""
 
     content_type: str | None
@@ -73,13 +73,13 @@ class CopyOptions(Options, Terms, total=False):
     concurrency: int | None
 
 
-class HydrateOptions(ReadOptions, Terms, total=False):
+class HydrateOptions(ReadOptions, BillingOptions, total=False):
     """Options of `hydrate`."""
 
 
 STORE = frozenset(Options.__annotations__)
-TERMS = frozenset(Terms.__annotations__)
-COPY = STORE | TERMS | frozenset(CopyOptions.__annotations__)
+BILLING = frozenset(BillingOptions.__annotations__)
+COPY = STORE | BILLING | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
 
@@ -105,13 +105,13 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
     """Make a client with these options, which were passed to the function `function`.
 
     Raises:
-        TypeError: if one of them is not known.
-        ValueError: if one has a value that cannot be used.
-    """
+        TypeError: if an option is not known. ValueError: if an option has a value that cannot be
+        used.
+        """
     for name in options:
         if name not in known:
             raise unknown(function, name, known)
-    begin()
+    begin_logging()
     return _native.connect(**options)
 
 
@@ -119,7 +119,7 @@ def refuse_billing_with_manifest(options: Mapping[str, object]) -> None:
     """Refuse options about money if the locations are only in a manifest, which has not been read
     yet.
     """
-    for name in TERMS:
+    for name in BILLING:
         if options.get(name) is not None:
             raise ValueError(f"{name} with manifest: the services of its objects are not known; name the locations")
 

@@ -24,7 +24,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _DESCRIPTORS = range(1 << 31)
 
 
-def stored(path: object) -> str | None:
+def store_location(path: object) -> str | None:
     """Return `path` if it is a location in a store, else None. Used by functions that also take
     paths.
     """

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from firstbyte._typing import Unpack
 
 # Number of bytes that are read first. Most headers fit into this.
-_FIRST = 128 << 10
+_FIRST_READ_BYTES = 128 << 10
 # Maximum length of a header in bytes, as in the format's own library.
-_LONGEST = 100_000_000
+_MAX_HEADER_BYTES = 100_000_000
 # Minimum number of bytes that one call reads. Calls are kept small, so that tensors arrive
 # steadily.
-_BATCH = 8 << 20
-# Number of bytes that are read ahead. At most `_MOST_CALLS` calls run at once, and at least
-# `_LEAST_CALLS`: one is under way, the next one starts, and the previous one is handed over.
-_AHEAD = 96 << 20
-_MOST_CALLS, _LEAST_CALLS = _AHEAD // _BATCH, 3
+_MIN_CALL_BYTES = 8 << 20
+# Number of bytes that are read ahead. At most `_MAX_CALLS` calls run at once, and at least
+# `_MIN_CALLS`: one is under way, the next one starts, and the previous one is handed over.
+_AHEAD_BYTES = 96 << 20
+_MAX_CALLS, _MIN_CALLS = _AHEAD_BYTES // _MIN_CALL_BYTES, 3
 
 # Types of the format: the size of an element in bytes, and the names of the type in torch and in
 # numpy.
@@ -121,9 +121,9 @@ def _tensors(file: RawFile, column: int) -> list[_Tensor]:
     def damaged(why: str) -> ValueError:
         return ValueError(f"{file.name}: not a safetensors file, or a damaged one: {why}")
 
-    start = file.read_at(0, _FIRST)
+    start = file.read_at(0, _FIRST_READ_BYTES)
     length = int.from_bytes(start[:8], "little")
-    if len(start) < 8 or not 2 <= length <= min(_LONGEST, file.size - 8):
+    if len(start) < 8 or not 2 <= length <= min(_MAX_HEADER_BYTES, file.size - 8):
         raise damaged("its header does not fit into it")
     text = start[8 : 8 + length]
     text += file.read_at(8 + len(text), length - len(text))
@@ -165,26 +165,26 @@ def _read(
             raise ValueError(f"{file.name}: ends within its tensors")
         return [(tensor.name, finish) for tensor, (_, finish) in zip(batch, memory)]
 
-    pool = ThreadPoolExecutor(_MOST_CALLS)
+    pool = ThreadPoolExecutor(_MAX_CALLS)
     reads = _native.Cancellation()
     under_way: deque[tuple[int, Future[list[tuple[str, Callable[[], Any]]]]]] = deque()
 
     def is_full() -> bool:
         ahead = sum(size for size, _ in under_way)
-        return len(under_way) == _MOST_CALLS or (ahead >= _AHEAD and len(under_way) >= _LEAST_CALLS)
+        return len(under_way) == _MAX_CALLS or (ahead >= _AHEAD_BYTES and len(under_way) >= _MIN_CALLS)
 
-    def first() -> Iterator[tuple[str, Any]]:
+    def take_batch() -> Iterator[tuple[str, Any]]:
         _, call = under_way.popleft()
         return ((name, finish()) for name, finish in call.result())
 
     try:
         for batch in _batches(tensors):
             while is_full():
-                yield from first()
+                yield from take_batch()
             size = sum(tensor.length for tensor in batch)
             under_way.append((size, pool.submit(reads.run, read, batch)))
         while under_way:
-            yield from first()
+            yield from take_batch()
     finally:
         # If the caller stops early, end the reads that are under way.
         reads.cancel()
@@ -196,7 +196,7 @@ def _batches(tensors: list[_Tensor]) -> Iterator[list[_Tensor]]:
     for tensor in tensors:
         batch.append(tensor)
         size += tensor.length
-        if size >= _BATCH:
+        if size >= _MIN_CALL_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -220,8 +220,8 @@ def _for_torch(device: Any) -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]
 
     def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
         memory = torch.empty(tensor.length, dtype=torch.uint8)
-        # This works without numpy. The native module needs a buffer with strides, which a
-        # memoryview of the array has.
+        # A ctypes array lends torch's memory, because `Tensor.numpy()` would need numpy. The native
+        # module needs a buffer with strides, which a memoryview of the array has.
         array = (ctypes.c_char * tensor.length).from_address(memory.data_ptr()) if tensor.length else bytearray()
 
         def finish() -> Any:

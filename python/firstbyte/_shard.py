@@ -50,7 +50,7 @@ def plan(
     """
     client = connect("plan", options)
     several = sources if isinstance(sources, list) else [sources]
-    return _parsed(_native.plan(client, several, out, shards, rules(include, exclude)))
+    return _parse(_native.plan(client, several, out, shards, rules(include, exclude)))
 
 
 def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
@@ -69,10 +69,10 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
     Raises:
         OSError: if a file is not a manifest, or not a receipt of one of its shards.
     """
-    return _parsed(_native.merge(manifest, receipts))
+    return _parse(_native.merge(manifest, receipts))
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     # Imported here, because the import is slow and most programs that import the package plan
     # nothing.
     import json

@@ -10,7 +10,7 @@ import sys
 from firstbyte import _native
 from firstbyte._ls import Ahead
 from firstbyte._options import connect
-from firstbyte._path import stored
+from firstbyte._path import store_location
 from firstbyte._typing import TYPE_CHECKING, Any, AnyStr, Callable, Iterator
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ def walk(
     ahead, and later changes in these directories are not seen.
 
     Args:
-        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `gs://`,
-            `az://`, `http://` or `https://` is a location in a store.
+        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`,
+            `s3+NAME://`, `gs://`, `az://`, `http://`, `https://` or `sftp://` is a location in a
+            store.
         topdown: whether a directory comes before the directories in it, or after.
         onerror: called with the OSError of each directory that cannot be read; may raise it to end
             the walk.
@@ -47,9 +48,9 @@ def walk(
         A path that begins with `top`, and two lists of names in it: the directories, links to them
         included, and the rest. All are str, or all bytes if `top` is bytes.
     """
-    if options or stored(top):
+    if options or store_location(top):
         client = connect("walk", options)
-        if location := stored(top):
+        if location := store_location(top):
             return _walk_stored(Ahead(client), location, topdown, onerror)
     sys.audit("os.walk", top, topdown, onerror, followlinks)
     return _walk(_native.Ahead(), os.path.join, os.fspath(top), topdown, onerror, bool(followlinks))

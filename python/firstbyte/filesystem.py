@@ -29,7 +29,7 @@ from fsspec.utils import isfilelike, stringify_path
 
 from firstbyte import _native
 from firstbyte._batch import Batch, refuse
-from firstbyte._open import opened
+from firstbyte._open import open_location
 from firstbyte._options import READ, STORE, connect, fsspec_options
 from firstbyte._write import WriteFile
 
@@ -174,8 +174,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix: str = "",
         **kwargs: Any,
     ) -> Any:
-        """List all files below a path in one listing. With `prefix`, only those whose names begin
-        with it.
+        """List all files below a path in one listing. With `prefix`, list only files whose names
+        begin with it.
         """
         refuse("find", kwargs)
         if prefix:
@@ -265,7 +265,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = kwargs.pop("encoding", None), kwargs.pop("errors", None), kwargs.pop("newline", None)
         refuse("open", kwargs)
-        return opened(self._client, self._location(self._strip_protocol(path)), mode, -1, text)
+        return open_location(self._client, self._location(self._strip_protocol(path)), mode, -1, text)
 
     def _open(
         self,
@@ -277,7 +277,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> Any:
         refuse("open", kwargs)
-        file = opened(self._client, self._location(path), mode)
+        file = open_location(self._client, self._location(path), mode)
         if isinstance(file, WriteFile):
             file.autocommit = autocommit
         return file
@@ -394,7 +394,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         rpath = self._strip_protocol(rpath)
         if mode == "create" and not os.path.isdir(lpath):
             # Only the store can decide, when the object is complete, whether it is the first one.
-            target: Any = opened(self._client, self._location(rpath), "xb")
+            target: Any = open_location(self._client, self._location(rpath), "xb")
             with open(lpath, "rb") as source, target:
                 shutil.copyfileobj(source, target, _PIECE)
         else:
@@ -567,7 +567,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
     kind, size, mtime, etag = facts
-    # As fsspec's own file system of local files describes a link without a target.
+    # fsspec's own file system of local files gives a link without a target the type "other".
     kind = "other" if kind == "symlink" else kind
     size = 0 if kind == "directory" else size
     return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}

@@ -112,7 +112,7 @@ def hydrate(
         return _run("hydrate", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, None)
     if source is None or manifest is not None:
         raise ValueError("with share, give a source, and no manifest: every node gets all of it")
-    from firstbyte._share import hydrate_everywhere
+    from firstbyte._ray_share import hydrate_everywhere
 
     shared = hydrate_everywhere(os.fspath(source), options)
     if shared["failed"]:

@@ -37,7 +37,7 @@ class Cell:
     has_keys: bool
     trust: str | None
 
-    def put(self, key: str, content: bytes) -> None:
+    def assert_stored(self, key: str, content: bytes) -> None:
         """Checks that the stored object equals the content."""
         assert (self.served.root / "data" / key).read_bytes() == content
 
@@ -139,7 +139,7 @@ def parts(**options):
 def test_boto3_puts(cell, algorithm):
     checksum = {"ChecksumAlgorithm": algorithm} if algorithm else {}
     cell.boto3().put_object(Bucket="data", Key="boto3-put", Body=SMALL, ContentEncoding="gzip", **checksum)
-    cell.put("boto3-put", SMALL)
+    cell.assert_stored("boto3-put", SMALL)
     found = cell.boto3().get_object(Bucket="data", Key="boto3-put")
     assert found["ContentEncoding"] == "gzip" and found["Body"].read() == SMALL
 
@@ -147,7 +147,7 @@ def test_boto3_puts(cell, algorithm):
 def test_boto3_puts_without_checksums(cell):
     s3 = cell.boto3(request_checksum_calculation="when_required")
     s3.put_object(Bucket="data", Key="boto3-bare", Body=SMALL)
-    cell.put("boto3-bare", SMALL)
+    cell.assert_stored("boto3-bare", SMALL)
 
 
 @pytest.mark.parametrize("algorithm", [None, "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])
@@ -155,16 +155,16 @@ def test_boto3_uploads_in_parts(cell, large, tmp_path, algorithm):
     checksum = {"ChecksumAlgorithm": algorithm} if algorithm else {}
     s3 = cell.boto3()
     s3.upload_file(str(large), "data", "boto3-parts", Config=parts(), ExtraArgs=checksum)
-    cell.put("boto3-parts", LARGE)
+    cell.assert_stored("boto3-parts", LARGE)
     s3.download_file("data", "boto3-parts", str(tmp_path / "back"), Config=parts())
     assert (tmp_path / "back").read_bytes() == LARGE
 
 
 def test_boto3_uploads_a_stream(cell):
     cell.boto3().upload_fileobj(Stream(LARGE), "data", "boto3-stream", Config=parts())
-    cell.put("boto3-stream", LARGE)
+    cell.assert_stored("boto3-stream", LARGE)
     cell.boto3().upload_fileobj(Stream(SMALL), "data", "boto3-short-stream", Config=parts())
-    cell.put("boto3-short-stream", SMALL)
+    cell.assert_stored("boto3-short-stream", SMALL)
 
 
 def test_boto3_signs_a_form(cell, small):
@@ -175,7 +175,7 @@ def test_boto3_signs_a_form(cell, small):
     fields = [word for name, value in form["fields"].items() for word in ("--form-string", f"{name}={value}")]
     trust = ["--cacert", cell.trust] if cell.trust else []
     cell.run("curl", "-sS", "--fail-with-body", *trust, *fields, "-F", f"file=@{small}", form["url"])
-    cell.put("form", SMALL)
+    cell.assert_stored("form", SMALL)
     assert cell.boto3().head_object(Bucket="data", Key="form")["Metadata"] == {"run": "7"}
 
 
@@ -188,61 +188,61 @@ def test_boto3_keeps_bytes_of_a_directory_out(cell):
 
 def test_aws_cli_puts(cell, small):
     cell.aws("s3api", "put-object", "--bucket", "data", "--key", "aws-put", "--body", small)
-    cell.put("aws-put", SMALL)
+    cell.assert_stored("aws-put", SMALL)
 
 
 def test_aws_cli_uploads_in_parts(cell, large, tmp_path):
     cell.aws("s3", "cp", large, "s3://data/aws-parts")
-    cell.put("aws-parts", LARGE)
+    cell.assert_stored("aws-parts", LARGE)
     cell.aws("s3", "cp", "s3://data/aws-parts", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == LARGE
 
 
 def test_aws_cli_uploads_a_stream(cell):
     cell.aws("s3", "cp", "-", "s3://data/aws-stream", stdin=LARGE)
-    cell.put("aws-stream", LARGE)
+    cell.assert_stored("aws-stream", LARGE)
 
 
 def test_s5cmd_puts_and_uploads_in_parts(cell, small, large):
     cell.s5cmd("cp", small, "s3://data/s5cmd-put")
-    cell.put("s5cmd-put", SMALL)
+    cell.assert_stored("s5cmd-put", SMALL)
     cell.s5cmd("cp", "--part-size", "5", large, "s3://data/s5cmd-parts")
-    cell.put("s5cmd-parts", LARGE)
+    cell.assert_stored("s5cmd-parts", LARGE)
 
 
 def test_s5cmd_uploads_a_stream(cell):
     cell.s5cmd("pipe", "--part-size", "5", "s3://data/s5cmd-stream", stdin=LARGE)
-    cell.put("s5cmd-stream", LARGE)
+    cell.assert_stored("s5cmd-stream", LARGE)
 
 
 def test_rclone_puts_and_uploads_in_parts(cell, small, large):
     cell.rclone("copyto", small, ":s3:data/rclone-put")
-    cell.put("rclone-put", SMALL)
+    cell.assert_stored("rclone-put", SMALL)
     cell.rclone("copyto", large, ":s3:data/rclone-parts")
-    cell.put("rclone-parts", LARGE)
+    cell.assert_stored("rclone-parts", LARGE)
 
 
 def test_rclone_uploads_a_stream(cell):
     cell.rclone("rcat", ":s3:data/rclone-stream", stdin=LARGE)
-    cell.put("rclone-stream", LARGE)
+    cell.assert_stored("rclone-stream", LARGE)
 
 
 @pytest.mark.parametrize("algorithm", ["", "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])
 def test_the_aws_sdk_for_go_puts_in_one_chunk_and_uploads_in_parts(cell, large, algorithm):
     checksum = [algorithm] if algorithm else []
     cell.go("put", "go-put", large, *checksum)
-    cell.put("go-put", LARGE)
+    cell.assert_stored("go-put", LARGE)
     cell.go("upload", "go-parts", *checksum, stdin=LARGE)
-    cell.put("go-parts", LARGE)
+    cell.assert_stored("go-parts", LARGE)
     assert cell.go("get", "go-parts") == LARGE
 
 
 def test_the_aws_sdk_for_go_puts_and_uploads_without_checksums(cell, large):
     bare = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
     cell.go("put", "go-bare", large, env=bare)
-    cell.put("go-bare", LARGE)
+    cell.assert_stored("go-bare", LARGE)
     cell.go("upload", "go-bare-parts", stdin=LARGE, env=bare)
-    cell.put("go-bare-parts", LARGE)
+    cell.assert_stored("go-bare-parts", LARGE)
 
 
 @pytest.mark.needs_root
@@ -259,14 +259,14 @@ def test_s3fs_writes_appends_renames_and_reads(cell, tmp_path):
         until("s3fs serves", lambda: os.path.ismount(at))
         (at / "s3fs-small").write_bytes(SMALL)
         (at / "s3fs-large").write_bytes(LARGE)
-        cell.put("s3fs-small", SMALL)
-        cell.put("s3fs-large", LARGE)
+        cell.assert_stored("s3fs-small", SMALL)
+        cell.assert_stored("s3fs-large", LARGE)
         with (at / "s3fs-small").open("ab") as file:
             file.write(b"more")
-        cell.put("s3fs-small", SMALL + b"more")
+        cell.assert_stored("s3fs-small", SMALL + b"more")
         (at / "s3fs-directory").mkdir()
         (at / "s3fs-large").rename(at / "s3fs-directory" / "moved")
-        cell.put("s3fs-directory/moved", LARGE)
+        cell.assert_stored("s3fs-directory/moved", LARGE)
         assert (at / "s3fs-directory" / "moved").read_bytes() == LARGE
         assert sorted(os.listdir(at / "s3fs-directory")) == ["moved"]
         (at / "s3fs-directory" / "moved").unlink()
@@ -278,9 +278,9 @@ def test_s3fs_writes_appends_renames_and_reads(cell, tmp_path):
 
 def test_curl_puts_and_uploads_a_stream(cell, small):
     cell.curl("-T", small, f"{cell.served.url}/data/curl-put")
-    cell.put("curl-put", SMALL)
+    cell.assert_stored("curl-put", SMALL)
     cell.curl("-T", "-", f"{cell.served.url}/data/curl-stream", stdin=LARGE)
-    cell.put("curl-stream", LARGE)
+    cell.assert_stored("curl-stream", LARGE)
 
 
 def test_curl_signs_a_put_by_itself(cell, small):
@@ -289,7 +289,7 @@ def test_curl_signs_a_put_by_itself(cell, small):
     payload = ["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
     url = f"{cell.served.url}/data/curl-signed"
     cell.run("curl", "-sS", "--fail-with-body", *trust, *signing, *payload, "-T", small, url)
-    cell.put("curl-signed", SMALL)
+    cell.assert_stored("curl-signed", SMALL)
 
 
 def test_a_presigned_url_takes_a_put_and_a_stream(cell, small):
@@ -297,7 +297,7 @@ def test_a_presigned_url_takes_a_put_and_a_stream(cell, small):
     for key, source, stdin, content in [("url-put", small, b"", SMALL), ("url-stream", "-", LARGE, LARGE)]:
         url = cell.boto3().generate_presigned_url("put_object", Params={"Bucket": "data", "Key": key}, ExpiresIn=600)
         cell.run("curl", "-sS", "--fail-with-body", *trust, "-T", source, url, stdin=stdin)
-        cell.put(key, content)
+        cell.assert_stored(key, content)
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +322,7 @@ def test_chromium_uploads_on_the_page(cell, browser, large):
     page.locator("#files").set_input_files(str(large))
     row = page.locator("a.name", has=page.get_by_text("large", exact=True)).filter(visible=True)
     expect(row).to_be_visible(timeout=1000 * CLIENT_TIMEOUT)
-    cell.put("large", LARGE)
+    cell.assert_stored("large", LARGE)
     context.close()
 
 

@@ -33,7 +33,7 @@ def nginx(directory, served: Served, settings: str):
     """Starts nginx in front of a server, and yields the address of nginx."""
     port = free_port()
     directory.mkdir(exist_ok=True)
-    # Otherwise nginx's workers run as another user, who may not write here.
+    # If root starts nginx, its workers run as another user by default, who may not write here.
     user = "user root;" if os.geteuid() == 0 else ""
     (directory / "nginx.conf").write_text(f"""
         {user}

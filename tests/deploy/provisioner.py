@@ -1,6 +1,6 @@
 """Stand-in for deploy/verify/provision.py, called by verify.py: asks the test to make and destroy.
 
-As Terraform does, it ends after the current change when it gets SIGINT or SIGTERM. After each
+On SIGINT or SIGTERM the stand-in ends after the current change, as Terraform does. After each
 change it reports to the test whether to go on.
 """
 

@@ -1,8 +1,9 @@
 """Checks Terraform files against the provider's schema and against one another.
 
-Providers come from no package registry, so `terraform validate` cannot run here. This covers its
-most frequent findings: arguments and blocks that do not exist, required ones that are missing, and
-references without a declaration. Types of values are not checked. Called by test_terraform.py.
+Providers come from no package registry, so `terraform validate` cannot run here. The checks here
+cover its most frequent findings: arguments and blocks that do not exist, required ones that are
+missing, and references without a declaration. Types of values are not checked. Called by
+test_terraform.py.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Has Terraform plan the files without the AWS provider.
+"""Lets Terraform plan the files without the AWS provider.
 
-Each resource becomes one of the type `terraform_data`, which is built in: its arguments become the
+Each resource becomes one of the built-in type `terraform_data`. The resource's arguments become the
 input, and the attributes that AWS would compute are unknown. So Terraform itself evaluates every
 expression, counts and keys, calls of modules, templates and the types of variables. It does not
 check the arguments, which terraform_lint.py does. Called by test_terraform.py.

@@ -84,8 +84,8 @@ class Kit:
         return ended(self.start("destroy", run))
 
     def check(self, run: str, code: int, said: str) -> None:
-        """Checks that a signal has ended the run, and that no resource is left. After kill -9,
-        first runs `destroy`.
+        """Checks that the run was completed or interrupted, and that no resource is left. After
+        kill -9, first runs `destroy`.
         """
         if code == -signal.SIGKILL:
             code, said = self.destroy(run)

@@ -1,4 +1,4 @@
-"""Progress on a terminal: as wide as it is, with the time left, and coloured unless NO_COLOR."""
+"""Progress on a terminal: its width, the time left, and colours unless NO_COLOR is set."""
 
 import fcntl
 import os

@@ -2,8 +2,8 @@
 versitygw with the bucket `cold`, emulators of Google's and Azure's stores, a web server, a host
 with SSH, and files with the names in the examples.
 
-It has a separate network namespace, so that the ports in the documents are free. Each script starts
-from the original state, and its processes are ended after it.
+The machine has a separate network namespace, so that the ports in the documents are free. Each
+script starts from the original state, and its processes are ended after it.
 """
 
 import ctypes

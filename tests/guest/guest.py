@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 # Maximum memory of the guest in bytes. qemu allocates it only when it is used.
 MEMORY = 3 << 30
 # Number of the guest's scratch disks, and the size of each in bytes. Jobs make file systems on
-# them. They are sparse files.
+# the disks, which are sparse files of the host.
 SCRATCH_DISKS = 6
 SCRATCH_SIZE = 8 << 30
 # Two processors, as fast as the host can emulate them.

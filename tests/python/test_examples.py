@@ -104,8 +104,8 @@ def test_pytorch_or_workers_without_it(example, place):
     assert module.train("s3://bucket/many", epochs=2) == (600, 2 * sum(map(len, samples.values())))
     dataset = module.Objects("s3://bucket/many")
     assert sorted(sample for batch in module.batches(dataset, 0) for sample in batch) == sorted(samples.values())
-    # The default start methods of a DataLoader on Linux: `fork` up to Python 3.13, and `spawn` for
-    # later versions.
+    # A DataLoader on Linux starts workers by `fork` up to Python 3.13 and by `forkserver` later.
+    # `spawn` pickles the data set as `forkserver` does.
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
             assert pool.map(dataset.__getitem__, [7, 5]) == [dataset[7], dataset[5]]

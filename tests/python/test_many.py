@@ -151,8 +151,8 @@ def test_what_is_read_ahead_stays_below_the_memory_ceiling():
     with counting() as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(200)], concurrency=8, memory=32 << 20)
         first = next(reading)
-        # Until the first answer, each object is assumed to have 1 MiB, so the whole 32 MiB are
-        # used: about 330 objects would fit, and there are only 200.
+        # Each object that was read counts with its 100 kB, and the next one as 1 MiB. So about 325
+        # objects would fit into the 32 MiB, and there are only 200.
         assert settled(server, 200) == 200
         del reading
     with counting() as server:

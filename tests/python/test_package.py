@@ -56,7 +56,7 @@ def test_the_stub_names_what_the_module_has(tmp_path):
     known = [
         "firstbyte.filesystem.FirstbyteFileSystem",
         "firstbyte._arrow.pyarrow",
-        "firstbyte._handler.Handler",
+        "firstbyte._handler.ArrowHandler",
         "firstbyte._path.Patterns",
         "firstbyte.ray.error",
         "firstbyte.ray.pyarrow",

@@ -176,8 +176,8 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """100 readers read from a mount for some minutes. The mount is behind a link that cuts 1 % of
-    the connections, in a small control group, and objects are overwritten meanwhile.
+    """Reads from a mount by 100 readers for some minutes. The mount is behind a link that cuts 1 %
+    of the connections, in a small control group, and objects are overwritten meanwhile.
     """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
@@ -233,7 +233,7 @@ def kills(soak, times: int) -> int:
             print(f"  {number}: FAILED: {error}", flush=True)
         if before == OBJECTS * SIZE:
             # Everything is cached, so the next round must start with an empty cache.
-            own(soak, "release", "--all")
+            run_firstbyte(soak, "release", "--all")
             before = 0
     print(f"  {times} kills, {failed} failed", flush=True)
     shutil.rmtree(cache_of(soak).parent, ignore_errors=True)
@@ -259,17 +259,17 @@ def kill_once(soak, link: Server, before: int) -> int:
     wrong = [line for line in (results.get() for _ in readers) if line]
     if wrong:
         raise Failed(wrong[0])
-    verified = json.loads(own(soak, "status", "--verify"))
+    verified = json.loads(run_firstbyte(soak, "status", "--verify"))
     if verified["wrong"] or verified["corrupt"]:
         raise Failed(f"the cache: {verified}")
-    rows = [json.loads(line) for line in own(soak, "status").splitlines()]
+    rows = [json.loads(line) for line in run_firstbyte(soak, "status").splitlines()]
     here = sum(row["bytes_here"] for row in rows)
     if here < before:
         raise Failed(f"{before} bytes were here, {here} after the kill")
     return here
 
 
-def own(soak, *words: str) -> str:
+def run_firstbyte(soak, *words: str) -> str:
     command = [str(soak.firstbyte), "--json", *words, "--cache", str(cache_of(soak))]
     done = subprocess.run(command, env=CLEAN, capture_output=True, text=True)
     if done.returncode != 0:

@@ -127,13 +127,13 @@ class Servers(contextlib.ExitStack):
 
     def serve(self, root: Path, *flags: str) -> Server:
         """Starts our own server over `root`, which prints its address on standard output."""
-        return self.own(["serve", str(root), "--listen", "127.0.0.1:0", *flags])
+        return self.start_firstbyte(["serve", str(root), "--listen", "127.0.0.1:0", *flags])
 
     def link(self, to: Server, *flags: str) -> Server:
         """Starts our link proxy in front of `to`."""
-        return self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
+        return self.start_firstbyte(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
 
-    def own(self, arguments: list[str], env: dict[str, str] | None = None) -> Server:
+    def start_firstbyte(self, arguments: list[str], env: dict[str, str] | None = None) -> Server:
         """Starts firstbyte as a server, and waits for the address that it prints."""
         log = self.enter_context(open(self.stage / "firstbyte.log", "a"))
         process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN | (env or {}), stdout=subprocess.PIPE, stderr=log, text=True)

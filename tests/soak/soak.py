@@ -206,7 +206,7 @@ def faults_without_crc(soak: Soak) -> int:
     return faults(soak, [f"{link.url}/big.bin", f"{out}/"], out, file, "length", may_fail=0)
 
 
-def tested(crate: str, test: str, **counts: int) -> int:
+def run_rust_tests(crate: str, test: str, **counts: int) -> int:
     """Runs a test module in Rust with these counts. Returns 1 if the tests fail, else 0. In most
     crates all tests are one program, of which `test` is a module; in the others `test` is a
     program.
@@ -222,18 +222,18 @@ def tested(crate: str, test: str, **counts: int) -> int:
 def kill_layout(soak: Soak) -> int:
     """kill -9 while 1,000,000 files become a layout and back, with writers and readers"""
     # Runs the same test as `make test`, with larger numbers.
-    return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
+    return run_rust_tests("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
 def kill_move(soak: Soak) -> int:
     """kill -9 of `mv` between all pairs of stores, and onto other names of one place"""
     counts = {"FIRSTBYTE_MOVE_KILLS": 4 * soak.times, "FIRSTBYTE_MOVE_ALIAS_KILLS": 4 * soak.times}
-    return tested("firstbyte-cli", "mv", **counts)
+    return run_rust_tests("firstbyte-cli", "mv", **counts)
 
 
 def serve_model(soak: Soak) -> int:
     """100,000 operations of 8 clients of `serve` under kill -9, open and with keys over TLS"""
-    return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
+    return run_rust_tests("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
 
 
 def properties(soak: Soak) -> int:
@@ -247,17 +247,18 @@ def properties(soak: Soak) -> int:
 def serve_hostile(soak: Soak) -> int:
     """1,000,000 odd and hostile heads, chunked bodies, forms and documents to `serve`"""
     counts = {"FIRSTBYTE_HOSTILE_CASES": 20_000 * soak.times, "FIRSTBYTE_SEED": soak.draws.randrange(1 << 32)}
-    # With a single heap, as in the program. The heaps of further threads would count as growth.
+    # The test has a single heap, as the program has. The heaps of further threads would count
+    # as growth.
     counts["MALLOC_ARENA_MAX"] = 1
-    return tested("firstbyte-serve", "hostile", **counts)
+    return run_rust_tests("firstbyte-serve", "hostile", **counts)
 
 
 def gateway(soak: Soak) -> int:
     """200 kills of a gateway, 4,500 clients that read nothing, 1,000 overwrites under readers"""
     # A quarter of the 20,000 descriptors are for connections.
     counts = {"FIRSTBYTE_GATEWAY_KILLS": 4 * soak.times, "FIRSTBYTE_GATEWAY_CLIENTS": 90 * soak.times}
-    failed = tested("firstbyte-cli", "gateway", **counts)
-    return failed + tested("firstbyte-serve", "gateway", FIRSTBYTE_GATEWAY_OVERWRITES=20 * soak.times)
+    failed = run_rust_tests("firstbyte-cli", "gateway", **counts)
+    return failed + run_rust_tests("firstbyte-serve", "gateway", FIRSTBYTE_GATEWAY_OVERWRITES=20 * soak.times)
 
 
 def manifests(soak: Soak) -> int:
@@ -270,19 +271,19 @@ def array_jobs(soak: Soak) -> int:
     # Runs the same test as `make test`, with more and smaller objects.
     counts = {"OBJECTS": "100000", "SIZE": "1500", "SHARDS": "8", "NODES": "4"}
     counts = {f"FIRSTBYTE_SLURM_{name}": count for name, count in counts.items()}
-    return python_tested(soak, "tests/clients/test_slurm.py", counts)
+    return run_python_tests(soak, "tests/clients/test_slurm.py", counts)
 
 
 def ray_tasks(soak: Soak) -> int:
     """100,000 objects by Ray tasks on four nodes, one of them lost; a Dataset of 200,000 keys"""
     counts = {"OBJECTS": "100000", "SIZE": "400", "KEYS": "200000", "NODES": "4"}
     counts = {f"FIRSTBYTE_RAY_{name}": count for name, count in counts.items()}
-    return python_tested(soak, "tests/python/test_ray.py", counts)
+    return run_python_tests(soak, "tests/python/test_ray.py", counts)
 
 
 def examples(soak: Soak) -> int:
     """the long examples of the documentation, and each cell of docs/reference/compare.md"""
-    return python_tested(soak, "tests/docs", {}, "--long")
+    return run_python_tests(soak, "tests/docs", {}, "--long")
 
 
 def install(soak: Soak) -> int:
@@ -296,7 +297,7 @@ def install(soak: Soak) -> int:
     return (done.returncode != 0) + (imported.returncode != 0) + len(missing)
 
 
-def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
+def run_python_tests(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
     """Runs tests in Python with these counts. Returns 1 if they fail, else 0."""
     command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test, *options]
     program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
@@ -306,7 +307,7 @@ def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) 
 def api_deadlines(_soak: Soak) -> int:
     """200 calls of the example API, over 500 MB with random deadlines to 3 s; none is killed"""
     calls = {"FIRSTBYTE_API_CALLS": 200, "FIRSTBYTE_API_MIB": 500, "FIRSTBYTE_API_LONGEST_MS": 3000}
-    return tested("firstbyte-lambda", "api", **calls, FIRSTBYTE_GRACE_MS=0)
+    return run_rust_tests("firstbyte-lambda", "api", **calls, FIRSTBYTE_GRACE_MS=0)
 
 
 def refused_calls(soak: Soak) -> int:
@@ -315,35 +316,35 @@ def refused_calls(soak: Soak) -> int:
     for call in range(CALLS_WITH_A_STAND_IN):
         refused = f"{call}:{soak.draws.randrange(3)}"
         for suite in ("copy", "trees", "sync", "mv", "upload"):
-            failed += tested("firstbyte-cli", suite, FIRSTBYTE_REFUSED_CALL=refused)
+            failed += run_rust_tests("firstbyte-cli", suite, FIRSTBYTE_REFUSED_CALL=refused)
     return failed
 
 
 def stop_all(_soak: Soak) -> int:
     """every verb against every faulty server, ended by signals and deadlines"""
-    return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
+    return run_rust_tests("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
 
 
 def sync_model(soak: Soak) -> int:
     """10,000 random trees, synchronised with deletions and interruptions, against a model"""
     seed = soak.draws.randrange(1 << 32)
-    return tested("firstbyte-transfer", "sync_model", FIRSTBYTE_SYNC_TREES=200 * soak.times, FIRSTBYTE_SEED=seed)
+    return run_rust_tests("firstbyte-transfer", "sync_model", FIRSTBYTE_SYNC_TREES=200 * soak.times, FIRSTBYTE_SEED=seed)
 
 
 def ranges_model(soak: Soak) -> int:
     """1,000,000 random reads of many ranges, against the content"""
-    return tested("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
+    return run_rust_tests("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
 
 
 def cache_model(soak: Soak) -> int:
     """8 processes over caches of 1 to 64 MiB: kills, stops, truncation, a full disk; 10 minutes"""
     seed = soak.draws.randrange(1 << 32)
-    return tested("firstbyte-hydrate", "cache_model", FIRSTBYTE_CACHE_SECONDS=12 * soak.times, FIRSTBYTE_SEED=seed)
+    return run_rust_tests("firstbyte-hydrate", "cache_model", FIRSTBYTE_CACHE_SECONDS=12 * soak.times, FIRSTBYTE_SEED=seed)
 
 
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations through a mount, with overwrites and remounts, against a model"""
-    return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
+    return run_rust_tests("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
 
 
 def mount_crowd(soak: Soak) -> int:
@@ -360,6 +361,11 @@ def guest(soak: Soak) -> int:
 def kill_mount(soak: Soak) -> int:
     """kill -9 of a mount's daemon during hydration; four times as many kills as elsewhere"""
     return mounts.kills(soak, 4 * soak.times)
+
+
+def fuzz(_soak: Soak) -> int:
+    """each fuzz target for a minute"""
+    return int(subprocess.run([ROOT / "scripts" / "fuzz.sh", "60"], check=False).returncode != 0)
 
 
 RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, properties, serve_model, serve_hostile, gateway, sync_model, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}

@@ -144,7 +144,7 @@ impl Cli {
             let coloured = std::io::stdout().is_terminal() && console::wants_colours();
             let shown = if coloured { text.ansi().to_string() } else { text.to_string() };
             let printed = console::print_bytes(shown.as_bytes());
-            printed.unwrap_or_else(|error| console::failed(&error));
+            printed.unwrap_or_else(|error| console::print_error(&error));
             std::process::exit(error.exit_code());
         })
     }
@@ -168,7 +168,7 @@ fn grammar_of_verb(words: &[OsString]) -> Option<Command> {
 
 /// Prints a usage error, and with `--json` also the object that a program expects.
 fn print_usage_error(error: &Error, words: &[OsString]) {
-    console::failed(error);
+    console::print_error(error);
     let options = words.iter().take_while(|word| *word != "--");
     let is_set = std::env::var("FIRSTBYTE_JSON").is_ok_and(|text| !matches!(&*text, "" | "0" | "false"));
     if is_set || options.into_iter().any(|word| word == "--json") {
@@ -200,7 +200,7 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     command.get_arguments().filter(given).filter_map(variable).collect()
 }
 
-/// Returns the first option of `serve` on a command line that only a gateway has.
+/// Returns the first option on a command line of `serve` that only a gateway has.
 fn given_for_gateways(matches: &ArgMatches) -> Option<String> {
     let (name, matches) = matches.subcommand()?;
     let is_given =
@@ -214,7 +214,7 @@ fn given_for_gateways(matches: &ArgMatches) -> Option<String> {
     of_gateways.next()?.get_long().map(|long| format!("--{long}"))
 }
 
-/// Options that destroy data or admit others. A variable that is set for all runs must not enable
+/// Options that destroy data or let others in. A variable that is set for all runs must not enable
 /// them.
 const OPTIONS_WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];

@@ -1,4 +1,5 @@
-//! The limit of open file descriptors. `main` raises the limit before verbs that open many files.
+//! Raises the limit of open file descriptors. `main` calls this before it runs a verb that opens
+//! many files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

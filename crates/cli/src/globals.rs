@@ -90,7 +90,7 @@ pub struct Globals {
     pub variables: Vec<(OsString, OsString)>,
 }
 
-/// Whether progress bars are drawn.
+/// Mode of showing progress on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
     /// On a terminal
@@ -143,7 +143,7 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
 }
 
 /// Returns the variable's name if the variable has this value, else the option's name.
-fn setting(option: &'static str, variable: &'static str, value: &str) -> &'static str {
+fn setting_name(option: &'static str, variable: &'static str, value: &str) -> &'static str {
     if environment::variable(variable).as_deref() == Some(value) { variable } else { option }
 }
 
@@ -162,7 +162,7 @@ impl Globals {
         store.http_headers = DeferredSetting::new("--header", move || read_headers(&headers));
         store.request_payer = self.request_payer;
         store.customer_key = self.sse_c_key.clone().map(|path| {
-            let setting = setting("--sse-c-key", "FIRSTBYTE_SSE_C_KEY", &path);
+            let setting = setting_name("--sse-c-key", "FIRSTBYTE_SSE_C_KEY", &path);
             DeferredSetting::new(setting, move || CustomerKey::read(Path::new(&path)))
         });
         store.gateways = self.gateways();
@@ -180,12 +180,12 @@ impl Globals {
     /// the first ranged read.
     fn gateways(&self) -> Gateways {
         let urls = self.via.clone().map(|text| {
-            let setting = setting("--via", "FIRSTBYTE_VIA", &text);
+            let setting = setting_name("--via", "FIRSTBYTE_VIA", &text);
             let nodes = environment::variable(via::NODES);
             DeferredSetting::new(setting, move || via::urls(&text, nodes.as_deref()))
         });
         let keys = self.via_key.clone().map(|path| {
-            let setting = setting("--via-key", "FIRSTBYTE_VIA_KEY", &path);
+            let setting = setting_name("--via-key", "FIRSTBYTE_VIA_KEY", &path);
             DeferredSetting::new(setting, move || via::key(&path))
         });
         Gateways { urls: urls.unwrap_or_default(), own: None, keys }
@@ -194,7 +194,7 @@ impl Globals {
     /// Returns the name of the setting that gave the endpoint URL.
     pub fn endpoint_setting(&self) -> &'static str {
         let url = self.endpoint_url.as_deref().unwrap_or_default();
-        setting("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
+        setting_name("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
     }
 
     /// Makes a store for verbs that copy nothing. A signal does not cancel its requests. A verb

@@ -47,7 +47,7 @@ pub fn with_help(command: Command) -> Command {
     let text = |help: Option<&StyledStr>| help.map(ToString::to_string).unwrap_or_default();
     let short =
         format!("{}\n\n{MORE}\n\n{}", group(&command, &VERB_GROUPS[0]), text(command.get_after_help()));
-    let long = format!("{}\n\n{}", all(&command), text(command.get_after_long_help()));
+    let long = format!("{}\n\n{}", verb_groups(&command), text(command.get_after_long_help()));
     let options = global_options();
     command
         .help_template(PROGRAM)
@@ -77,7 +77,7 @@ pub fn global_options() -> String {
     format!("Options of every verb. They may stand before the verb or behind it.\n\n{help}")
 }
 
-fn all(command: &Command) -> String {
+fn verb_groups(command: &Command) -> String {
     VERB_GROUPS.iter().map(|named| group(command, named)).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn lines_of_verbs_fit_eighty_columns() {
-        let long = all(&command());
+        let long = verb_groups(&command());
         let wide: Vec<&str> = long.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
     }

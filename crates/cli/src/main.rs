@@ -1,7 +1,7 @@
 //! `firstbyte`: copies, serves and measures large files and very many small ones.
 //!
-//! This program parses arguments, calls the libraries and prints. It starts only the threads and
-//! connections that the verb needs, so that a small copy stays cheap.
+//! Parses arguments, calls the libraries and prints. Starts only the threads and connections that
+//! the verb needs, so that a small copy stays cheap.
 
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
     let ended = begin_log(&cli).and_then(|()| run(&cli)).map_err(|error| {
         let error = suggest::complete(error, &cli.globals);
-        console::failed(&error);
+        console::print_error(&error);
         print_failure(&cli, &error);
         error
     });
@@ -51,8 +51,8 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Prints the JSON object of a verb that failed before it printed anything. Standard output that
-/// takes content stays empty.
+/// Prints the JSON object of a verb that failed before it printed anything. If standard output is
+/// for content, as that of `cat`, no object is printed.
 fn print_failure(cli: &Cli, error: &Error) {
     let has_content = match &cli.verb {
         Verb::Cat(_) | Verb::Completions(_) | Verb::Manual(_) | Verb::Locations(_) | Verb::Options => true,
@@ -62,7 +62,7 @@ fn print_failure(cli: &Cli, error: &Error) {
     if !cli.globals.json || has_content || console::output_is_used() || console::output_is_closed() {
         return;
     }
-    // An error about an operand begins with it.
+    // An error about an operand begins with the operand.
     let is_named =
         |word: &String| error.message.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with(':'));
     let words = title::words();

@@ -2,10 +2,11 @@
 //!
 //! The first signal asks the work to end cleanly and to keep its journal, so that the next run can
 //! resume. Work that has not ended after a grace period is abandoned, because some waits cannot be
-//! interrupted: a file system that does not answer, or a pipe that is not read. That is safe,
-//! because every verb tolerates being killed at any instant. A second signal ends the process at
-//! once. Before this module ends the process, it undoes effects that must not outlive the process,
-//! such as a mount point or the directories of a measurement. The verbs call it.
+//! interrupted: a file system that does not answer, or a pipe that is not read. Abandoning work is
+//! safe, because every verb tolerates being killed at any instant. A second signal ends the process
+//! at once. Before this module ends the process, it undoes effects that must not outlive the
+//! process, such as a mount point or the directories of a measurement. Called by `main` and the
+//! verbs.
 
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
@@ -19,8 +20,8 @@ use signal_hook::iterator::Signals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Time that work has to end cleanly. The program promises to end within two seconds; the remaining
-/// half second is for the process to exit.
+/// Time that work has to end cleanly. The program promises to end within two seconds; the rest is
+/// for undoing ([`UNDO_TIME_LIMIT`]) and for the exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
 /// Time that a measurement has to end its child processes and remove its files.
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
@@ -42,50 +43,52 @@ pub struct ForcedEnd {
 }
 
 impl ForcedEnd {
-    /// For a run that has a result. If the run is ended early, it counts as interrupted.
+    /// For a run that has a result. A run that is ended early counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
-    /// For a measurement, which has child processes to end and files to remove. That takes longer
-    /// than [`GRACE`] on a busy machine, although a stop interrupts all of its waits.
+    /// For a measurement, which has child processes to end and files to remove. On a busy machine
+    /// this takes longer than [`GRACE`], although a stop interrupts all waits of a measurement.
     const MEASUREMENT: Self =
         Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }
 
-/// Calls `first` on the first signal, from a separate thread. Work that has not ended [`GRACE`]
-/// later is abandoned.
+/// Calls `ask_to_end` on the first signal, from a separate thread. Work that has not ended
+/// [`GRACE`] later is abandoned.
 ///
 /// # Errors
 /// The operating system refuses the signal handlers or the thread.
-pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::RUN, first, (|| {}, UNDO_TIME_LIMIT))
+pub fn on_run_signal(ask_to_end: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::RUN, ask_to_end, (|| {}, UNDO_TIME_LIMIT))
 }
 
-/// Like [`on_interrupt`], for measurements: removes their directories before the process ends, also
-/// when the terminal is closed.
+/// Like [`on_run_signal`], for measurements. A measurement has more time to end
+/// ([`MEASUREMENT_GRACE`]). If this module ends the process, it removes the measurement's
+/// directories before that.
 ///
 /// # Errors
-/// The errors of [`on_interrupt`].
-pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    let last = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::MEASUREMENT, first, last)
+/// The errors of [`on_run_signal`].
+pub fn on_measurement_signal(ask_to_end: impl FnOnce() + Send + 'static) -> Result<()> {
+    let undo = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ForcedEnd::MEASUREMENT, ask_to_end, undo)
 }
 
-/// Like [`on_interrupt`], for services. If this module ends the process, it calls `last` before
-/// that, even if `first` has not returned.
+/// Like [`on_run_signal`], for services. Work that has not ended within the time that `ending`
+/// allows is abandoned. If this module ends the process, it calls `undo` before that, even if
+/// `ask_to_end` has not returned.
 ///
 /// # Errors
-/// The errors of [`on_interrupt`].
-pub fn on_end(
+/// The errors of [`on_run_signal`].
+pub fn on_service_signal(
     ending: ForcedEnd,
-    first: impl FnOnce() + Send + 'static,
-    last: impl FnOnce() + Send + 'static,
+    ask_to_end: impl FnOnce() + Send + 'static,
+    undo: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDO_TIME_LIMIT))
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, ask_to_end, (undo, UNDO_TIME_LIMIT))
 }
 
 /// Calls `report` on each SIGUSR1, from a separate thread that runs until the process ends.
 ///
 /// # Errors
-/// The errors of [`on_interrupt`].
+/// The errors of [`on_run_signal`].
 pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
     let mut signals = Signals::new([SIGUSR1]).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &[SIGUSR1]);
@@ -105,8 +108,8 @@ pub fn survive_file_size_limit() {
 fn on_signals(
     signals: &[i32],
     ending: ForcedEnd,
-    first: impl FnOnce() + Send + 'static,
-    (last, within): (impl FnOnce() + Send + 'static, Duration),
+    ask_to_end: impl FnOnce() + Send + 'static,
+    (undo, within): (impl FnOnce() + Send + 'static, Duration),
 ) -> Result<()> {
     let handled = |signal: &i32| *signal != SIGHUP || !is_hangup_ignored();
     let numbers: Vec<i32> = signals.iter().copied().filter(handled).collect();
@@ -115,9 +118,9 @@ fn on_signals(
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);
         let Some(signal) = signals.forever().next() else { return };
-        // `first` runs on a thread of its own, because it may block and a second signal must not
-        // wait for it.
-        let asked = thread("stopping", first);
+        // `ask_to_end` runs on a thread of its own, because it may block and a second signal must
+        // not wait for it.
+        let asked = thread("stopping", ask_to_end);
         let grace = if signal == SIGINT { ending.interrupted } else { ending.terminated };
         let until = Instant::now() + grace;
         while asked.is_ok() && Instant::now() < until {
@@ -126,17 +129,18 @@ fn on_signals(
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        undo(last, within);
+        run_within(undo, within);
         if ending.exit == Exit::Interrupted {
-            console::failed(&Error::interrupted());
+            console::print_error(&Error::interrupted());
         }
         std::process::exit(ending.exit as i32);
     };
-    // This thread runs until the process ends, so it is never joined.
+    // The thread runs until the process ends, so it is never joined.
     thread("signals", watch)
 }
 
-/// Returns whether SIGHUP is ignored, as in a process that `nohup` started. It then stays ignored.
+/// Returns whether SIGHUP is ignored, as in a process that `nohup` started. SIGHUP then stays
+/// ignored.
 fn is_hangup_ignored() -> bool {
     // SAFETY: the call only writes the present action to the local value.
     unsafe {
@@ -146,11 +150,11 @@ fn is_hangup_ignored() -> bool {
     }
 }
 
-/// Calls `last` on a separate thread, and waits at most `within` until it returns.
-fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
+/// Calls `undo` on a separate thread, and waits at most `within` until it returns.
+fn run_within(undo: impl FnOnce() + Send + 'static, within: Duration) {
     let (done, ended) = mpsc::channel::<()>();
     let undoing = thread("undoing", move || {
-        last();
+        undo();
         drop(done);
     });
     if undoing.is_ok() {
@@ -172,7 +176,7 @@ fn change_mask(how: i32, signals: &[i32]) {
         for signal in signals {
             libc::sigaddset(&raw mut set, *signal);
         }
-        // This call fails only if `how` is invalid.
+        // The call fails only if `how` is invalid.
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }
@@ -189,7 +193,7 @@ pub struct RunDeadline<'a> {
 pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
-    on_interrupt(move || raised.stop())?;
+    on_run_signal(move || raised.stop())?;
     if let Some(RunDeadline { after, source }) = deadline {
         stop.stop_after(after)?;
         end_after(after, shown(source).to_string())?;
@@ -205,7 +209,7 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
     thread("last-deadline", move || {
         std::thread::sleep(deadline.saturating_add(GRACE));
         let error = Error::from(Transfer::Deadline { after: deadline }).about(&source);
-        console::failed(&error);
+        console::print_error(&error);
         std::process::exit(error.exit as i32);
     })
 }
@@ -216,24 +220,25 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
-/// Calls `first` on the first SIGINT or SIGTERM. Work that has not ended within the time that
-/// `ending` allows is abandoned.
+/// Calls `ask_to_end` on the first SIGINT or SIGTERM; SIGHUP keeps its default action. Work that
+/// has not ended within the time that `ending` allows is abandoned.
 ///
 /// # Errors
-/// The errors of [`on_interrupt`].
-pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDO_TIME_LIMIT))
+/// The errors of [`on_run_signal`].
+pub fn on_signal_but_hangup(ending: ForcedEnd, ask_to_end: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM], ending, ask_to_end, (|| {}, UNDO_TIME_LIMIT))
 }
 
-/// Watches for the signals. Returns a channel that receives a message on the first one.
+/// Watches for SIGINT and SIGTERM; SIGHUP keeps its default action. Returns a channel that receives
+/// a message on the first of these signals.
 ///
 /// # Errors
-/// The errors of [`on_interrupt`].
-pub fn interruption(ending: ForcedEnd) -> Result<mpsc::Receiver<()>> {
+/// The errors of [`on_run_signal`].
+pub fn first_signal_but_hangup(ending: ForcedEnd) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
-    let first = move || {
+    let report = move || {
         // Sending fails only if the work is over and the receiver has been dropped.
         let _ = send.send(());
     };
-    on_ending(ending, first).map(|()| receive)
+    on_signal_but_hangup(ending, report).map(|()| receive)
 }

@@ -9,7 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use firstbyte_location::shown;
 
-/// Length of an option, with its dashes, for each typing error after the first.
+/// Number of characters of an option, dashes included, that allow one more typing error than the
+/// first.
 const SLIP_LENGTH: usize = 12;
 
 /// Formats one line for the usage error that clap found in `words`. `grammar` is the whole command
@@ -23,7 +24,7 @@ pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Strin
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
         ErrorKind::InvalidUtf8 => not_text(words),
-        _ => missing(error),
+        _ => missing_line(error),
     };
     known.unwrap_or_else(|| sentence(error))
 }
@@ -46,8 +47,8 @@ fn bad_value(error: &clap::Error) -> Option<String> {
     Some(format!("{name} {value}: {why}"))
 }
 
-/// Formats the line for a word that has to be text. clap does not say which it is, so every word
-/// that is no text is named.
+/// Formats the line for a word that has to be UTF-8. clap does not say which word is wrong, so the
+/// line names every word that is not UTF-8.
 fn not_text(words: &[OsString]) -> Option<String> {
     let wrong = words.iter().filter(|word| word.to_str().is_none());
     let wrong: Vec<String> = wrong.map(|word| shown(word).to_string()).collect();
@@ -198,7 +199,7 @@ fn verb_of(error: &clap::Error) -> Option<String> {
 }
 
 /// Formats the line for missing operands, options or subcommands.
-fn missing(error: &clap::Error) -> Option<String> {
+fn missing_line(error: &clap::Error) -> Option<String> {
     let (kind, join) = match error.kind() {
         ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),
         ErrorKind::MissingSubcommand => (ContextKind::ValidSubcommand, ", "),

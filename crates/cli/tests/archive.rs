@@ -40,7 +40,7 @@ fn plant(world: &World) {
         chown(root.join("private/key"), Some(1234), Some(4321)).unwrap();
         chown(root.join("bin"), Some(77), None).unwrap();
         lchown(root.join("tool"), Some(5), Some(6)).unwrap();
-        // Set after the owner, because changing the owner removes these bits.
+        // The mode is set after the owner, because changing the owner removes these bits.
         fs::set_permissions(root.join("bin/tool"), Permissions::from_mode(0o6755)).unwrap();
     }
     for (seconds, name) in [(100, "bin/tool"), (200, "bin"), (300, "private"), (400, "empty"), (500, "")] {
@@ -51,7 +51,7 @@ fn plant(world: &World) {
 const NAMES: [&str; 9] =
     ["", "bin", "bin/tool", "private", "private/key", "empty", "tool", "dangling", "directory"];
 
-fn same(world: &World, to: &str) {
+fn assert_same(world: &World, to: &str) {
     for name in NAMES {
         assert_eq!(facts(&world.path("src").join(name)), facts(&world.path(to).join(name)), "{name}");
     }
@@ -64,7 +64,7 @@ fn everything_is_kept_and_a_second_copy_finds_nothing_to_do() {
     let copy = |words: &[&str]| world.run(&[&["--json", "cp", "-a"], words].concat()).ok().receipt();
     // The copied objects are two files and three symbolic links.
     assert_eq!(copy(&["src", "dst"])["objects"], 5);
-    same(&world, "dst");
+    assert_same(&world, "dst");
     let again = copy(&["src", "dst"]);
     assert_eq!((&again["objects"], &again["skipped"]), (&0.into(), &5.into()));
     // Copying again restores what was changed in the copy, even in files whose content is
@@ -75,7 +75,7 @@ fn everything_is_kept_and_a_second_copy_finds_nothing_to_do() {
     fs::remove_file(world.path("dst/dangling")).unwrap();
     world.write("dst/dangling", b"a file in the link's place");
     assert_eq!(copy(&["src", "dst"])["objects"], 2);
-    same(&world, "dst");
+    assert_same(&world, "dst");
     assert_eq!(support::names_below(&world.path("dst")).len(), 5);
 }
 

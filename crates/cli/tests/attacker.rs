@@ -196,7 +196,7 @@ fn shows_the_secret(ran: &Ran) -> bool {
 
 /// Runs every verb that uses a cache, journals or control sockets. A verb may fail, but nothing may
 /// change in the scene.
-fn nothing_changes(scene: &Scene, what: &str) {
+fn assert_nothing_changes(scene: &Scene, what: &str) {
     let before = scene.state();
     let verbs: [&[&str]; 7] = [
         &["hydrate", "-r", "src"],
@@ -226,7 +226,7 @@ fn nothing_of_the_victims_is_written_or_read_where_another_user_prepared_its_dir
         for (what, prepare) in PREPARED {
             let scene = Scene::new(victim);
             prepare(&scene, &scene.own());
-            nothing_changes(&scene, &format!("{what}, user {victim}"));
+            assert_nothing_changes(&scene, &format!("{what}, user {victim}"));
         }
     }
 }

@@ -18,8 +18,8 @@ use support::servers::S3;
 
 const SIZE: u64 = 3 << 20;
 
-/// Returns the marks of a run that itself reads nothing. `adversary` acts after the cache was
-/// emptied and before it is observed.
+/// Returns whether the state of the cache held, and the marks, of a run that itself reads nothing.
+/// `adversary` acts after the cache was emptied and before it is observed.
 fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>, Vec<String>) {
     let mut prepared = cache::prepare(spec, tools).unwrap();
     adversary();
@@ -30,7 +30,7 @@ fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>,
 }
 
 #[track_caller]
-fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) {
+fn assert_only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) {
     let (held, quiet) = marks(spec, tools, || {});
     assert_eq!((held, quiet), (Some(true), vec![]));
     let (held, warmed) = marks(spec, tools, adversary);
@@ -64,7 +64,7 @@ fn a_path_that_was_read() {
     let path = directory.path().join("data");
     data::file(&path, SIZE, 1).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
-    only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
+    assert_only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_file_of_a_mount_that_was_read() {
     let place = Place::new(World::with_s3(&server));
     place.mount(&format!("s3://{BUCKET}"), &[]);
     let path = place.directory.join("data");
-    only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
+    assert_only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_object_that_was_hydrated() {
         objects: vec![CachedObject { location: location.clone(), cache: cache.clone() }],
         ..cold(vec![])
     };
-    only_the_adversary_is_seen(&spec, &tools, || {
+    assert_only_the_adversary_is_seen(&spec, &tools, || {
         let mut command = Command::new(firstbyte);
         command.args(&options).args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);
         assert!(command.status().unwrap().success());

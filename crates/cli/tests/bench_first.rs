@@ -74,7 +74,7 @@ fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
     for own in ["cp, then read", "lazy open", "mount", "mount, hydrated"] {
         assert!(names.contains(&own), "{names:?}");
     }
-    // Other programs are contenders only if they are installed.
+    // The other programs are contenders only if they are installed.
     let path = std::env::var_os("PATH").unwrap();
     for program in ["s5cmd", "aws", "rclone"] {
         let installed = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());

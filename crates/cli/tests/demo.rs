@@ -55,7 +55,7 @@ fn is_near(one: f64, other: f64) -> bool {
 fn a_small_demo_takes_every_figure_from_the_results_of_the_engine_and_leaves_nothing_but_its_report() {
     let scratch = tempfile::tempdir().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    // A file that does not contain results.
+    // The file holds something other than results, which the demo replaces.
     std::fs::write(file.path(), "something else\n").unwrap();
     let mut command = demo(scratch.path());
     command.args(["--files", "20", "--size", "32MiB", "--json", "--results"]).arg(file.path());

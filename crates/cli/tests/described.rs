@@ -14,7 +14,7 @@ fn stat(world: &World, location: &str) -> Value {
 
 #[test]
 fn uploads_get_the_content_type_of_their_extension() {
-    // With versitygw, because it does not guess content types itself.
+    // Uses versitygw, because it does not guess content types itself.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for name in ["site/index.html", "site/d/style.CSS", "site/d/reads.bam", "site/none"] {

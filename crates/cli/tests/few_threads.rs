@@ -143,8 +143,8 @@ impl ControlGroup {
         })
     }
 
-    /// Makes the command start inside the group.
-    fn take(&self, command: &mut Command) {
+    /// Makes the command's process enter the group before it starts the program.
+    fn enclose(&self, command: &mut Command) {
         let members = std::fs::File::options().write(true).open(self.0.join("cgroup.procs")).unwrap();
         // SAFETY: the closure makes one system call, which is allowed after a fork.
         unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
@@ -167,7 +167,7 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
         for line in LINES {
             let line = line.replace("$N", &format!("group-{most}")).replace("$URL", files.url());
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
-            group.take(&mut command);
+            group.enclose(&mut command);
             ends_cleanly(command, &format!("{line}, pids.max {most}"));
         }
     }
@@ -181,7 +181,7 @@ fn a_mount_that_is_ready_answers_reads_however_few_processes_there_may_be() {
         let Some(group) = ControlGroup::new(PROCESS_LIMIT_FILES, most) else { return };
         let read = mounts_cleanly(&world, &format!("mnt-{most}"), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
-            group.take(&mut command);
+            group.enclose(&mut command);
             command
         });
         assert_eq!(read.unwrap(), b"x", "{most}");
@@ -252,7 +252,7 @@ fn ten_thousand_requests_are_as_many_as_a_control_group_allows() {
         let Some(group) = ControlGroup::new(files, limit) else { return };
         copies_all(&world, &limit.to_string(), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
-            group.take(&mut command);
+            group.enclose(&mut command);
             command
         });
     }

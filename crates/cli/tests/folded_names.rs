@@ -126,7 +126,7 @@ fn a_name_can_be_moved_to_another_spelling_of_itself() {
     world.run(&["mv", "-r", "m/Data", "m/DATA"]).ok();
     assert_eq!(names_below(&world.path("back")), ["DATA/x", "README"]);
     assert_eq!(world.read("back/README"), b"content");
-    // Another file is replaced, as on any file system.
+    // A file of another name is replaced, as on any file system.
     world.write("back/other", b"other");
     world.run(&["mv", "m/other", "m/README"]).ok();
     assert_eq!(

@@ -93,7 +93,7 @@ fn each_job_has_a_group_and_a_link_of_its_own() {
 }
 
 #[test]
-fn what_one_job_did_not_deliver_is_wrong_content() {
+fn a_missing_output_of_one_job_counts_as_wrong_content() {
     let world = World::new();
     let (_, results) = bench(&world, &WITNESS.replace("touch $OUT/{job}", "touch {out}/0"));
     assert!(results.unwrap().runs.iter().all(|run| run.outcome == Outcome::Wrong));

@@ -114,7 +114,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     (0..50).for_each(|number| put(&s3, &format!("small-{number}"), &content[..100_000]));
     let gateway = Gateway::start(&world, "cache", &["--memory", "32MiB"]);
     let clients = usize::try_from(count("FIRSTBYTE_GATEWAY_CLIENTS", 300)).unwrap();
-    // These clients never read their responses.
+    // The clients never read their responses.
     let open: Vec<TcpStream> = (0..clients)
         .map(|number| {
             let mut stream = gateway.connect();
@@ -259,7 +259,7 @@ fn wrong_gateways_are_passed_by() {
         .unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        // One bit in the second half is wrong.
+        // A bit in the second half is wrong.
         let at = all.len() / 2;
         all[at] ^= 1;
         ScriptedReply::SendAndClose(all)

@@ -51,7 +51,8 @@ while :; do
 done
 "#;
 
-/// A running host, and the world that it runs in.
+/// A running `bench functions` (the local stand-in for Lambda), and the test's directory and
+/// environment.
 struct Host {
     world: World,
     child: Child,
@@ -110,7 +111,7 @@ impl Host {
     }
 
     /// Waits until `calls` invocations of the action `wait` are running.
-    fn waiting(&self, calls: usize) {
+    fn wait_for_calls(&self, calls: usize) {
         let begun = || {
             let names = fs::read_dir(self.shared.path()).unwrap().flatten();
             names.filter(|entry| entry.file_name().to_string_lossy().starts_with("waits-")).count()
@@ -205,7 +206,8 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
 #[test]
 fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
     // The timeout is long enough for the call after the one that times out, even on a slow machine.
-    // Whole milliseconds, because the message has the time that the option states.
+    // The timeout is in whole milliseconds, because the message has the time that the option
+    // states.
     let timeout = patience(Duration::from_millis(400)).as_millis();
     let host = Host::start(&["--timeout", &format!("{timeout}ms")]);
     let (error, status) = host.call(r#"{"do": "sleep"}"#);
@@ -290,7 +292,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     assert_eq!(status, "200", "{answer}");
     assert_eq!(answer["prefix"], environment.to_str().unwrap());
     assert!(answer["module"].as_str().unwrap().starts_with(elsewhere), "{answer}");
-    // As root, the function sees only this directory of the machine's /tmp.
+    // If root runs the test, the function sees only this directory of the machine's /tmp.
     if rustix::process::geteuid().is_root() {
         assert_eq!(answer["tmp"], json!([home.path().file_name().unwrap().to_str().unwrap()]));
     }
@@ -301,7 +303,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
 fn calls_beyond_the_concurrency_are_refused_and_the_others_run_apart() {
     let host = Host::start(&["--environments", "2"]);
     let calls = [host.begin(r#"{"do": "wait"}"#), host.begin(r#"{"do": "wait"}"#)];
-    host.waiting(2);
+    host.wait_for_calls(2);
     let (refused, status) = host.call("{}");
     assert_eq!((status.as_str(), refused["message"].as_str()), ("429", Some("Rate Exceeded.")));
     fs::write(host.shared.path().join("go"), "").unwrap();
@@ -318,7 +320,7 @@ fn a_call_under_way_ends_with_the_host() {
     }
     let host = Host::start(&["--function", "64MB"]);
     let call = host.begin(r#"{"do": "wait"}"#);
-    host.waiting(1);
+    host.wait_for_calls(1);
     host.end(Signal::INT);
     drop(call.wait_with_output());
 }

@@ -12,7 +12,7 @@ use support::{Ran, World};
 /// A command line, its exit code, and the texts that its single line of error must contain.
 type Mistake<'a> = (&'a str, i32, &'a [&'a str]);
 
-fn check(world: &World, mistakes: &[Mistake<'_>]) {
+fn assert_mistakes(world: &World, mistakes: &[Mistake<'_>]) {
     for (line, code, facts) in mistakes {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(*code, facts);
@@ -32,7 +32,7 @@ fn planted(s3: &S3) -> World {
 fn names_that_are_not_what_was_meant() {
     let s3 = S3::minio();
     let world = planted(&s3);
-    check(
+    assert_mistakes(
         &world,
         &[
             (
@@ -118,7 +118,7 @@ fn places_as_other_programs_write_them_are_no_new_directories() {
     let world = World::new();
     world.write("file", b"content");
     world.write("there:/old", b"content");
-    check(
+    assert_mistakes(
         &world,
         &[
             (
@@ -273,7 +273,7 @@ fn a_limit_of_no_time_is_refused_wherever_it_is_given() {
 fn names_with_a_slip_are_suggested() {
     let s3 = S3::ours();
     let world = planted(&s3);
-    check(
+    assert_mistakes(
         &world,
         &[
             ("cp s3://bukcet/dir/a out", 1, &["s3://bukcet: no such bucket; similar: s3://bucket"]),
@@ -311,7 +311,7 @@ fn what_is_not_given_or_not_there_is_named() {
     let s3 = S3::ours();
     let world = planted(&s3);
     world.write("one/a", b"content");
-    check(
+    assert_mistakes(
         &world,
         &[
             ("bench run", 2, &["bench run needs <TARGET>", "firstbyte bench run --help"]),
@@ -346,7 +346,7 @@ fn what_is_not_given_or_not_there_is_named() {
 fn refused_logins() {
     let s3 = S3::minio();
     let mut world = planted(&s3);
-    check(
+    assert_mistakes(
         &world,
         &[(
             "cp s3://bucket/dir/a out --no-sign-request",
@@ -355,7 +355,7 @@ fn refused_logins() {
         )],
     );
     world.set("AWS_SECRET_ACCESS_KEY", "another");
-    check(
+    assert_mistakes(
         &world,
         &[
             ("ls s3://bucket", 1, &["SignatureDoesNotMatch", "secret", "clock", "path"]),
@@ -363,7 +363,7 @@ fn refused_logins() {
         ],
     );
     world.set("AWS_ACCESS_KEY_ID", "unknown");
-    check(&world, &[("ls s3://bucket", 1, &["InvalidAccessKeyId", "access key", "--profile"])]);
+    assert_mistakes(&world, &[("ls s3://bucket", 1, &["InvalidAccessKeyId", "access key", "--profile"])]);
     let web =
         Scripted::start(|_, _| ScriptedReply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""));
     let refused =
@@ -377,10 +377,10 @@ fn http_and_https_confused() {
     let mut world = planted(&s3);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("http:", "https:"));
     let written = format!("; write FIRSTBYTE_ENDPOINT_URL={}", s3.url);
-    check(&world, &[("ls s3://bucket", 1, &["answers without TLS", &written])]);
+    assert_mistakes(&world, &[("ls s3://bucket", 1, &["answers without TLS", &written])]);
     let (page, plain) =
         (format!("cat {}/x", s3.url.replace("http:", "https:")), format!("write {}/x", s3.url));
-    check(&world, &[(&page, 1, &["answers without TLS", &plain])]);
+    assert_mistakes(&world, &[(&page, 1, &["answers without TLS", &plain])]);
     // A TLS server replies to a plain HTTP request with an alert, or with text.
     let alert = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", alert.local_addr().unwrap());
@@ -392,12 +392,12 @@ fn http_and_https_confused() {
         }
     });
     world.set("FIRSTBYTE_ENDPOINT_URL", &url);
-    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
+    assert_mistakes(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
     let go = Scripted::start(|_, _| {
         ScriptedReply::answer("400 Bad Request", &[], b"Client sent an HTTP request to an HTTPS server.\n")
     });
     world.set("FIRSTBYTE_ENDPOINT_URL", go.url());
-    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
+    assert_mistakes(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
 }
 
 #[test]
@@ -487,7 +487,7 @@ fn a_range_past_the_end_is_a_mistake_of_the_command_line() {
 fn a_copy_into_itself_is_refused_in_the_words_of_its_verb() {
     let s3 = S3::ours();
     let world = planted(&s3);
-    check(
+    assert_mistakes(
         &world,
         &[
             (

@@ -313,7 +313,7 @@ fn a_file_under_two_names_loses_the_old_one() {
     assert_eq!(world.run(&["--json", "mv", "-r", "tree/", "there/"]).ok().receipt()["objects"], 3);
     assert_eq!(names_below(&world.path("")), ["there/x", "there/y", "there/z"]);
     assert_eq!((world.read("there/x"), world.read("there/y")), (b"x".to_vec(), b"x".to_vec()));
-    // One entry under two paths stays.
+    // An entry that has two paths stays.
     symlink("there", world.path("link")).unwrap();
     world.run(&["mv", "there/x", "link/x"]).fails(2, &["same"]);
     assert_eq!(world.read("there/x"), b"x");

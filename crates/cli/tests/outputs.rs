@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use firstbyte_testkit::{ends_within, wait_limit};
-use support::streams::{Stream, closing};
+use support::standard_streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
@@ -100,7 +100,7 @@ fn a_reader_that_has_left_ends_a_run_quietly() {
     for args in PRINTING {
         let ran = run(&world, args, Stream::Broken, Stream::Read);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        // Both streams have lost their reader, as in `2>&1 | head -1`.
+        // The two streams have lost their reader, as in `2>&1 | head -1`.
         assert_eq!(run(&world, args, Stream::Broken, Stream::Broken).code, Some(0), "{args:?}");
     }
 }

@@ -34,7 +34,7 @@ const KEYS: [(&str, usize); 10] = [
     ("a/y z", 15),
     ("b/deep/k", 16),
     ("empty", 0),
-    // This object has three blocks in the cache.
+    // `large` has three blocks in the cache.
     ("large", 300_000),
     ("m", 30_000),
     ("z", 17),
@@ -77,7 +77,7 @@ enum Outcome {
     Wrong(String),
 }
 
-/// One verb with one quirk.
+/// A verb with a quirk.
 struct Case {
     world: World,
     store: QuirkStore,
@@ -101,8 +101,8 @@ impl Case {
         self.store.set_quirks(&[self.quirk]);
     }
 
-    /// Puts the tree into the bucket. The objects get a time one hour ago, which is clearly later
-    /// than that of the local files.
+    /// Puts the tree into the bucket. The objects get a time one hour ago, which is clearly before
+    /// that of the local files.
     fn plant_objects(&self) -> Tree {
         let tree = contents(1);
         let modified = SystemTime::now() - Duration::from_secs(3600);
@@ -184,14 +184,14 @@ fn copy_from(case: &Case) -> Outcome {
     let tree = case.plant_objects();
     let ran = case.run(&["cp", "-r", "s3://bucket/t/", "copy"]);
     let copied = case.files("copy");
-    let lost = torn(&copied, &tree);
+    let lost = find_torn(&copied, &tree);
     outcome(&ran, copied == tree, lost)
 }
 
 fn copy_to(case: &Case) -> Outcome {
     let tree = case.plant_files("tree");
     let ran = case.run(&["cp", "-r", "tree/", "s3://bucket/t/"]);
-    let lost = torn(&case.objects(), &tree);
+    let lost = find_torn(&case.objects(), &tree);
     outcome(&ran, case.objects() == tree, lost)
 }
 
@@ -212,7 +212,7 @@ fn sync_from(case: &Case) -> Outcome {
     let ran = case.run(&["sync", "--delete", "s3://bucket/t/", "copy"]);
     let found = case.files("copy");
     let lost = tree.keys().find(|name| !found.contains_key(*name)).map(|name| format!("{name} was deleted"));
-    outcome(&ran, found == tree, lost.or_else(|| torn(&found, &with(&tree, &old))))
+    outcome(&ran, found == tree, lost.or_else(|| find_torn(&found, &with(&tree, &old))))
 }
 
 fn sync_to(case: &Case) -> Outcome {
@@ -230,14 +230,14 @@ fn move_from(case: &Case) -> Outcome {
     let tree = case.plant_objects();
     let ran = case.run(&["mv", "-r", "s3://bucket/t/", "moved"]);
     let (here, there) = (case.files("moved"), case.objects());
-    outcome(&ran, here == tree && there.is_empty(), missing(&tree, &here, &there))
+    outcome(&ran, here == tree && there.is_empty(), find_lost(&tree, &here, &there))
 }
 
 fn move_to(case: &Case) -> Outcome {
     let tree = case.plant_files("tree");
     let ran = case.run(&["mv", "-r", "tree/", "s3://bucket/t/"]);
     let (here, there) = (case.files("tree"), case.objects());
-    outcome(&ran, there == tree && here.is_empty(), missing(&tree, &here, &there))
+    outcome(&ran, there == tree && here.is_empty(), find_lost(&tree, &here, &there))
 }
 
 fn remove(case: &Case) -> Outcome {
@@ -248,7 +248,7 @@ fn remove(case: &Case) -> Outcome {
     outcome(&ran, case.objects().is_empty(), lost)
 }
 
-/// Checks that `check` accepts equal trees and finds a difference between unequal ones.
+/// Runs `check` on equal trees and on unequal ones.
 fn check(case: &Case) -> Outcome {
     case.plant_objects();
     case.plant_files("tree");
@@ -362,8 +362,8 @@ fn with(tree: &Tree, other: &Tree) -> Tree {
     tree.iter().chain(other).map(|(name, content)| (name.clone(), content.clone())).collect()
 }
 
-/// Returns a name whose content is neither right nor allowed, if there is one.
-fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
+/// Returns an error text for a name whose content is neither right nor allowed, if there is one.
+fn find_torn(found: &Tree, allowed: &Tree) -> Option<String> {
     let right = contents(1);
     found.iter().find_map(|(name, content)| {
         let known = [right.get(name), allowed.get(name)].into_iter().flatten().any(|known| known == content);
@@ -371,9 +371,9 @@ fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     })
 }
 
-/// Returns a name whose content is neither at the source nor at the destination of a move, if there
-/// is one.
-fn missing(tree: &Tree, here: &Tree, there: &Tree) -> Option<String> {
+/// Returns an error text for a name whose content is neither at the source nor at the destination
+/// of a move, if there is one.
+fn find_lost(tree: &Tree, here: &Tree, there: &Tree) -> Option<String> {
     tree.iter().find_map(|(name, content)| {
         let kept = [here, there].iter().any(|end| end.get(name) == Some(content));
         (!kept).then(|| format!("{name} is lost"))

@@ -130,7 +130,7 @@ fn the_access_log_shows_no_signature() {
     let log = log();
     assert!(log.contains("X-Amz-Signature=..."), "{log}");
     assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
-    // Clients must not be able to forge lines of the log: the forged access key does not appear,
-    // and each line belongs to a request.
+    // Clients must not be able to forge lines of the log: neither the forged access key nor a line
+    // that begins with the text after the forged line end appears.
     assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");
 }

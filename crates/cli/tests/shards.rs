@@ -46,7 +46,7 @@ fn merged(world: &World, receipts: &[&str]) -> Ran {
     world.run(&[&["--json", "receipts", "merge", "m"], receipts].concat())
 }
 
-fn same_tree(one: &Path, other: &Path) {
+fn assert_same_tree(one: &Path, other: &Path) {
     let (one, other) = (contents(one), contents(other));
     assert!(one.keys().eq(other.keys()), "{:?} {:?}", one.keys(), other.keys());
     assert!(one == other, "other content");
@@ -78,7 +78,7 @@ fn shards_together_are_the_whole_and_each_may_be_run_again() {
         assert_eq!(receipt["skipped"], 0);
         assert_eq!(receipt["shard"]["index"], number);
     }
-    same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
+    assert_same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
     let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
     assert_eq!((&all["done"]["objects"], &all["missing"]["objects"]), (&OBJECTS.into(), &0.into()));
     let again = shard(&world, "cp", 1, &["to/"]).ok().receipt();
@@ -170,7 +170,7 @@ fn local_files_are_pinned_too_whatever_their_names() {
     for number in 0..SHARDS {
         shard(&world, "cp", number, &["to"]).ok();
     }
-    same_tree(&world.path("from"), &world.path("to"));
+    assert_same_tree(&world.path("from"), &world.path("to"));
     merged(&world, &["r0", "r1", "r2"]).ok();
 }
 
@@ -199,7 +199,7 @@ fn sync_and_hydrate_take_shards_as_well() {
     for number in 0..SHARDS {
         shard(&world, "sync", number, &["to"]).ok();
     }
-    same_tree(&s3.root.join("bucket/run"), &world.path("to"));
+    assert_same_tree(&s3.root.join("bucket/run"), &world.path("to"));
     for number in 0..SHARDS {
         shard(&world, "hydrate", number, &[]).ok();
     }
@@ -311,7 +311,7 @@ fn what_is_to_be_run_again_includes_shards_that_were_stopped_or_failed_in_part()
     [0, 2].iter().for_each(|number| drop(shard(&world, "cp", *number, &["to/"]).ok()));
     let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
     assert_eq!(all["incomplete_shards"], serde_json::json!([]));
-    same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
+    assert_same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn named_objects_are_divided_among_workers_too() {
     });
     assert!(copied.iter().all(|objects| (1..20).contains(objects)), "{copied:?}");
     assert_eq!(copied.iter().sum::<u64>(), 20);
-    same_tree(&world.path("from"), &world.path("to"));
+    assert_same_tree(&world.path("from"), &world.path("to"));
     let alone = [0, 1].map(|number| {
         let words = ["--json", "cp", "--shard", &format!("{number}/2"), "from/n00", "one"];
         world.run(&words).ok().receipt()["objects"].as_u64().unwrap()

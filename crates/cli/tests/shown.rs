@@ -43,7 +43,7 @@ fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("a terminal is sent text").replace("\r\n", "\n")
 }
 
-fn acts(text: &str) -> bool {
+fn acts_on_a_terminal(text: &str) -> bool {
     text.contains(|symbol: char| {
         (symbol.is_control() && symbol != '\n')
             || ('\u{202a}'..='\u{202e}').contains(&symbol)
@@ -58,7 +58,7 @@ fn no_name_acts_on_a_terminal_or_looks_like_another_in_any_format() {
     for format in ["text", "csv", "ndjson"] {
         for more in [&["-l"][..], &["--sort", "name"], &[]] {
             let shown = on_a_terminal(&world, &[&["ls", "tree", "--format", format], more].concat());
-            assert!(!acts(&shown), "{format}: {shown:?}");
+            assert!(!acts_on_a_terminal(&shown), "{format}: {shown:?}");
             let lines: BTreeSet<&str> = shown.lines().collect();
             assert_eq!(lines.len(), NAMES.len() + 1 + usize::from(format == "csv"), "{format}: {shown}");
         }
@@ -80,7 +80,7 @@ fn in_a_pipe_names_are_what_they_are() {
     let csv = world.run(&["ls", "--format", "csv", "tree"]).ok().stdout;
     assert!(csv.windows(10).any(|part| part == b"\n\x1b[2J,,fil"), "{}", csv.escape_ascii());
     let ndjson = String::from_utf8(world.run(&["ls", "--format", "ndjson", "tree"]).ok().stdout).unwrap();
-    assert!(!acts(&ndjson), "{ndjson:?}");
+    assert!(!acts_on_a_terminal(&ndjson), "{ndjson:?}");
     let names: BTreeSet<String> = ndjson
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].as_str().unwrap().to_owned())
@@ -105,7 +105,7 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
     ran.fails(2, &["error: d\\xff\\\\: is a directory"]);
     let ran = copy("d\x1b\u{202e}".as_bytes());
     assert_eq!(ran.receipt()["failed"][0]["location"], "d\x1b\u{202e}");
-    assert!(!acts(&String::from_utf8(ran.stdout.clone()).unwrap()), "{ran:?}");
+    assert!(!acts_on_a_terminal(&String::from_utf8(ran.stdout.clone()).unwrap()), "{ran:?}");
     ran.fails(2, &["error: d\\x1b\\xe2\\x80\\xae: is a directory"]);
 }
 
@@ -120,7 +120,7 @@ type OwnLine = fn(&str) -> bool;
 #[track_caller]
 fn assert_escaped(log: &str, is_own: OwnLine) {
     assert!(log.contains("forged") && log.contains("[2Jy"), "the log does not name it: {log:?}");
-    assert!(!acts(log), "{log:?}");
+    assert!(!acts_on_a_terminal(log), "{log:?}");
     assert!(log.lines().all(|line| is_own(line) && !line.starts_with("1999")), "{log:?}");
 }
 

@@ -52,8 +52,8 @@ fn fetch(address: &str) -> Vec<u8> {
 #[test]
 fn a_sync_of_unchanged_objects_only_lists() {
     let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
-    // Not our own server: `serve` gives objects the times of their files, which does not prove that
-    // a file is unchanged.
+    // Uses versitygw, because `serve` gives objects the times of their files, which does not prove
+    // that a file is unchanged.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for number in 0..objects {

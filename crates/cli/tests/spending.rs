@@ -33,7 +33,7 @@ fn kind(receipt: &Value, name: &str) -> f64 {
 
 /// Checks that the dollars in a receipt follow from its requests and bytes.
 #[track_caller]
-fn check(receipt: &Value, requests: u64) {
+fn assert_dollars(receipt: &Value, requests: u64) {
     let kinds = ["get", "head", "list", "put", "delete", "other"];
     let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
     assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
@@ -61,16 +61,16 @@ fn dollars_are_the_server_s_count_at_list_prices() {
         (receipt, link.counters().requests - before)
     };
     let (up, sent) = run(&["sync", "data", "s3://bucket/data"]);
-    check(&up, sent);
+    assert_dollars(&up, sent);
     assert!(kind(&up, "put") >= 21.0 && kind(&up, "list") >= 1.0, "{up}");
     let (down, sent) = run(&["cp", "-r", "s3://bucket/data/", "copy"]);
-    check(&down, sent);
+    assert_dollars(&down, sent);
     assert!(kind(&down, "get") >= 21.0 && down["received_bytes"].as_u64().unwrap() >= 30 << 20, "{down}");
     let (again, sent) = run(&["sync", "s3://bucket/data", "copy"]);
-    check(&again, sent);
+    assert_dollars(&again, sent);
     assert_eq!(kind(&again, "get"), 0.0);
     let (cached, sent) = run(&["hydrate", "-r", "s3://bucket/data/", "--cache", "cache"]);
-    check(&cached, sent);
+    assert_dollars(&cached, sent);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_mount_counts_its_dollars_and_a_budget_is_a_quota_of_its_reads() {
     let status = world.run(&["status", "mnt"]).ok();
     assert!(String::from_utf8_lossy(&status.stdout).contains("its mount: "), "{status:?}");
     let receipt = world.run(&["--json", "unmount", "mnt"]).ok().receipt();
-    check(&receipt, link.counters().requests - before);
+    assert_dollars(&receipt, link.counters().requests - before);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.002, "{receipt}");
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use firstbyte_testkit::{count, ends_within, holds_within, patience, until};
 use rustix::process::{Pid, Signal, kill_process};
 use support::place::Place;
-use support::streams::{Stream, closing};
+use support::standard_streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 

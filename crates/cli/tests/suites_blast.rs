@@ -49,7 +49,7 @@ fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
 
 #[test]
 fn searches_find_their_queries_in_every_state() {
-    // Other cases of this kind differ only in the number of queries.
+    // The other search cases differ only in the number of queries.
     let case = "search-50000";
     let results = measured(&World::new(), &[case], &[]);
     for contender in ["own rate, cold", "shared rate, warm", "lazily, half hydrated", "lazily, hydrated"] {

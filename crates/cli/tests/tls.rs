@@ -137,8 +137,9 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let mut commands = server.stdin.take().unwrap();
     let heard = said.clone();
     let typist = std::thread::spawn(move || {
-        // `R` on its standard input makes the server request a renegotiation. During the handshake
-        // that would end the server, so the loop first waits for the client's request.
+        // A line `R` on the standard input of openssl's server requests a renegotiation. A server
+        // that gets the line during the handshake exits, so the loop first waits for the client's
+        // request.
         until("the request", || heard("/x HTTP/1.1"));
         while commands.write_all(b"R\n").and_then(|()| commands.flush()).is_ok() {
             std::thread::sleep(Duration::from_millis(100));
@@ -146,7 +147,7 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     });
     let address = format!("127.0.0.1:{port}");
     world.run(&["cat", &format!("https://{address}/x"), "--read-timeout", "2s"]).fails(1, &[&address]);
-    assert!(said("HelloRequest"), "the server has asked for it");
+    assert!(said("HelloRequest"), "the server has requested a renegotiation");
     // The server may have ended already.
     let _ = server.kill();
     server.wait().unwrap();

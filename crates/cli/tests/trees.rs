@@ -1,5 +1,4 @@
-//! Which files `cp -r` and `sync` change and which they keep, and what happens if a command is
-//! repeated.
+//! Files that `cp -r` and `sync` change or keep, and the effects of repeated commands.
 
 use crate::support;
 

@@ -155,7 +155,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
     assert!(read.unwrap() == content);
     hydrated.ok();
     assert!(String::from_utf8_lossy(&status.ok().stdout).contains("hydrated"));
-    // Another name of the same version uses the same blocks in the cache.
+    // A second name of the same version uses the same blocks in the cache.
     let receipt = world.run(&["--json", "hydrate", "--wait", "s3+one://bucket/d/other"]).ok().receipt();
     assert_eq!(receipt["received_bytes"], 0, "{receipt}");
 }
@@ -252,7 +252,7 @@ fn an_endpoint_says_how_buckets_are_addressed_and_listed() {
     world.run(&["cp", "f", "s3+old://bucket/f"]).ok();
     let requests = store.requests();
     assert!(!requests.iter().any(|request| request.contains("list-type")), "{requests:?}");
-    // This store is addressed by host name. A proxy takes the place of a name server.
+    // The store is addressed by host name. A proxy takes the place of a name server.
     let hosted = QuirkStore::start(&[Quirk::HostStyleOnly]);
     hosted.insert("k", b"x");
     for (addressing, code) in [("host", 0), ("path", 1)] {

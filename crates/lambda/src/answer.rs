@@ -7,20 +7,20 @@ use serde::Serialize;
 /// does not have it or did not reach it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stages {
-    /// The event was parsed and the client was made. For `mounted`, the directory exists, which
-    /// completes the check.
+    /// Time at which the event was parsed and the client was made. For `mounted`: time at which the
+    /// directory was found to exist, before its file system is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_seconds: Option<f64>,
-    /// The object's length and version are known.
+    /// Time at which the object's length and version were known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_seconds: Option<f64>,
-    /// The first byte, or the first name, arrived.
+    /// Time at which the first byte, or the first name, arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
-    /// The requested part was read.
+    /// Time at which the requested part had been read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_seconds: Option<f64>,
-    /// All bytes were read or copied.
+    /// Time at which all bytes had been read or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_seconds: Option<f64>,
 }
@@ -46,7 +46,8 @@ pub struct Answer {
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// Bytes done by this call and the calls that it continues. For a stopped download, the number
-    /// of bytes from which to resume. For a read, the number of bytes of the range.
+    /// of bytes from which to resume. For a read, the number of bytes of the range that were read
+    /// so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
     /// True if the call should have continued a copy, but started it again because the files of

@@ -107,12 +107,13 @@ impl<'a> InvocationContext<'a> {
         real_path(destination.as_local()?).filter(|path| path.starts_with(self.environment.directory()))
     }
 
-    /// Whether files below the function's directory are kept after the answer.
+    /// Returns whether files below the function's directory are kept after the answer.
     pub(crate) fn keeps(&self) -> bool {
         self.common.keep
     }
 
-    /// Whether files are kept after a failure. They are if the call may be repeated with its token.
+    /// Returns whether files are kept after a failure: if the call has a token, with which it may
+    /// be repeated, unless the object has changed.
     pub(crate) fn keeps_files_after(&self, failure: &InvocationFailure) -> bool {
         self.common.continues && failure.kind != FailureKind::Changed
     }
@@ -140,7 +141,8 @@ impl<'a> InvocationContext<'a> {
         answer
     }
 
-    /// Removes the recorded paths. What the deadline leaves no time for is left to the next call.
+    /// Removes the recorded paths. Paths for which the deadline leaves no time are left to the next
+    /// call.
     pub(crate) fn clean(&self) {
         let written = std::mem::take(&mut *self.written.lock());
         self.environment.add_leftovers(written);

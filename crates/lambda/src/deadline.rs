@@ -15,7 +15,7 @@ const EARLIEST_DEADLINE: Duration = Duration::from_secs(946_684_800);
 /// Time to end a run, and to write and send the answer, on a whole processor: about ten times the
 /// measured time.
 const REPLY_TIME: Duration = Duration::from_millis(150);
-/// Maximum of that time, for a function with a small share of a processor.
+/// Maximum time for the reply of a function with a small share of a processor.
 const MAX_REPLY_TIME: Duration = Duration::from_secs(1);
 /// Bytes of memory (1,769 MiB) at which a function gets a whole processor. With less memory, its
 /// share of the processor is proportional to the memory.
@@ -88,19 +88,19 @@ impl Deadline {
         self.floor / 3
     }
 
-    /// Whether there is time to tidy up before the answer is sent.
+    /// Returns whether there is time to tidy up before the answer is sent.
     pub(crate) fn leaves_time_to_tidy(&self) -> bool {
         self.remaining() > self.floor / 2
     }
 
-    /// Whether work has to stop now.
+    /// Returns whether work has to stop now.
     #[must_use]
     pub fn is_near(&self, rate: Option<ReceiveRate>) -> bool {
         self.remaining() <= self.margin(rate)
     }
 }
 
-/// Returns the time reserved for the answer. It grows as the function's share of a processor
+/// Returns the time reserved for the answer. The time grows as the function's share of a processor
 /// shrinks.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
 fn floor(memory: Option<u64>) -> Duration {

@@ -50,7 +50,7 @@ impl InvocationFailure {
         let kind = error.kind();
         let advice = match error {
             StoreError::Denied { .. } => "check the role of the function",
-            StoreError::Cancelled => return Self::near("no answer before the deadline"),
+            StoreError::Cancelled => return Self::too_little_time("no answer before the deadline"),
             _ => match kind {
                 FailureKind::NoCredentials => {
                     "give the function a role, or set FIRSTBYTE_NO_SIGN_REQUEST for a public bucket"
@@ -77,7 +77,9 @@ impl InvocationFailure {
         use firstbyte_transfer::Error as Transfer;
         match error {
             Transfer::Store(error) => Self::of_store(error),
-            Transfer::Interrupted | Transfer::Deadline { .. } => Self::near("no answer before the deadline"),
+            Transfer::Interrupted | Transfer::Deadline { .. } => {
+                Self::too_little_time("no answer before the deadline")
+            }
             other => Self::new(other.kind(), other.to_string()),
         }
     }
@@ -98,11 +100,11 @@ impl InvocationFailure {
     /// Returns the failure for a deadline that was reached before any progress from which another
     /// call could continue.
     pub(crate) fn no_progress(source: &Location) -> Self {
-        Self::near(&format!("{source}: the time was too short to get anywhere"))
+        Self::too_little_time(&format!("{source}: the time was too short to get anywhere"))
     }
 
     /// Returns the failure for a deadline that leaves too little time.
-    pub(crate) fn near(why: &str) -> Self {
+    pub(crate) fn too_little_time(why: &str) -> Self {
         Self::new(FailureKind::Deadline, format!("{why}; give the function a longer timeout"))
     }
 }

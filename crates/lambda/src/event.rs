@@ -13,10 +13,10 @@ use crate::error::{InvocationFailure, Result};
 pub(crate) struct CommonFields {
     /// The S3 endpoint. `None`: the endpoint in the environment variables.
     pub(crate) endpoint_url: Option<String>,
-    /// Whether files that are made below the function's directory are kept after the answer.
+    /// True if files that are made below the function's directory are kept after the answer.
     #[serde(default)]
     pub(crate) keep: bool,
-    /// Whether the event continues an earlier call.
+    /// True if the event continues an earlier call.
     #[serde(skip)]
     pub(crate) continues: bool,
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use rustix_futex_sync::Mutex;
 
-/// Names in the order in which their copies start. The feeder of a run calls `begin`, its workers
-/// call `end`.
+/// Names in the order in which their copies start. The feeder of a run calls `begin`, and the
+/// workers of the run call `end`.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier(Mutex<Names>);
 
@@ -22,7 +22,8 @@ struct Names {
 }
 
 impl Frontier {
-    /// Starts after `name`. An earlier call has copied everything up to this name.
+    /// Creates the frontier of a run that continues after `name`, up to which an earlier call has
+    /// copied everything.
     pub(crate) fn after(name: Option<String>) -> Self {
         Self(Mutex::new(Names { last: name, ..Names::default() }))
     }
@@ -35,8 +36,8 @@ impl Frontier {
         names.begun += 1;
         names.before.insert(number, before);
         names.numbers.insert(source.to_owned(), number);
-        // Keys are UTF-8. After a local name that is not UTF-8, the next call copies one more
-        // object again.
+        // A call is continued after a name in UTF-8. A local name that is not UTF-8 is skipped
+        // here, so the next call copies that object again.
         if let Ok(name) = std::str::from_utf8(name) {
             names.last = Some(name.to_owned());
         }

@@ -47,7 +47,7 @@ impl ByteMeter {
     }
 
     /// Returns the time of the first byte.
-    pub(crate) fn first(&self) -> Option<Instant> {
+    pub(crate) fn first_byte(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 }

@@ -13,8 +13,8 @@ use crate::error::{InvocationFailure, Result};
 use crate::meter::{ByteMeter, ReceiveRate, Window};
 use crate::run::EngineRun;
 
-/// Number of bytes in the first step. It is a single block, so that the first byte does not wait
-/// for other blocks.
+/// Number of bytes in the first step: a single block, so that the first byte does not wait for
+/// other blocks.
 const FIRST_STEP_BYTES: u64 = 128 << 10;
 /// Number of bytes in each later step.
 const STEP_BYTES: u64 = 1 << 20;

@@ -46,7 +46,7 @@ impl EngineRun {
         self.engine.store()
     }
 
-    /// Whether the deadline has stopped the run.
+    /// Returns whether the deadline has stopped the run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
     }

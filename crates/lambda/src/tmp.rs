@@ -34,7 +34,7 @@ pub(crate) fn used_bytes(directory: &Path, go_on: &dyn Fn() -> bool) -> Option<u
 /// the system does not report them.
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
-    // A size of 0 is no statement: file systems without a size of their own report it.
+    // File systems without a size of their own report a size of 0.
     let file_system = rustix::fs::statvfs(existing).ok().filter(|statement| statement.f_blocks > 0)?;
     Some(file_system.f_bavail * file_system.f_frsize)
 }
@@ -81,7 +81,7 @@ pub(crate) fn partial_files(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether `path` does not exist or is an empty directory.
+/// Returns whether `path` does not exist or is an empty directory.
 pub(crate) fn is_vacant(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),

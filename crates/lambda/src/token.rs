@@ -60,7 +60,7 @@ impl ResumeToken {
     }
 
     /// Adds the version of the object that is read.
-    pub(crate) fn pinned(mut self, version: &Version) -> Self {
+    pub(crate) fn with_version(mut self, version: &Version) -> Self {
         self.version = Some(PinnedVersion {
             size: version.size,
             etag: version.etag.clone(),
@@ -144,7 +144,7 @@ mod tests {
     fn a_token_is_read_for_its_own_action_and_source_only() {
         let source = Location::parse("s3://b/k".as_ref()).unwrap();
         let version = Version { size: Some(9), etag: Some("\"a\"".into()), ..Version::default() };
-        let token = ResumeToken { bytes: 5, ..ResumeToken::new("open", &source).pinned(&version) };
+        let token = ResumeToken { bytes: 5, ..ResumeToken::new("open", &source).with_version(&version) };
         let text = token.encode();
         let again = ResumeToken::decode(Some(&text), "open", &source).unwrap().unwrap();
         assert_eq!(again.bytes, 5);

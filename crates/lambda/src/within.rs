@@ -6,8 +6,8 @@ use crate::deadline::Deadline;
 use crate::error::{InvocationFailure, Result};
 
 /// Runs `work` on a blocking thread, and returns its result. Waits of this crate end before the
-/// deadline by themselves. A file system that does not answer holds a thread for as long as it
-/// likes: the thread is then left behind, so that the function can still answer.
+/// deadline by themselves. A file system that does not answer may hold a thread indefinitely. That
+/// thread is left behind, so that the function can still answer.
 ///
 /// # Errors
 /// [`FailureKind::Deadline`] if the work has not ended in time, [`FailureKind::Internal`] if it

@@ -1,6 +1,7 @@
 //! Removes what calls wrote below the function's directory, and nothing else.
 //!
-//! A [`WrittenPath`] is made before the call writes. It knows what was there before, which stays.
+//! A [`WrittenPath`] is made before the call writes. The value records what the path had before,
+//! which is not removed.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -19,7 +20,7 @@ pub(crate) struct WrittenPath {
 enum Before {
     Nothing,
     EmptyDirectory,
-    /// A file, or a directory with files. It is not removed.
+    /// A file, or a directory with files, which is not removed.
     Something,
 }
 
@@ -34,14 +35,15 @@ impl WrittenPath {
         Self { path, before }
     }
 
-    /// Returns `path`, to which an earlier call wrote for the first time, and which this one
-    /// continues.
+    /// Returns `path`, to which an earlier call wrote for the first time, and which the current
+    /// call continues.
     pub(crate) fn continued(path: PathBuf) -> Self {
         Self { path, before: Before::Nothing }
     }
 
-    /// Removes the path, or what was added to it, with unfinished copies beside it. Returns false
-    /// if `go_on` returned false before everything was removed.
+    /// Removes unfinished copies beside the path, and the path itself or the content of the
+    /// directory that was empty before. A path that had content before is kept. Returns false if
+    /// `go_on` returned false before everything was removed.
     fn remove(&self, go_on: &dyn Fn() -> bool) -> bool {
         let unfinished = partial_files(&self.path).iter().all(|path| remove_tree(path, go_on));
         unfinished

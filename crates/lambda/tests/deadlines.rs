@@ -156,7 +156,7 @@ fn another_environment_has_no_copies_of_the_first_and_begins_anew() {
 fn a_mounted_file_that_never_answers_does_not_outlast_the_deadline() {
     let store = Store::start();
     let directory = scratch();
-    // Opening a pipe waits for a writer, and there is none.
+    // Opening a pipe waits for a writer, and this pipe has no writer.
     let pipe = Command::new("mkfifo").arg(directory.path().join("pipe")).status();
     assert!(pipe.unwrap().success());
     let mut function = Function::start(&store.url());
@@ -171,7 +171,7 @@ fn a_mounted_file_that_never_answers_does_not_outlast_the_deadline() {
         }
         other => panic!("{other:?}"),
     }
-    // The function still answers, although a thread of it waits.
+    // The function still answers, although one of its threads waits.
     let (source, _) = store.put_seeded("big", MIB);
     assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 1 << 20);
 }

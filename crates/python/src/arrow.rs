@@ -70,7 +70,7 @@ impl ColumnValues {
     }
 }
 
-/// One column of a batch.
+/// A column of a batch.
 #[derive(Debug)]
 pub(crate) struct ArrowColumn {
     pub(crate) values: ColumnValues,
@@ -142,7 +142,7 @@ impl ArrowBatch {
 
 /// Exports the type of batches with these columns, for `__arrow_c_schema__`.
 pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
-    PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(failed)?, c"arrow_schema")
+    PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(arrow_error)?, c"arrow_schema")
 }
 
 /// Exports the type and the data of one batch, for `__arrow_c_array__`.
@@ -166,6 +166,6 @@ pub(crate) fn stream_capsule<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
 }
 
-fn failed(error: ArrowError) -> PyErr {
+fn arrow_error(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -223,7 +223,7 @@ impl GivenKeys {
     /// Makes these credentials the only ones that sign requests. Returns a part of the engine's key
     /// that contains secrets and is never printed.
     fn apply(self, options: &mut ClientOptions) -> PyResult<String> {
-        // The proxies' URLs contain passwords, which `Debug` of a proxy omits.
+        // The proxies' URLs may contain passwords, which `Debug` of a proxy omits.
         let proxies = [&options.store.proxies.http, &options.store.proxies.https]
             .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {
@@ -259,7 +259,9 @@ pub(crate) fn disconnect(py: Python<'_>) {
 }
 
 impl ClientRoute {
-    /// Returns this process's engine for `location`.
+    /// Returns this process's engine for `location`. If the cache cannot be used, warns and returns
+    /// the engine without the cache. If the user requested a cache, does so only if the disk is
+    /// full.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
         // Local files are fast without a cache, so they are cached only if the user requested a
         // cache.
@@ -278,7 +280,9 @@ impl ClientRoute {
         }
     }
 
-    /// Returns this process's engine with the cache, for operations on the cache.
+    /// Returns this process's engine for operations on the cache: with the cache, unless the client
+    /// was made without one. In contrast to [`Self::engine`], a cache that cannot be used is an
+    /// error.
     pub(crate) fn cached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         match self.cached {
             Cached::Nothing => self.uncached(py),
@@ -291,7 +295,7 @@ impl ClientRoute {
     /// Returns the engine of a run on `places`. Without a budget, a bill and a prediction model
     /// this is the shared engine. With any of them it is a separate engine, whose store counts only
     /// this run.
-    pub(crate) fn accounted(
+    pub(crate) fn begin_run(
         &self,
         py: Python<'_>,
         cache: CacheUse,
@@ -303,7 +307,7 @@ impl ClientRoute {
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
         let account = terms
             .open(&places, engine.store(), &environment::variable)
-            .map_err(|error| refused(py, &error))?;
+            .map_err(|error| bill_error(py, &error))?;
         let mut options = self.options.clone();
         options.store.spending = account.spending();
         if cache == CacheUse::Unused || self.cached == Cached::Nothing {
@@ -316,8 +320,8 @@ impl ClientRoute {
         })
     }
 
-    /// True if there is a cache. Operations that only read the cache, or release from it, do not
-    /// create one.
+    /// Returns whether there is a cache. Operations that only read the cache, or release from it,
+    /// do not create one.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
         let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
         found.map_err(|error| failure(py, &error, None))
@@ -333,14 +337,14 @@ impl ClientRoute {
 
 /// Makes the exception for a budget or bill whose price is unknown. The message uses the names of
 /// options in Python.
-fn refused(py: Python<'_>, error: &Error) -> PyErr {
+fn bill_error(py: Python<'_>, error: &Error) -> PyErr {
     let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
     let option = option.replace('-', "_");
     let tell = tell.map_or_else(String::new, |tell| format!("give {}, or ", tell.replace('-', "_")));
     PyValueError::new_err(format!("{option}: {why}; {tell}leave {option} out"))
 }
 
-/// Whether a run reads through the cache.
+/// Use of the cache by a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheUse {
     Used,
@@ -377,8 +381,7 @@ fn engine(py: Python<'_>, key: &str, options: ClientOptions) -> firstbyte::Resul
     }
     let made = py.detach(|| firstbyte::Client::new(options))?;
     let mut engines = ENGINES.lock();
-    // Another thread may have made the engine in the meantime. In that case, that thread's engine
-    // is used.
+    // Uses the engine of another thread if one has been made in the meantime.
     let engine = known(&engines).unwrap_or_else(|| {
         engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));
         made.clone()

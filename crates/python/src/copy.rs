@@ -1,5 +1,5 @@
 //! Implements `cp`, `sync`, and the copies of many objects at once for the fsspec file system.
-//! Ctrl-C ends a copy at once. A later run of the same copy resumes it.
+//! Ctrl-C stops a copy. A later run of the same copy resumes it.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(crate) fn cp<'py>(
     patterns: Vec<(bool, String)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<CopyOutcome<'py>> {
-    let run = client.route.accounted(py, CacheUse::Unused, &[&source, &destination])?;
+    let run = client.route.begin_run(py, CacheUse::Unused, &[&source, &destination])?;
     let engine = run.engine.clone();
     let copy = Copy {
         depth: if recursive { OperandKind::Tree } else { OperandKind::Object },
@@ -58,7 +58,7 @@ pub(crate) fn cp<'py>(
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, located(summary.failed))
+    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
 }
 
 /// Makes the objects below the destination equal to those below the source. Returns the outcome.
@@ -87,7 +87,7 @@ pub(crate) fn sync<'py>(
     if deleted.is_some() {
         refuse_to_delete_source(&from, &to).map_err(refused)?;
     }
-    let run = client.route.accounted(py, CacheUse::Unused, &places)?;
+    let run = client.route.begin_run(py, CacheUse::Unused, &places)?;
     let (stop, copies) = (Stop::default(), run.engine.copies().clone());
     let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
     let settings = TransferSettings { stop: stop.clone(), limit_rate, ..copies };
@@ -111,7 +111,7 @@ pub(crate) fn sync<'py>(
     let mut receipt = Receipt { left_out: Some(0), deleted, ..receipt };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, located(summary.failed))
+    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
 }
 
 /// Makes a filter from patterns, in their order. A pattern marked `true` includes; the others
@@ -161,7 +161,7 @@ pub(crate) fn copy_many<'py>(
     if let Some(error) = summary.ended.take() {
         return Err(failure(py, &error.into(), None));
     }
-    errors(py, located(summary.failed))
+    errors(py, with_locations(summary.failed))
 }
 
 /// Makes the exception. Its file name is the one of `places` with which the error's message begins.
@@ -200,6 +200,6 @@ fn errors(py: Python<'_>, failed: Vec<(String, Error)>) -> PyResult<Bound<'_, Py
     PyList::new(py, failed.collect::<Vec<_>>())
 }
 
-pub(crate) fn located(failed: Vec<Failure>) -> Vec<(String, Error)> {
+pub(crate) fn with_locations(failed: Vec<Failure>) -> Vec<(String, Error)> {
     failed.into_iter().map(|Failure { location, error }| (location, Error::from(error))).collect()
 }

@@ -5,8 +5,8 @@
 //! `stat_result`s of the running Python.
 //!
 //! Like `os.DirEntry`, the class cannot be part of a cycle and is not tracked by the garbage
-//! collector, so a loop over 10^6 entries triggers no collections. This is why `pyo3` is one
-//! release behind: the next release gives every class a collector header.
+//! collector, so a loop over 10^6 entries triggers no collections. Therefore `pyo3` stays at 0.29:
+//! later releases give every class a header for the collector.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Parent {
     }
 }
 
-/// One entry of a directory, as `scandir` gives it.
+/// An entry of a directory, as `scandir` gives it.
 #[pyclass(frozen, module = "firstbyte", name = "DirEntry")]
 pub(crate) struct DirEntry {
     /// The entry's file name, relative to the `scandir` path.
@@ -57,7 +57,7 @@ pub(crate) struct DirEntry {
     lstat: PyOnceLock<Py<PyAny>>,
 }
 
-/// Whether a link's target or the link itself is examined.
+/// Choice between a link's target and the link itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Links {
     Follow,
@@ -164,7 +164,8 @@ impl DirEntry {
         })
     }
 
-    /// True if the entry, or the target of its link, has this kind. A missing file has no kind.
+    /// Returns whether the entry, or the target of its link, has this kind. A missing file has no
+    /// kind.
     fn is(&self, py: Python<'_>, kind: FileType, links: Links) -> PyResult<bool> {
         let known =
             self.kind != FileType::Unknown && !(links == Links::Follow && self.kind == FileType::Symlink);

@@ -31,14 +31,15 @@ fn errno_text(code: i32) -> String {
 
 /// Makes the exception for an error during a listing. The exception's paths have the type of the
 /// root's path.
-pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
+pub(crate) fn listing_error(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
     use std::os::unix::ffi::OsStrExt;
 
     use firstbyte_listing::Error;
 
     let (path, source) = match error {
         Error::Io { path, source } => (path, source),
-        // The error is the system's for a link that cannot be resolved.
+        // `Loop` and `Refused` become the operating system's error for a link that cannot be
+        // resolved.
         Error::Loop { path } | Error::Refused { path } => {
             (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
         }

@@ -2,7 +2,7 @@
 //! none of the parent's other threads. A lock that such a thread held stays locked in the child,
 //! and a channel to such a thread has no other end.
 //!
-//! So a value with threads of its own is wrapped in [`ProcessOwned`]. A child cannot use the
+//! A value with threads of its own is therefore wrapped in [`ProcessOwned`]. A child cannot use the
 //! inherited value and never drops it, because dropping it might wait forever. The child creates
 //! its own value. (`DataLoader` of `PyTorch` and `multiprocessing` fork by default, in some
 //! versions.)

@@ -26,7 +26,7 @@ pub(crate) fn hydrate<'py>(
     pin: bool,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
-    let run = client.route.accounted(py, CacheUse::Used, &[&location])?;
+    let run = client.route.begin_run(py, CacheUse::Used, &[&location])?;
     let engine = run.engine.clone();
     let how = Hydrate {
         depth: depth(recursive),

@@ -111,7 +111,7 @@ impl PyLayout {
     }
 
     fn names(&self) -> PyResult<PyNames> {
-        PyNames::of(Arc::clone(&self.layout), self.form)
+        PyNames::start_listing(Arc::clone(&self.layout), self.form)
     }
 }
 
@@ -162,8 +162,8 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// Makes the nearest Python exception. For a wrong argument it is a ValueError, otherwise an
-/// OSError with code and file name, of the subclass for its code.
+/// Makes the nearest Python exception: a ValueError for a wrong argument, otherwise an OSError with
+/// code and file name, of the subclass for its code.
 fn fail(py: Python<'_>, error: &Error, form: NameType) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
         // Options of the command line are arguments of the same names in Python, without the
@@ -221,7 +221,7 @@ struct Listed {
 }
 
 impl PyNames {
-    fn of(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
+    fn start_listing(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
         let (give, chunks) = sync_channel(MAX_WAITING_MESSAGES);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
         let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });

@@ -1,5 +1,4 @@
-//! Defines `PyLazyFile`, an object opened for reading. The file object that `open` returns is built
-//! on it.
+//! Defines `PyLazyFile`, an object opened for reading. The file object that `open` returns uses it.
 //!
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
 //! In a forked child, the first read opens the file again, in the same version.
@@ -101,13 +100,14 @@ impl PyLazyFile {
         let file = self.file(py)?;
         let left = to_usize(file.size().saturating_sub(offset));
         PyBytes::new_with(py, length.min(left), |buffer| {
-            let read = wait::read(py, |tick, go_on| file.read_at_while(buffer, offset, tick, go_on))?;
+            let read =
+                wait::read_interruptibly(py, |tick, go_on| file.read_at_while(buffer, offset, tick, go_on))?;
             read.map(drop).map_err(|error| failure(py, &error, Some(&self.location)))
         })
     }
 
-    /// Fills `buffer` from `offset` on and returns the number of bytes. The caller expects to read
-    /// `expected` bytes from `offset` on in all.
+    /// Fills `buffer` from `offset` on and returns the number of bytes. `expected` is the number of
+    /// bytes from `offset` on that the caller will read in this call and the next ones.
     #[pyo3(signature = (offset, buffer, expected = 0))]
     fn read_into(
         &self,
@@ -124,7 +124,9 @@ impl PyLazyFile {
         // SAFETY: the caller keeps other code from using the buffer during the read, as for every
         // `readinto`.
         let slice = unsafe { buffer.slice(buffer.len()) };
-        let read = wait::read(py, |tick, go_on| file.read_expecting(slice, offset, expected, tick, go_on))?;
+        let read = wait::read_interruptibly(py, |tick, go_on| {
+            file.read_expecting(slice, offset, expected, tick, go_on)
+        })?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
@@ -166,7 +168,7 @@ impl PyLazyFile {
                 return Err(PyValueError::new_err(line));
             }
             // SAFETY: the caller keeps other code from using the buffers during the read.
-            // `check_apart` makes sure that they do not overlap before they are used.
+            // `check_apart` makes sure that the buffers do not overlap before any is used.
             wanted.push((offset, unsafe { buffer.slice(length) }));
         }
         check_apart(&wanted)?;
@@ -214,7 +216,7 @@ impl PyLazyFile {
         file: &firstbyte::LazyFile,
         wanted: &mut [(u64, &mut [u8])],
     ) -> PyResult<Vec<usize>> {
-        let read = wait::read(py, |tick, go_on| file.read_ranges_while(wanted, tick, go_on))?;
+        let read = wait::read_interruptibly(py, |tick, go_on| file.read_ranges_while(wanted, tick, go_on))?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 

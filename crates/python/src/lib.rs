@@ -1,10 +1,10 @@
 //! Implements `firstbyte._native`, the native half of the Python package.
 //!
-//! Each verb is a file here, and a file of the same name in `python/firstbyte` has its types and
-//! documentation. All verbs share the conversion of paths ([`place`]), names ([`name`]) and errors
-//! ([`error`]). Directories and objects are read without the interpreter's lock, and no thread of
-//! this module touches Python. The module is built against the stable ABI of Python 3.11, so one
-//! wheel serves all later versions.
+//! Each verb has a file here. The verb's types and documentation are in `python/firstbyte`, mostly
+//! in a file of the same name. All verbs share the conversion of paths ([`place`]), names
+//! ([`name`]) and errors ([`error`]). Directories and objects are read without the interpreter's
+//! lock, and no thread of this module touches Python. The module is built against the stable ABI of
+//! Python 3.11, so one wheel serves all later versions.
 
 mod arrow;
 mod client;

@@ -33,7 +33,7 @@ const ASSUMED_LENGTH: u64 = 1 << 20;
 /// Maximum step in bytes by which the buffer of a body grows, whatever length the server claims.
 const MAX_GROWTH_BYTES: usize = 16 << 20;
 
-/// Objects in order. They are read ahead of the caller, who takes them one by one.
+/// Objects in order, read ahead of the caller, who takes them one by one.
 #[pyclass(frozen, module = "firstbyte._native", name = "Objects")]
 pub(crate) struct PyObjects {
     reading: ProcessOwned<Arc<Reading>>,
@@ -151,8 +151,8 @@ struct Reading {
     state: Mutex<ObjectsState>,
     /// Signalled when the object that the caller gets next has arrived, and at the end.
     arrived: Condvar,
-    /// Signalled to one thread when memory may be free. Each thread that finds some signals the
-    /// next one.
+    /// Signalled to one thread when memory may be free. A thread that finds free memory signals the
+    /// next thread.
     room: Condvar,
     /// Signalled when it may be an object's turn to get memory.
     turns: Condvar,
@@ -239,8 +239,8 @@ impl ArrivingObject {
         self.stat.is_some() && self.filled as u64 == self.wanted.len()
     }
 
-    /// Returns the missing range if the bytes before it can be kept. They can if a version
-    /// identifies the object's content.
+    /// Returns the missing range if the bytes before it can be kept, because a version identifies
+    /// the object's content.
     fn missing_range(&self) -> Option<ByteRange> {
         let is_kept = self.filled > 0 && self.version().is_some_and(|it| it.strength() > Strength::None);
         is_kept.then(|| self.wanted.skip(self.filled as u64))

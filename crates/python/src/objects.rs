@@ -65,8 +65,9 @@ pub(crate) fn list<'py>(
     Ok(rows)
 }
 
-/// Lists a location. Only the result of this call says that nothing is there: such an error after
-/// the first entry, which a store can give for a later page, would pass for an empty directory.
+/// Lists a location. If the location does not exist, this call fails with `NotFound`. A `NotFound`
+/// of a later page becomes another error, because callers would take `NotFound` for an empty
+/// directory.
 fn entries(
     store: &Store,
     location: &Location,
@@ -86,8 +87,9 @@ fn entries(
 }
 
 /// Returns the name that Python shows for an entry: without the `/` at the end of a directory's
-/// name. The name of an object keeps it (consoles create `folder/` as an empty object), because the
-/// object has no other name. So does a directory without a name of its own (`a//`).
+/// name. The name of an object keeps its final `/` (consoles create `folder/` as an empty object),
+/// because the object has no other name. A directory without a name of its own (`a//`) keeps the
+/// `/` too.
 pub(crate) fn shown_name(entry: &Entry) -> &[u8] {
     match entry.name.strip_suffix(b"/") {
         Some(name) if entry.kind == EntryKind::Directory && !name.is_empty() => name,
@@ -167,7 +169,7 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
     Ok(found)
 }
 
-/// True if a directory does not exist, or no longer exists.
+/// Returns whether a directory does not exist, or no longer exists.
 fn is_gone(error: &Error) -> bool {
     matches!(error.io_kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_transfer::Observer;
 use pyo3::prelude::*;
 
-use crate::wait::{interruptible, ticking};
+use crate::wait::{interruptible, interruptible_with_ticks};
 
 /// Counts the bytes of a run.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(crate) fn run_with_progress<T: Send + 'static>(
         }
         report.call1(py, now).map(drop)
     };
-    let done = ticking(py, stop, &mut tell, move || work(&observer))?;
+    let done = interruptible_with_ticks(py, stop, &mut tell, move || work(&observer))?;
     tell(py)?;
     Ok(done)
 }

@@ -1,4 +1,5 @@
-//! Reads one directory in batches. Threads read the next batches while Python processes this one.
+//! Reads one directory in batches. Threads read the next batches while Python processes the current
+//! one.
 //!
 //! The kernel takes longer to read an entry than Python takes to process it, so for a large
 //! directory both in parallel take half the time. A small directory would be read before a thread
@@ -96,7 +97,7 @@ impl DirectoryReading {
         py.detach(|| self.end());
     }
 
-    /// True if there may be more entries to read.
+    /// Returns whether there may be more entries to read.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.source, Source::Done)
     }

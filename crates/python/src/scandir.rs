@@ -80,7 +80,8 @@ impl Scandir {
         state.batch = None;
     }
 
-    /// True if the directory is still open: it was neither read to its end nor closed.
+    /// True if the directory is still open: it was neither read to its end nor closed by the
+    /// caller.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> bool {
         let state = self.state.lock_py_attached(py);

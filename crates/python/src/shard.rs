@@ -1,5 +1,5 @@
-//! Implements `plan`, `merge`, and the copy and the hydration of a shard of a manifest. Results are
-//! the JSON that the command line prints.
+//! Implements `plan`, `merge`, and the copy and the hydration of a shard of a manifest. Results
+//! have the JSON of the command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::client::{PyClient, RateArgument};
-use crate::copy::{CopyOutcome, filter, located, outcome};
+use crate::copy::{CopyOutcome, filter, outcome, with_locations};
 use crate::error::failure;
 use crate::hydrate::wait_for_job;
 use crate::wait::interruptible;
@@ -58,7 +58,7 @@ pub(crate) fn cp_shard<'py>(
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let engine = client.route.uncached(py)?;
-    let run = Arc::new(opened(py, &manifest, shard)?);
+    let run = Arc::new(open_shard(py, &manifest, shard)?);
     let copy = Copy { limit_rate: limit_rate.map(|rate| rate.0), stop: Stop::default(), ..Copy::default() };
     let (stop, mine, to) = (copy.stop.clone(), Arc::clone(&run), destination.clone());
     let started = Instant::now();
@@ -71,7 +71,7 @@ pub(crate) fn cp_shard<'py>(
     for summary in summaries {
         receipt.add(&summary);
         failures += summary.failures;
-        failed.extend(located(summary.failed));
+        failed.extend(with_locations(summary.failed));
     }
     outcome(py, receipt, started, failures, failed)
 }
@@ -87,7 +87,7 @@ pub(crate) fn hydrate_shard<'py>(
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let engine = client.route.cached(py)?;
-    let run = opened(py, &manifest, shard)?;
+    let run = open_shard(py, &manifest, shard)?;
     let started = Instant::now();
     let keep = if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom };
     let job = py.detach(|| engine.hydrate_shard(&run, keep, limit_rate.map(|rate| rate.0)));
@@ -110,7 +110,7 @@ pub(crate) fn merge(py: Python<'_>, manifest: PathBuf, receipts: Vec<PathBuf>) -
     json(&merged.map_err(|error| failure(py, &error, None))?)
 }
 
-fn opened(py: Python<'_>, manifest: &std::path::Path, shard: &str) -> PyResult<ShardRun> {
+fn open_shard(py: Python<'_>, manifest: &std::path::Path, shard: &str) -> PyResult<ShardRun> {
     let choice: ShardChoice = shard.parse().map_err(|why| PyValueError::new_err(format!("shard: {why}")))?;
     let run = ShardRun::open(manifest, choice, &environment::variable);
     run.map_err(|error| failure(py, &error, None))

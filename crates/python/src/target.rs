@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// A writable, contiguous buffer. It keeps its Python object alive.
+/// A writable, contiguous buffer, which keeps its Python object alive.
 pub(crate) struct BufferTarget(PyUntypedBuffer);
 
 impl BufferTarget {

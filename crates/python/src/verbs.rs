@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use rustix_futex_sync::Mutex;
 
 use crate::client::{CacheUse, LocationArgument, PyClient};
-use crate::copy::{CopyOutcome, failure_at_either, filter, located, outcome};
+use crate::copy::{CopyOutcome, failure_at_either, filter, outcome, with_locations};
 use crate::error::failure;
 use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
@@ -52,7 +52,7 @@ pub(crate) fn rm<'py>(
     let receipt = Receipt::new("rm", location.to_string(), None);
     let mut receipt = Receipt { deleted: Some(0), ..receipt };
     receipt.add(&summary);
-    outcome(py, receipt, started, summary.failures, located(summary.failed))
+    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
 }
 
 fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Result<Summary> {
@@ -122,14 +122,14 @@ pub(crate) fn mv<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<CopyOutcome<'py>> {
     let stop = Stop::default();
-    let run = client.route.accounted(py, CacheUse::Unused, &[&source, &destination])?;
+    let run = client.route.begin_run(py, CacheUse::Unused, &[&source, &destination])?;
     let durability = Durability::Full;
     let settings = TransferSettings { stop: stop.clone(), durability, ..run.engine.copies().clone() };
     let engine = run.engine.transfers(settings);
     let started = Instant::now();
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { OperandKind::Tree } else { OperandKind::Object };
-    let work = move |observer: &ByteProgress| moved(&engine, &from, &to, depth, observer);
+    let work = move |observer: &ByteProgress| move_operand(&engine, &from, &to, depth, observer);
     let summary = run_with_progress(py, progress, || stop.stop(), work)?;
     let mut summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
@@ -139,10 +139,10 @@ pub(crate) fn mv<'py>(
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, located(summary.failed))
+    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
 }
 
-fn moved(
+fn move_operand(
     engine: &Engine,
     source: &Path,
     destination: &Path,
@@ -252,7 +252,7 @@ pub(crate) fn check<'py>(
     let rows = found.0.lock();
     let rows: Vec<_> = rows.iter().map(Difference::to_json).collect();
     let text = serde_json::to_string(&rows).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok((outcome(py, receipt, started, summary.failures, located(summary.failed))?, text))
+    Ok((outcome(py, receipt, started, summary.failures, with_locations(summary.failed))?, text))
 }
 
 fn compare(

@@ -4,11 +4,11 @@
 //! Python runs signal handlers on its main thread only, between two Python instructions. So a call
 //! that waits on the main thread must run the handlers itself. A call on another thread is watched
 //! if it was made by [`Cancellation::run`], and ends when that `Cancellation` is cancelled. While a
-//! read waits on a watched thread, it checks for signals and for cancellation ([`read`]). Other
-//! work moves to a separate thread ([`interruptible`]). On a signal or a cancellation that thread
-//! is asked to stop. If it does not end within [`STOP_TIMEOUT`], the call returns without it. The
-//! separate thread never uses Python and ends by its own deadline. All other calls wait without
-//! checking.
+//! read waits on a watched thread, it checks for signals and for cancellation
+//! ([`read_interruptibly`]). Other work moves to a separate thread ([`interruptible`]). On a signal
+//! or a cancellation that thread is asked to stop. If it does not end within [`STOP_TIMEOUT`], the
+//! call returns without it. The separate thread never uses Python and ends by its own deadline. All
+//! other calls wait without checking.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// True if [`check`] can end a call of this thread: if the thread is watched, or is the process's
-/// first thread, on which Python runs signal handlers.
+/// Returns whether [`check`] can end a call of this thread: if the thread is watched, or is the
+/// process's first thread, on which Python usually runs signal handlers.
 fn is_watched() -> bool {
     rustix::thread::gettid() == rustix::process::getpid() || WATCHED.with_borrow(|flags| !flags.is_empty())
 }
@@ -175,7 +175,7 @@ pub(crate) fn abandonable<T: Send + 'static>(
 
 /// Works like [`interruptible`], but on any thread, and calls `tick` while `work` runs. An error of
 /// `tick` ends the call.
-pub(crate) fn ticking<T: Send + 'static>(
+pub(crate) fn interruptible_with_ticks<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
     tick: &mut dyn FnMut(Python<'_>) -> PyResult<()>,
@@ -190,7 +190,7 @@ pub(crate) fn ticking<T: Send + 'static>(
 
 /// Calls `read`, which must call the given function every [`SIGNAL_CHECK_INTERVAL`] to learn
 /// whether to continue. If [`check`] fails, the read ends and the error of `check` is returned.
-pub(crate) fn read<T: Send>(
+pub(crate) fn read_interruptibly<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,
 ) -> PyResult<firstbyte::Result<T>> {

@@ -90,11 +90,11 @@ impl PyWriter {
     fn write(&self, py: Python<'_>, content: &Bound<'_, PyBytes>) -> PyResult<()> {
         let (pieces, stop) = match &*self.state.lock() {
             WriterState::Open(upload) => {
-                let upload = upload.get().ok_or_else(forked)?;
+                let upload = upload.get().ok_or_else(forked_error)?;
                 (upload.pieces.clone(), upload.stop.clone())
             }
             WriterState::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
-            WriterState::Broken => return Err(broken()),
+            WriterState::Broken => return Err(broken_error()),
         };
         let sent = match pieces.try_send(Piece::Bytes(content.as_bytes().to_vec())) {
             Ok(()) => true,
@@ -137,9 +137,9 @@ impl PyWriter {
                 *self.state.lock() = WriterState::Over;
                 return Ok(());
             }
-            WriterState::Broken => return Err(broken()),
+            WriterState::Broken => return Err(broken_error()),
         };
-        let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
+        let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked_error)?;
         let end = move || {
             if last == LastMessage::End {
                 // If the thread has ended, its result is the error.
@@ -176,11 +176,11 @@ impl PyWriter {
     }
 }
 
-fn forked() -> PyErr {
+fn forked_error() -> PyErr {
     PyRuntimeError::new_err("this file was begun to be written before a fork: only the parent can end it")
 }
 
-fn broken() -> PyErr {
+fn broken_error() -> PyErr {
     PyValueError::new_err(
         "writing this file failed or was interrupted: what was there before is unchanged; write it anew",
     )

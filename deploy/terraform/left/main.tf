@@ -1,4 +1,4 @@
-# Lists what still carries the tags of a run. It makes nothing.
+# Lists what still carries the tags of a run, and makes nothing.
 
 data "aws_resourcegroupstaggingapi_resources" "run" {
   tag_filter {

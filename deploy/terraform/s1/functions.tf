@@ -46,7 +46,7 @@ resource "aws_lambda_layer_version" "firstbyte" {
   compatible_architectures = [var.architecture]
 }
 
-# Made here, so that `destroy` deletes them: the functions may not make groups of their own.
+# Log groups are made here, so that `destroy` deletes them: the functions may not make groups of their own.
 resource "aws_cloudwatch_log_group" "functions" {
   #checkov:skip=CKV_AWS_158:a customer key stays for at least 7 days after destroy; the logs hold timings
   #checkov:skip=CKV_AWS_338:logs of a test need not outlive its results
@@ -129,7 +129,7 @@ resource "aws_iam_role_policy" "function" {
   policy = each.value
 }
 
-# For the user who measures. It is attached to nothing here.
+# A policy for the user who measures. It is attached to nothing here.
 resource "aws_iam_policy" "measure" {
   name = "${local.name}-measure"
   policy = templatefile("${local.policies}/measure.json.tftpl", {

@@ -7,7 +7,7 @@ output "functions" {
   description = "Names of the functions by kind, with {memory} for their memory in MB, as `bench run --on lambda:NAME` has it."
   value       = { for kind in keys(local.kinds) : kind => "${local.name}-${kind}-{memory}" }
 
-  # A name is of use once its function is there.
+  # A name is of use only after its function is made.
   depends_on = [aws_lambda_function.this]
 }
 

@@ -1,8 +1,8 @@
 # Instances, the queue, and a job definition for each file system.
 
 locals {
-  # Where each file system is mounted, the type that the kernel must show there, and from where an instance fills it.
-  # Lustre is linked to the bucket.
+  # Directory at which each file system is mounted, the type that the kernel must show there, and
+  # from where an instance fills it. Lustre is linked to the bucket.
   mounts = merge(
     {
       efs = {

@@ -91,7 +91,8 @@ resource "aws_iam_role_policy" "gateway" {
 locals {
   gateway_port = 8090
 
-  # How an instance of the jobs mounts the database through the gateway. The mount's own cache is small: the gateway has it.
+  # Command by which an instance of the jobs mounts the database through the gateway. The mount's
+  # own cache is small, since the gateway has a large one.
   gateway_mounts = {
     for gateway in aws_instance.gateway : "gateway" => {
       directory = "/mnt/gateway"

@@ -44,12 +44,12 @@ resource "aws_iam_role_policy" "job" {
   policy = each.value
 }
 
-# For the user who measures. It is attached to nothing here.
+# A policy for the user who measures. It is attached to nothing here.
 resource "aws_iam_policy" "submit" {
   name = "${local.name}-submit"
   policy = templatefile("${local.policies}/submit.json.tftpl", {
     queue = aws_batch_job_queue.this.arn
-    # Whatever their revision.
+    # Job definitions in any revision.
     definitions = flatten([for job in aws_batch_job_definition.this : [job.arn_prefix, "${job.arn_prefix}:*"]])
   })
 }

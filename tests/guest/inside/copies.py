@@ -41,7 +41,7 @@ class Case:
         """The first client."""
         return self.mount.client
 
-    def cp(self, *words: str, limit: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
+    def firstbyte(self, *words: str, limit: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
         """Runs the program on the client."""
         return self.client.ended("firstbyte", "-q", *words, limit=limit)
 
@@ -101,13 +101,13 @@ def stale_attributes(case: Case) -> dict:
     soon as the client's cached attributes have expired.
     """
     data(SRV / "tree/one", 1000)
-    case.cp("sync", f"{AT}/tree", "/tmp/tree")
+    case.firstbyte("sync", f"{AT}/tree", "/tmp/tree")
     case.client.run("stat", f"{AT}/tree/one")
     (SRV / "tree/one").write_bytes(b"x" * 1000)
     began = time.monotonic()
     first = None
     while time.monotonic() - began < 90:
-        case.cp("sync", f"{AT}/tree", "/tmp/tree")
+        case.firstbyte("sync", f"{AT}/tree", "/tmp/tree")
         same = Path("/tmp/tree/one").read_bytes() == b"x" * 1000
         first = first if first is not None else same
         if same:
@@ -124,7 +124,7 @@ def same_second(case: Case) -> dict:
     (SRV / "edits").mkdir()
     for number in range(12):
         case.client.run("bash", "-c", f"printf %04d {number} > {AT}/edits/file")
-        done = case.cp("sync", f"{AT}/edits", "/tmp/edits")
+        done = case.firstbyte("sync", f"{AT}/edits", "/tmp/edits")
         if Path("/tmp/edits/file").read_text() != f"{number:04}":
             wrong.append([done.returncode, done.stderr[-300:], times(SRV / "edits/file"), times(case.client.see(f"{AT}/edits/file")), times(Path("/tmp/edits/file"))])
     return {"ok": not wrong, "wrong": wrong}
@@ -169,10 +169,10 @@ def silly_rename(case: Case) -> dict:
     holder = case.client.start_command("bash", "-c", f"exec 3< {AT}/silly/open; rm {AT}/silly/open; sleep 600")
     time.sleep(1)
     there = names(SRV / "silly")
-    copied = case.cp("cp", "-r", f"{AT}/silly/", "/tmp/silly")
+    copied = case.firstbyte("cp", "-r", f"{AT}/silly/", "/tmp/silly")
     out = names(Path("/tmp/silly"))
-    deleted = case.cp("sync", "--delete", "/tmp/silly", f"{AT}/silly")
-    checked = case.cp("check", "/tmp/silly", f"{AT}/silly")
+    deleted = case.firstbyte("sync", "--delete", "/tmp/silly", f"{AT}/silly")
+    checked = case.firstbyte("check", "/tmp/silly", f"{AT}/silly")
     holder.kill()
     holder.wait()
     codes = [copied.returncode, deleted.returncode, checked.returncode]
@@ -181,8 +181,8 @@ def silly_rename(case: Case) -> dict:
 
 
 def squashed_root(case: Case) -> dict:
-    """Root has no rights on the server. A copy to a closed directory must end with one line of
-    error and leave nothing; a copy to an open directory must work.
+    """Copies as a root that has no rights on the server. A copy to a closed directory must end with
+    one line of error and leave nothing; a copy to an open directory must work.
     """
     case.world.server.host.run("exportfs", "-o", "rw,root_squash,no_subtree_check,fsid=9", "*:/srv/squash")
     closed = Path("/srv/squash/closed")
@@ -196,8 +196,8 @@ def squashed_root(case: Case) -> dict:
     free.chmod(0o777)
     with case.world.mounted(case.version, "/srv/squash", "/mnt/squash"):
         Path("/tmp/small").write_bytes(b"small")
-        refused = case.cp("cp", "/tmp/small", "/mnt/squash/closed/")
-        worked = case.cp("cp", "-r", "/mnt/squash/open/", "/mnt/squash/free/")
+        refused = case.firstbyte("cp", "/tmp/small", "/mnt/squash/closed/")
+        worked = case.firstbyte("cp", "-r", "/mnt/squash/open/", "/mnt/squash/free/")
         left = names(closed)
     ok = refused.returncode == 1 and refused.stderr.count("\n") == 1 and not left and worked.returncode == 0
     return {"ok": ok, "refused": refused.stderr[-300:], "worked": worked.stderr[-300:], "left": left, "free": names(free)}
@@ -211,7 +211,7 @@ def connections(case: Case) -> dict:
     case.mount.end()
     try:
         with case.world.mounted(case.version, options="nconnect=4"):
-            done = case.cp("cp", f"{AT}/wide", "/tmp/wide")
+            done = case.firstbyte("cp", f"{AT}/wide", "/tmp/wide")
             open_ = case.client.run("ss", "-Htn", "state", "established", "dport", "=", ":2049").count("\n")
     finally:
         case.client.run(*case.mount.words)
@@ -256,7 +256,7 @@ def sparse(case: Case) -> dict:
     took = {}
     for name, source, target in (("from", f"{AT}/sparse", "/srv/xfs/sparse"), ("to", "/srv/xfs/sparse", f"{AT}/sparse2")):
         began = time.monotonic()
-        done = case.cp("cp", source, target, limit=300)
+        done = case.firstbyte("cp", source, target, limit=300)
         if done.returncode:
             return {"ok": False, name: done.stderr[-300:]}
         seen = case.client.see(target).stat()
@@ -273,7 +273,7 @@ def without_locks(case: Case) -> dict:
         return {"ok": True, "not": "NFS 3 only"}
     want = data(SRV / "unlocked", 4 * MIB)
     with case.world.mounted("3", at="/mnt/nolock", options="nolock"):
-        done = case.cp("cp", "/mnt/nolock/unlocked", "/mnt/nolock/copied")
+        done = case.firstbyte("cp", "/mnt/nolock/unlocked", "/mnt/nolock/copied")
     return {"ok": done.returncode == 0 and digest(SRV / "copied") == want, "said": done.stderr[-300:]}
 
 
@@ -291,14 +291,14 @@ def full_at_close(case: Case) -> dict:
     found = {"ok": True}
     with case.world.mounted(case.version, "/srv/small", "/mnt/small"):
         for durability in ("none", "data", "full"):
-            done = case.cp("cp", "--durability", durability, "/tmp/large", "/mnt/small/large")
+            done = case.firstbyte("cp", "--durability", durability, "/tmp/large", "/mnt/small/large")
             there = [name for name in names(host.see("/srv/small")) if name != "lost+found"]
             found[durability] = [done.returncode, done.stderr[-300:], there]
             found["ok"] &= done.returncode == 1 and done.stderr.count("\n") == 1 and "large" not in there
             for name in there:
                 case.client.run("rm", "-f", f"/mnt/small/{name}")
         small = data(Path("/tmp/fits"), 8 * MIB)
-        case.cp("cp", "/tmp/fits", "/mnt/small/fits")
+        case.firstbyte("cp", "/tmp/fits", "/mnt/small/fits")
         found["ok"] &= digest(host.see("/srv/small/fits")) == small
     host.run("exportfs", "-u", "*:/srv/small")
     # The server may keep its exports open for some seconds, so unmount lazily.

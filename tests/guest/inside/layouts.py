@@ -107,8 +107,8 @@ def main(version: str, files: str, kills: str, seed: str) -> None:
     plant(int(files))
     with world.mounted(version, cable=world.cables[0]), world.mounted(version, cable=world.cables[1]):
         field = Field(world, random.Random(int(seed)))
-        # Converted before the writers start, because writers of a directory without a layout file
-        # do not notice that another client makes one.
+        # The first conversion comes before the writers start, because writers of a directory
+        # without a layout file do not notice that another client makes one.
         world.cables[0].client.run("firstbyte", "-q", "layout", "shard", f"{AT}/field", "--levels", "1", "--width", "1")
         field.verb = "unshard"
         neighbours = [neighbour(cable, number, int(files)) for number, cable in enumerate(world.cables)]

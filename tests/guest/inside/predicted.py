@@ -4,7 +4,7 @@ of 1 ms, and does the work.
     predicted VERSIONS DELAYS
 
 Without a delay, three figures are measured: the time of a call and of a listed name, and the
-rate of one connection. They are what the processors of client and server add.
+rate of one connection. The figures are what the processors of client and server add.
 """
 
 import json

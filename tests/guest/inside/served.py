@@ -137,8 +137,8 @@ def while_sent(case: Case) -> dict:
 
 
 def cached(case: Case) -> dict:
-    """Two clients use one cache directory on NFS while the source changes. Each must get the right
-    content, or refuse with one line.
+    """Uses one cache directory on NFS from two clients while the source changes. Each client must
+    get the right content, or refuse with one line.
     """
     wrong, said = 0, []
     source = SRV.parent / "xfs/source"

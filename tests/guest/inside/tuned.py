@@ -1,4 +1,4 @@
-"""Measures the effect of the kernel's read-ahead and of several connections on reading from NFS.
+"""Measures the effect of the client's read-ahead and of several connections on reading from NFS.
 
     tuned VERSIONS DELAYS
 """

@@ -41,11 +41,11 @@ struct Lines {
 
 static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 
-/// Whether standard output was closed when the program started. Rust's start-up code opens
+/// True if standard output was closed when the program started. Rust's start-up code opens
 /// `/dev/null` in place of a closed standard output, so rows would vanish without an error. A
-/// constructor, which runs before the start-up code, sets this.
+/// constructor, which runs before the start-up code, sets the flag.
 static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether standard input was closed when the program started. Without this flag, a closed input
+/// True if standard input was closed when the program started. Without this flag, a closed input
 /// would be read as an empty object.
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -62,7 +62,7 @@ extern "C" fn check_standard_streams() {
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
-/// Whether anything was written to standard output, or it was taken for content.
+/// True once anything was written to standard output, or standard output was opened for content.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether results or content were written to standard output, or are about to be.
@@ -106,7 +106,7 @@ pub fn standard_input() -> Result<File> {
 /// Prints a line on standard error.
 pub fn say(line: impl Display) {
     let line = if log_line::is_json() { log_line::message_line(&line.to_string()) } else { line.to_string() };
-    StandardError.take(format!("{line}\n").as_bytes());
+    StandardError.write_redacted(format!("{line}\n").as_bytes());
 }
 
 /// Returns whether standard error is a terminal with colours and the user wants them.
@@ -122,13 +122,13 @@ pub fn wants_colours() -> bool {
 }
 
 /// Prints an error on standard error.
-pub fn failed(error: &Error) {
+pub fn print_error(error: &Error) {
     let line = match (log_line::is_json(), has_colours()) {
-        (true, _) => log_line::failed(error),
+        (true, _) => log_line::error_line(error),
         (false, true) => format!("\x1b[1;31merror:\x1b[0m {error}"),
         (false, false) => format!("error: {error}"),
     };
-    StandardError.take(format!("{line}\n").as_bytes());
+    StandardError.write_redacted(format!("{line}\n").as_bytes());
 }
 
 /// Prints a note on standard error. A note does not change the exit code.
@@ -154,7 +154,7 @@ impl<W: Write> Write for LogLines<W> {
 
 /// Writes text to standard error. The text has its own line ends.
 pub fn log(text: &str) {
-    StandardError.take(text.as_bytes());
+    StandardError.write_redacted(text.as_bytes());
 }
 
 /// Prints a line of results.
@@ -196,13 +196,13 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A writer to standard error that always succeeds.
+/// A writer to standard error that never returns an error.
 #[derive(Clone, Copy, Debug)]
 pub struct StandardError;
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.take(bytes);
+        self.write_redacted(bytes);
         Ok(bytes.len())
     }
 
@@ -214,7 +214,7 @@ impl Write for StandardError {
 impl StandardError {
     /// Writes lines, after removing the secrets of URLs, which any library may have put into the
     /// lines.
-    fn take(self, bytes: &[u8]) {
+    fn write_redacted(self, bytes: &[u8]) {
         let shown = std::str::from_utf8(bytes).ok().map(redacted);
         let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
         let until = Instant::now() + MAX_WRITE_WAIT;

@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Makes a usage error: the command line is contradictory.
+    /// Makes a usage error: the command line cannot be carried out as it is written.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, kind: FailureKind::BadInput, ..Self::failed(message) }
     }
@@ -109,7 +109,7 @@ impl Error {
             _ => Exit::Failed,
         };
         let missing = match error {
-            Transfer::Store(cause) => missing(cause),
+            Transfer::Store(cause) => missing_location(cause),
             _ => None,
         };
         Self { missing, ..Self::of(exit, error, error.advice(), error.kind(), error.trace()) }
@@ -184,7 +184,7 @@ fn exit_of(error: &firstbyte_store::Error) -> Exit {
 }
 
 /// Returns the location that does not exist, if that is the cause.
-fn missing(error: &firstbyte_store::Error) -> Option<String> {
+fn missing_location(error: &firstbyte_store::Error) -> Option<String> {
     match error {
         firstbyte_store::Error::NotFound { location, .. } => Some(location.clone()),
         _ => None,
@@ -217,7 +217,7 @@ impl From<firstbyte_store::Error> for Error {
             other => exit_of(other),
         };
         Self {
-            missing: missing(&error),
+            missing: missing_location(&error),
             ..Self::of(exit, &error, error.advice(), error.kind(), error.trace())
         }
     }
@@ -241,7 +241,7 @@ impl From<firstbyte_hydrate::Error> for Error {
             _ => Exit::Failed,
         };
         let missing = match &error {
-            firstbyte_hydrate::Error::Store(cause) => missing(cause),
+            firstbyte_hydrate::Error::Store(cause) => missing_location(cause),
             _ => None,
         };
         Self { missing, ..Self::of(exit, &error, advice, error.kind(), error.trace()) }

@@ -1,5 +1,5 @@
 //! Returns the counts of a command to the `run` that started the command. `run` makes standard
-//! input of each command the write end of a pipe, so no verb can read it. When the command ends, it
+//! input of each command the write end of a pipe, so no verb can read it. A command that ends
 //! writes its counts to that pipe. `report` calls [`hand_over`], `run` calls [`add`].
 
 use std::io::{self, PipeReader, Read as _};

@@ -11,7 +11,7 @@ use serde_json::ser::Formatter;
 use serde_json::{Value, json};
 
 /// Formats the JSON object that a verb prints when it ends. Adds the fields that every such object
-/// has: `schema`, `verb` and `failed`. Those in `fields` stay as they are.
+/// has: `schema`, `verb` and `failed`. Fields of these names in `fields` take precedence.
 pub fn summary(verb: &str, fields: &impl Serialize) -> String {
     let mut summary = json!({ "schema": SCHEMA, "verb": verb, "failed": [] });
     if let (Value::Object(all), Value::Object(own)) = (&mut summary, json!(fields)) {

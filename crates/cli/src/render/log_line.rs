@@ -23,7 +23,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether lines on standard error are JSON.
+/// True if lines on standard error are JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Sets the format before the first line is written.
@@ -42,7 +42,7 @@ pub fn message_line(line: &str) -> String {
 }
 
 /// Formats an error as a line of the log.
-pub fn failed(error: &Error) -> String {
+pub fn error_line(error: &Error) -> String {
     json::line(&object(Level::ERROR, "firstbyte", &error.sentence(), error.log_fields()))
 }
 

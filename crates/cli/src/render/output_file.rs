@@ -1,8 +1,9 @@
 //! A file that a verb writes beside its output: a page, a model, a report.
 //!
-//! Invariant: the file has its old content or the complete new one, and it is never one of the
-//! files from which its content is made. It is opened before the work whose result it takes, so
-//! that a path that cannot be written is an error at once.
+//! Invariant: the file has its old content or the complete new one, unless its directory accepts no
+//! temporary file. The file is never one of the files from which its content is made. The file is
+//! opened before the work whose result it takes, so that a path that cannot be written is an error
+//! at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -26,8 +27,8 @@ pub struct OutputFile {
 enum Sink {
     /// A temporary file beside the path that it replaces.
     Replacing(NamedTempFile, PathBuf),
-    /// A pipe or a device, or a file in a directory that takes no other.
-    Itself(File),
+    /// A pipe or a device; or a file in a directory in which no temporary file can be created.
+    InPlace(File),
 }
 
 impl OutputFile {
@@ -46,7 +47,8 @@ impl OutputFile {
         };
         // A link stays, and the file that it names is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // Its error names the wanted path; that of a temporary file would name another.
+        // Checks the directory first, so that an error names the path that the user gave and not
+        // that of the temporary file.
         fs::metadata(directory_of(&place)).map_err(failed)?;
         let mode = existing.as_ref().map_or(MODE, |found| found.permissions().mode());
         let beside = || {
@@ -57,10 +59,10 @@ impl OutputFile {
                 .tempfile_in(directory_of(&place))
         };
         let sink = match (existing.is_some_and(|found| !found.is_file()), own) {
-            (true, Some(own)) => Sink::Itself(own),
+            (true, Some(own)) => Sink::InPlace(own),
             (_, own) => match (beside(), own) {
                 (Ok(temporary), _) => Sink::Replacing(temporary, place),
-                (Err(_), Some(own)) => Sink::Itself(own),
+                (Err(_), Some(own)) => Sink::InPlace(own),
                 (Err(error), None) => return Err(failed(error)),
             },
         };
@@ -75,8 +77,8 @@ impl OutputFile {
                 temporary.write_all(text.as_bytes()).map_err(failed)?;
                 temporary.persist(place).map_err(|error| failed(error.error))?;
             }
-            Sink::Itself(mut file) => {
-                // A pipe or a device has no length.
+            Sink::InPlace(mut file) => {
+                // Setting the length fails for a pipe or a device, which has none.
                 let _ = file.set_len(0);
                 file.write_all(text.as_bytes()).map_err(failed)?;
             }

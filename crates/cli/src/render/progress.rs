@@ -20,7 +20,7 @@ use crate::render::progress_bar::Bar;
 pub struct ProgressDisplay {
     bar: Option<Bar>,
     rows: Rows,
-    /// Verb that a dry run uses for its objects: `copy` or `move`.
+    /// Verb in the rows of a dry run and in the lines of complete objects: `copy` or `move`.
     deed: &'static str,
     planned: Mutex<PlannedSums>,
     differences: Mutex<DifferenceSums>,
@@ -59,7 +59,7 @@ pub struct DifferenceSums {
     pub content: u64,
 }
 
-/// Where a failed object is reported.
+/// Place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FailureReporting {
     /// In a line that this module prints; the run continues with other objects.
@@ -115,8 +115,9 @@ impl ProgressDisplay {
         self.differences.lock().clone()
     }
 
-    /// Ends the bar. Returns the error of the first row that could not be printed, if any.
-    pub fn into_broken(self) -> Option<io::Error> {
+    /// Ends the bar. Returns the error of the first row that could not be printed; `None` if all
+    /// rows were printed.
+    pub fn into_row_error(self) -> Option<io::Error> {
         self.broken.lock().take()
     }
 
@@ -198,8 +199,8 @@ impl Observer for ProgressDisplay {
         }
         let error = Error::from_transfer(&failure.error).about(&failure.location);
         match &self.bar {
-            Some(bar) => bar.suspend(|| console::failed(&error)),
-            None => console::failed(&error),
+            Some(bar) => bar.suspend(|| console::print_error(&error)),
+            None => console::print_error(&error),
         }
     }
 

@@ -35,15 +35,15 @@ struct Facts {
     /// True while the listing may still find objects.
     listing: bool,
     bytes: u64,
-    of_bytes: u64,
+    total_bytes: u64,
     objects: u64,
-    of_objects: u64,
+    total_objects: u64,
     /// Bytes and objects per second; `None` until they can be computed.
     rates: Option<(f64, f64)>,
 }
 
 /// A large object in flight.
-struct Started {
+struct LargeObject {
     bytes: u64,
     location: String,
     name: String,
@@ -53,14 +53,14 @@ struct Started {
 struct RunState {
     facts: Facts,
     /// Samples from which rates are computed: an instant, and the bytes and objects done by then.
-    passed: Vec<(Instant, u64, u64)>,
-    started: Vec<Started>,
+    samples: Vec<(Instant, u64, u64)>,
+    started: Vec<LargeObject>,
     ended: bool,
 }
 
-/// Which parts are drawn. The bar needs a known total, and the second line needs a name.
+/// Parts that are drawn. The bar needs a known total, and the second line needs a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct BarLayout {
     bar: bool,
     names: bool,
 }
@@ -81,7 +81,7 @@ struct Shared {
 
 impl Bar {
     /// Starts the bar or the printed lines, whichever the global options request. Returns `None` if
-    /// they request neither.
+    /// the options request neither.
     pub fn new(globals: &Globals) -> Option<Self> {
         let drawn = globals.draws_progress();
         if !drawn && (globals.progress != ProgressMode::Always || globals.quiet) {
@@ -91,7 +91,7 @@ impl Bar {
         shared.state.lock().facts.listing = true;
         // Rows may be printed before the first tick, and each row redraws the bar below it, so the
         // bar starts with a layout that draws nothing.
-        let first = Layout { bar: false, names: false };
+        let first = BarLayout { bar: false, names: false };
         let drawn = drawn.then(|| {
             let target = console::progress_target(MAX_DRAWINGS_PER_SECOND);
             ProgressBar::with_draw_target(Some(0), target).with_style(style(first, &shared))
@@ -109,8 +109,8 @@ impl Bar {
     pub fn expect(&self, objects: u64, bytes: u64) {
         let facts = &mut self.shared.state.lock().facts;
         facts.listing |= objects > 0;
-        facts.of_objects += objects;
-        facts.of_bytes += bytes;
+        facts.total_objects += objects;
+        facts.total_bytes += bytes;
     }
 
     /// Marks the totals as final.
@@ -131,7 +131,7 @@ impl Bar {
     /// Records that a large object is in flight.
     pub fn started(&self, source: &Location, bytes: u64) {
         let name = Escaped(&source.last_component().unwrap_or_default()).to_string();
-        let started = Started { bytes, location: source.to_string(), name };
+        let started = LargeObject { bytes, location: source.to_string(), name };
         self.shared.state.lock().started.push(started);
     }
 
@@ -186,7 +186,7 @@ const MAX_DRAWINGS_PER_SECOND: u8 = 20;
 fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
     let mut layout = None;
     while let Some(state) = shared.after(DRAW_INTERVAL) {
-        let (now, bytes, of_bytes) = (state.layout(), state.facts.bytes, state.facts.of_bytes);
+        let (now, bytes, total_bytes) = (state.layout(), state.facts.bytes, state.facts.total_bytes);
         // Released first, because the keys of the style take the same lock while drawing.
         drop(state);
         if layout != Some(now) {
@@ -194,8 +194,8 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
             bar.set_style(style(now, shared));
         }
         bar.update(|drawn| {
-            drawn.set_len(of_bytes);
-            drawn.set_pos(bytes.min(of_bytes));
+            drawn.set_len(total_bytes);
+            drawn.set_pos(bytes.min(total_bytes));
         });
     }
 }
@@ -203,7 +203,7 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
 /// Prints a line every ten seconds until the run has ended.
 fn print(shared: &Shared) {
     while let Some(mut state) = shared.after(LINE_INTERVAL) {
-        let line = state.observed().line(usize::MAX);
+        let line = state.current_facts().line(usize::MAX);
         drop(state);
         console::say(format_args!("firstbyte: {line}"));
     }
@@ -211,7 +211,7 @@ fn print(shared: &Shared) {
 
 /// Makes the style of a layout. The keys of the style read the state and the terminal's width at
 /// each drawing, because both change.
-fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
+fn style(layout: BarLayout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
@@ -224,7 +224,7 @@ fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
         .progress_chars("=> ")
         .with_key("facts", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             // Formatting into memory cannot fail.
-            let _ = out.write_str(&facts.state.lock().observed().line(columns_left(taken)));
+            let _ = out.write_str(&facts.state.lock().current_facts().line(columns_left(taken)));
         })
         .with_key("names", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             let _ = out.write_str(&cut(&named.state.lock().names(), columns_left(0)));
@@ -239,19 +239,19 @@ fn columns_left(taken: usize) -> usize {
 
 impl RunState {
     /// Returns the counts with the current rates.
-    fn observed(&mut self) -> Facts {
+    fn current_facts(&mut self) -> Facts {
         let now = Instant::now();
-        // The oldest sample is kept until the next one is at least [`RATE_WINDOW`] old, because a
-        // rate needs a time span.
-        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
-        self.passed.drain(..old.unwrap_or(0));
-        let rates = self.passed.first().and_then(|(at, bytes, objects)| {
+        // Keeps one sample that is older than [`RATE_WINDOW`], so that the rates cover the whole
+        // window.
+        let old = self.samples.iter().rposition(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW);
+        self.samples.drain(..old.unwrap_or(0));
+        let rates = self.samples.first().and_then(|(at, bytes, objects)| {
             let seconds = now.duration_since(*at).as_secs_f64();
             let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
             (seconds > 0.2).then(|| (rate(self.facts.bytes, *bytes), rate(self.facts.objects, *objects)))
         });
-        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
-            self.passed.push((now, self.facts.bytes, self.facts.objects));
+        if self.samples.last().is_none_or(|(at, ..)| now.duration_since(*at) >= RATE_WINDOW / 20) {
+            self.samples.push((now, self.facts.bytes, self.facts.objects));
         }
         Facts { rates, ..self.facts.clone() }
     }
@@ -263,11 +263,11 @@ impl RunState {
         largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ")
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BarLayout {
         // While the listing runs, the total is the number of bytes found so far, so the percentage
         // would always be near 100.
-        let bar = self.facts.of_bytes > 0 && !self.facts.listing;
-        Layout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
+        let bar = self.facts.total_bytes > 0 && !self.facts.listing;
+        BarLayout { bar, names: self.facts.total_objects > 1 && !self.started.is_empty() }
     }
 }
 
@@ -291,24 +291,24 @@ impl Facts {
     /// Returns the parts of the line in order, each with its weight.
     fn parts(&self) -> Vec<(u8, String)> {
         let mut parts = Vec::new();
-        let has_total = self.of_bytes > 0;
+        let has_total = self.total_bytes > 0;
         if has_total && !self.listing {
-            let share = (as_float(self.bytes) / as_float(self.of_bytes)).min(1.0);
+            let share = (as_float(self.bytes) / as_float(self.total_bytes)).min(1.0);
             parts.push((6, format!("{} %", whole(share * 100.0))));
         }
         let mut bytes = human(self.bytes);
         if has_total {
             let found = if self.listing { " found" } else { "" };
-            let _ = write!(bytes, " of {}{found}", human(self.of_bytes));
+            let _ = write!(bytes, " of {}{found}", human(self.total_bytes));
         }
-        if self.of_objects > 0 || has_total {
+        if self.total_objects > 0 || has_total {
             // Without a percentage, only the bytes show progress, so the bytes get the weight that
             // the percentage has.
             parts.push((if self.listing { 6 } else { 4 }, bytes));
             parts.extend(self.rates.map(|(bytes, _)| (3, human_rate(bytes))));
         }
-        if self.of_objects > 1 {
-            parts.push((2, format!("{} of {} files", grouped(self.objects), grouped(self.of_objects))));
+        if self.total_objects > 1 {
+            parts.push((2, format!("{} of {} files", grouped(self.objects), grouped(self.total_objects))));
             let rate = self.rates.map(|(_, objects)| objects).filter(|rate| *rate >= 1.0);
             parts.extend(rate.map(|rate| (1, format!("{} files/s", grouped(whole(rate))))));
         }
@@ -321,16 +321,16 @@ impl Facts {
 
     /// Returns whether the remaining time can be estimated.
     fn is_timed(&self) -> bool {
-        self.of_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
+        self.total_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
     }
 
     /// Returns the time for the known remaining bytes or the known remaining files, whichever is
     /// longer. If the listing is still running, it may find more.
     fn time_left(&self) -> Option<String> {
         let (bytes, files) = self.rates.filter(|_| self.is_timed())?;
-        let of_bytes = as_float(self.of_bytes.saturating_sub(self.bytes)) / bytes;
-        let of_files = as_float(self.of_objects.saturating_sub(self.objects)) / files;
-        let longer = if files > 0.0 { of_bytes.max(of_files) } else { of_bytes };
+        let for_bytes = as_float(self.total_bytes.saturating_sub(self.bytes)) / bytes;
+        let for_files = as_float(self.total_objects.saturating_sub(self.objects)) / files;
+        let longer = if files > 0.0 { for_bytes.max(for_files) } else { for_bytes };
         let left = duration(whole(longer.ceil()));
         Some(if self.listing {
             format!("still listing, at least {left} left")
@@ -381,9 +381,9 @@ mod tests {
         Facts {
             listing: false,
             bytes: 1300 << 20,
-            of_bytes: 5200 << 20,
+            total_bytes: 5200 << 20,
             objects: 1200,
-            of_objects: 34_000,
+            total_objects: 34_000,
             rates: Some((210.0 * 1024.0 * 1024.0, 4_540.0)),
         }
     }
@@ -401,20 +401,20 @@ mod tests {
 
     #[test]
     fn while_the_listing_goes_on_the_time_left_is_a_lower_bound() {
-        let listing = Facts { listing: true, objects: 12, of_objects: 340, ..facts() };
+        let listing = Facts { listing: true, objects: 12, total_objects: 340, ..facts() };
         assert_eq!(
             listing.line(200),
             "1.27 GiB of 5.08 GiB found  210 MiB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
         );
         let small = Facts { rates: Some((210.0 * 1024.0 * 1024.0, 45.4)), ..facts() };
         assert!(small.line(200).ends_with("45 files/s  12 min 3 s left"), "{}", small.line(200));
-        let begun = Facts { listing: true, rates: None, of_objects: 340, objects: 0, ..facts() };
+        let begun = Facts { listing: true, rates: None, total_objects: 340, objects: 0, ..facts() };
         assert_eq!(begun.line(200), "1.27 GiB of 5.08 GiB found  0 of 340 files  listing");
     }
 
     #[test]
     fn an_unknown_remaining_time_is_not_shown() {
-        let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
+        let unknown = Facts { total_bytes: 0, total_objects: 1, ..facts() };
         assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
         let stalled = Facts { rates: Some((0.0, 0.0)), ..facts() };
         assert!(!stalled.line(200).contains("left"));
@@ -426,7 +426,7 @@ mod tests {
         assert!(!state.layout().names);
         for (bytes, name) in [(5, "small"), (30, "large"), (20, "middle")] {
             let (location, name) = (format!("s3://bucket/{name}"), name.to_owned());
-            state.started.push(Started { bytes, location, name });
+            state.started.push(LargeObject { bytes, location, name });
         }
         assert!(state.layout().names);
         assert_eq!(state.names(), "large  middle");

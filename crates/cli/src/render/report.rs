@@ -17,7 +17,7 @@ use crate::render::progress::{PlannedSums, ProgressDisplay};
 use crate::render::result_line::result_line;
 use crate::render::{console, inside_run, json, traces};
 
-/// Where the data goes, which decides where the receipt is printed.
+/// Destination of the data, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The data does not go to standard output, so the receipt is printed there.
@@ -35,8 +35,8 @@ pub struct RunReport {
     /// Sums of a dry run.
     planned: Option<PlannedSums>,
     ended: Option<Error>,
-    /// The reader of the results has closed the pipe. The verb then prints no message and does not
-    /// fail.
+    /// True if the reader of the results has closed the pipe. The verb then prints no message and
+    /// does not fail.
     unread: bool,
     /// File to which the receipt is also written.
     kept: Option<PathBuf>,
@@ -103,11 +103,12 @@ impl RunReport {
     /// Also writes the receipt to a file, atomically, when the verb ends.
     ///
     /// # Errors
-    /// The file cannot be written, or is one of `inputs`. This is found before the work.
+    /// The file cannot be written, or is one of `inputs`. Pipes and devices are not checked here.
     pub fn keep_in(&mut self, path: &Path, inputs: &[&Path]) -> Result<()> {
         let path = firstbyte::manifest::local_file(path)?;
         fs::create_dir_all(directory_of(&path)).map_err(|error| Error::writing(shown(&path), &error))?;
-        // A pipe is opened once only, because its reader sees the end when it is closed.
+        // A pipe is opened only once, for writing, because its reader would take the close of a
+        // test for the end.
         if !fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             drop(OutputFile::open(&path, inputs)?);
         }
@@ -151,7 +152,7 @@ impl RunReport {
     }
 
     fn ended_by(&mut self, error: firstbyte_transfer::Error) {
-        // A deadline is the only error without a location.
+        // The message of a deadline has no location.
         let is_placeless = matches!(error, firstbyte_transfer::Error::Deadline { .. });
         let error = Error::from(error);
         self.fail(if is_placeless { error.about(&self.receipt.source) } else { error });
@@ -178,10 +179,11 @@ impl RunReport {
         self.unread = true;
     }
 
-    /// Ends `progress`. Takes its sums of a dry run, and the error of its rows, if any.
-    pub fn output(&mut self, progress: ProgressDisplay) {
+    /// Ends `progress`. Keeps its sums of a dry run. An error of its rows replaces an earlier error
+    /// of the verb.
+    pub fn end_progress(&mut self, progress: ProgressDisplay) {
         self.planned = progress.dry_run();
-        match progress.into_broken() {
+        match progress.into_row_error() {
             None => {}
             Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.unread(),
             Some(error) => self.ended = Some(Error::io("standard output", &error)),
@@ -208,8 +210,8 @@ impl RunReport {
         }
     }
 
-    /// Prints the receipt. If the verb ended with an error, a failure to print the receipt is not
-    /// reported, because the verb's error is more important.
+    /// Prints the receipt. If the verb ended with an error, a failure to write to standard output
+    /// is not reported, because the verb's error is more important.
     fn print(&self, line: &str, globals: &Globals, output: Output) -> Result<()> {
         match output {
             Output::Data if globals.json => console::log(&format!("{line}\n")),

@@ -22,7 +22,7 @@ pub fn result_line(receipt: &Receipt, planned: Option<&PlannedSums>) -> String {
             format!("already hydrated: {}, {}", objects(receipt.objects), human(receipt.bytes))
         }
         "cp" if receipt.destination.is_none() => {
-            format!("aborted {}", counted(receipt.deleted.unwrap_or(0), "upload", "uploads"))
+            format!("aborted {}", count_with_noun(receipt.deleted.unwrap_or(0), "upload", "uploads"))
         }
         _ => transfer_line(receipt),
     }
@@ -78,7 +78,7 @@ fn check_line(receipt: &Receipt) -> String {
     let is_stored = |location: &str| Service::of_text(location).is_some();
     let is_local = !is_stored(&receipt.source) || !receipt.destination.as_deref().is_some_and(is_stored);
     let items = |count| match is_local {
-        true => counted(count, "file", "files"),
+        true => count_with_noun(count, "file", "files"),
         false => objects(count),
     };
     let proof = match receipt.verified {
@@ -90,7 +90,7 @@ fn check_line(receipt: &Receipt) -> String {
     let verb = if same == 1 { "is" } else { "are" };
     let mut line = format!("{} {verb} the same ({proof})", items(same));
     if different > 0 {
-        line = format!("{}; {line}", counted(different, "difference", "differences"));
+        line = format!("{}; {line}", count_with_noun(different, "difference", "differences"));
     }
     match receipt.failed.len() as u64 {
         0 => line,
@@ -122,10 +122,10 @@ fn participle(verb: &str) -> &'static str {
 }
 
 fn objects(count: u64) -> String {
-    counted(count, "object", "objects")
+    count_with_noun(count, "object", "objects")
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+fn count_with_noun(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 

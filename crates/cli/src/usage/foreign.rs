@@ -27,8 +27,8 @@ const WORDS: [(&str, &[&str]); 2] = [
     ("write firstbyte --version", &["version"]),
 ];
 
-/// Our options, shown with a value if they take one, each with its names in other programs. One
-/// that the verb lacks is not suggested.
+/// Our options, shown with a value if they take one, each with its names in other programs. An
+/// option that the verb lacks is not suggested.
 const OPTIONS: [(&str, &[&str]); 38] = [
     ("--acl NAME", &["--s3-acl"]),
     ("--allow-other", &["-oallow_other"]),
@@ -103,7 +103,7 @@ const OPTIONS: [(&str, &[&str]); 38] = [
     ("-vv", &["--debug", "--trace"]),
 ];
 
-/// Options that this program needs not, or cannot have, with advice.
+/// Options that this program does not need, or cannot have, with advice.
 const ADVICE: [(&str, &[&str]); 22] = [
     (
         "leave it out: an interrupted copy always resumes",
@@ -225,12 +225,12 @@ fn find(table: &[(&'static str, &[&str])], typed: &str) -> Option<&'static str> 
 /// Returns advice for an option of another program. `options` are those of the verb.
 pub fn option(typed: &str, options: &[Arg]) -> Option<String> {
     let mut named = OPTIONS.iter().filter(|(_, names)| names.contains(&typed));
-    let ours = named.find_map(|(ours, _)| written(ours, options));
+    let ours = named.find_map(|(ours, _)| option_text(ours, options));
     ours.map(|ours| format!("use {ours}")).or_else(|| advice(typed, options))
 }
 
-/// Returns advice for an option that no verb has. Letters, and other verbs to use, are those of
-/// copies: `-f` of ls means something else.
+/// Returns the advice of [`ADVICE`]. Advice for short options, and advice to use another verb, is
+/// only for verbs that copy, recognised by `--compare`: `-f` of an `ls` means something else.
 fn advice(typed: &str, options: &[Arg]) -> Option<String> {
     let copies = options.iter().any(|arg| arg.get_long() == Some("compare"));
     let advice = find(&ADVICE, typed)?;
@@ -239,7 +239,7 @@ fn advice(typed: &str, options: &[Arg]) -> Option<String> {
 }
 
 /// Formats our option, if the verb has it, with its short form if it takes no value.
-fn written(ours: &str, options: &[Arg]) -> Option<String> {
+fn option_text(ours: &str, options: &[Arg]) -> Option<String> {
     let Some(long) = ours.strip_prefix("--") else { return Some(ours.to_owned()) };
     let long = long.split([' ', ',']).next()?;
     let found = options.iter().find(|arg| arg.get_long() == Some(long))?;

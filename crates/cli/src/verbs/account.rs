@@ -47,7 +47,7 @@ impl AccountArgs {
         }
     }
 
-    /// Refuses everything about money and time.
+    /// Refuses all options about money and time.
     pub fn refuse(&self, with: &str) -> Result<()> {
         self.refuse_bill(with)?;
         match self.model {

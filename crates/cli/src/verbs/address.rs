@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::render::error::{Error, Result};
 
-/// Resolves `text`, the value of `option`, to one of its addresses. An address that other machines
-/// can reach is preferred: `/etc/hosts` often has a machine's own name twice.
+/// Resolves `text`, the value of `option`, to one of its addresses. Prefers an address that other
+/// machines can reach, because `/etc/hosts` often also maps a machine's own name to loopback.
 ///
 /// # Errors
 /// The text is not `HOST:PORT`, or the host has no address.
@@ -37,7 +37,7 @@ fn preferred(addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddr> 
     far.into_iter().chain(near).next()
 }
 
-/// Whether `text` is a name that does not say that it means loopback.
+/// Returns whether `text` has a host name, other than `localhost`, that means loopback (`address`).
 fn is_misleading(text: &str, address: SocketAddr) -> bool {
     let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');

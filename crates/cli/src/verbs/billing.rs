@@ -26,7 +26,7 @@ pub struct BillArgs {
     bill_as: Option<Declared>,
 }
 
-/// A way of the bytes.
+/// The network path of bytes between this machine and the data.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NetworkPathArg {
     /// In the same region and zone

@@ -18,7 +18,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Result};
 
-/// Where blocks are kept, and how many.
+/// Options of the cache: its directory, its sharing, its name for the store, and its size.
 #[derive(Args, Clone, Debug)]
 pub struct CacheArgs {
     /// Cache directory, private to this user [default: $XDG_CACHE_HOME/firstbyte, without a
@@ -46,9 +46,9 @@ impl CacheArgs {
         self.named().cloned().unwrap_or_else(|| environment::cache_directory(&environment::variable))
     }
 
-    /// Returns the directory given by `--cache` or its variable; `None` if there is no such
-    /// directory, or its name is empty. A caller may continue without the default directory, but
-    /// not without a directory that the user has named.
+    /// Returns the directory given by `--cache` or its variable; `None` if neither is given, or if
+    /// the name is empty. A caller may continue without the default directory, but not without a
+    /// directory that the user has named.
     pub fn named(&self) -> Option<&PathBuf> {
         self.cache.as_ref().filter(|path| !path.as_os_str().is_empty())
     }

@@ -10,7 +10,7 @@ use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{Error as StoreError, Store, Traced};
 use firstbyte_transfer::Error as Transfer;
 
-use super::described;
+use super::stat_version;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -83,7 +83,7 @@ impl RangeSpec {
         match self {
             Self::Span(range) => Ok(range),
             Self::Last(count) => {
-                let size = described(location, version, store)?.size();
+                let size = stat_version(location, version, store)?.size();
                 let unknown = || Error::failed(format!("{location}: the server does not tell its length"));
                 let size = size.ok_or_else(|| unknown().advise("give a range from its start"))?;
                 Ok(ByteRange::new(size.saturating_sub(count), size))

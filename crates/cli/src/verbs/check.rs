@@ -61,7 +61,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
         }
         Err(error) => report.fail(error),
     }
-    report.output(progress);
+    report.end_progress(progress);
     let found = report.receipt().differences.unwrap_or(0);
     match report.end(globals, Output::Free)? {
         Exit::Done if found > 0 => Ok(Exit::Failed),

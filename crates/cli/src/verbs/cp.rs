@@ -1,8 +1,8 @@
 //! `cp`: copies objects and trees between any two locations.
 //!
 //! A single object can have a `--checksum`. Several named objects are copied in one run of the
-//! engine. Each tree and each pattern is a run of its own. Memory does not grow with the number of
-//! objects in a tree.
+//! engine, or with `--archive` in one run each. Each tree and each pattern is a run of its own.
+//! Memory does not grow with the number of objects in a tree.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -122,7 +122,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
     };
-    args.policy.movement().check(sources, last)?;
+    args.policy.transfer_args().check(sources, last)?;
     args.check_version(sources)?;
     args.check_archive()?;
     let shard = args.policy.sharding().of_names()?;
@@ -136,14 +136,14 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         Some(_) => CopyDestination::Stored(below(sources, last)?),
     };
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
-    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
+    let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
     let settings = TransferSettings {
         checksum: args.checksum.clone(),
         keep: args.keep(),
         ..args.policy.settings(globals, stop.clone())
     };
-    let account = args.policy.movement().account(&args.operands, globals)?;
-    let client = args.policy.movement().client(globals, account.spending())?;
+    let account = args.policy.transfer_args().account(&args.operands, globals)?;
+    let client = args.policy.transfer_args().client(globals, account.spending())?;
     let engine = client.transfers(settings);
     let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
@@ -160,7 +160,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     };
     let parsed: Result<Vec<CopySource>> = sources.iter().map(parse).collect();
     let copy = Copy { args, globals, engine, stop, shard, names };
-    let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
+    let outcome = parsed.and_then(|sources| copy.copy_all(&sources, &destination, &mut report));
     outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
     report.end(
         globals,
@@ -186,9 +186,9 @@ fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
 
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
-    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
-    let effect = args.policy.movement().effect();
-    let engine = args.policy.movement().client(globals, None)?.transfers(globals.settings(stop));
+    let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
+    let effect = args.policy.transfer_args().effect();
+    let engine = args.policy.transfer_args().client(globals, None)?.transfers(globals.settings(stop));
     let mut report = RunReport::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
@@ -225,7 +225,7 @@ impl CopySource {
     fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Stored(source), _) => {
-                source.target(destination).map_err(|error| super::refused(error, "copied"))
+                source.target(destination).map_err(|error| super::operand_error(error, "copied"))
             }
             (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
             (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
@@ -309,7 +309,7 @@ impl Copy<'_> {
         }
     }
 
-    fn all(
+    fn copy_all(
         &self,
         sources: &[CopySource],
         destination: &CopyDestination,
@@ -332,9 +332,10 @@ impl Copy<'_> {
         match sources {
             [stdin @ CopySource::Stdin] => self.stdin_to(&stdin.target(destination)?, progress(), report),
             [CopySource::Stored(source @ ParsedSource::Object(location))]
-                if self.args.policy.movement().effect() == Effect::Apply && self.is_own(location) =>
+                if self.args.policy.transfer_args().effect() == Effect::Apply && self.is_own(location) =>
             {
-                let target = source.target(destination).map_err(|error| super::refused(error, "copied"))?;
+                let target =
+                    source.target(destination).map_err(|error| super::operand_error(error, "copied"))?;
                 let run = match self.is_wanted(location, &target) {
                     Ok(true) => self.copy_one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
@@ -352,8 +353,8 @@ impl Copy<'_> {
         self.shard.contains(source.to_string().as_bytes())
     }
 
-    /// Returns whether a named object must be copied. An object is skipped only if its destination
-    /// is complete and has no properties that are not compared.
+    /// Returns whether a named object must be copied. An unchanged object is skipped, unless a
+    /// version or `--archive` is requested: their properties are not compared.
     fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
         let compares = self.args.version_id.is_none() && !self.args.archive;
         match compares && self.engine.is_unchanged(source, target)? {
@@ -388,10 +389,10 @@ impl Copy<'_> {
             report.add(Ok(Summary { skipped: 1, ..Summary::default() }));
             return Ok(());
         }
-        if self.args.policy.movement().effect() == Effect::DryRun {
+        if self.args.policy.transfer_args().effect() == Effect::DryRun {
             let (source, destination) = (Location::Local("-".into()), target.clone());
             progress.planned(&Action::Copy { source, destination, size: None });
-            report.output(progress);
+            report.end_progress(progress);
             return Ok(());
         }
         let mut input = Input::new(console::standard_input()?, &self.stop);
@@ -420,7 +421,7 @@ impl Copy<'_> {
                     return Err(Error::usage("only single objects can be written to a stream"));
                 }
             };
-            if self.args.policy.movement().effect() == Effect::DryRun {
+            if self.args.policy.transfer_args().effect() == Effect::DryRun {
                 let destination = Location::Local(if name == STANDARD_OUTPUT { "-" } else { name }.into());
                 self.engine.plan_copy(location, &destination, progress)?;
                 continue;
@@ -464,7 +465,7 @@ impl Copy<'_> {
             }
         }
         refuse_common_target(jobs.iter().map(|job| &job.destination))
-            .map_err(|error| super::refused(error, "copied"))?;
+            .map_err(|error| super::operand_error(error, "copied"))?;
         jobs.retain(|job| self.is_own(&job.source));
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
@@ -475,7 +476,7 @@ impl Copy<'_> {
             }
             self.tree(root, glob, destination, &progress, report)?;
         }
-        report.output(progress);
+        report.end_progress(progress);
         Ok(())
     }
 
@@ -496,7 +497,7 @@ impl Copy<'_> {
                 return glob.is_none();
             }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));
-            let takes = matches && self.args.policy.movement().takes(name);
+            let takes = matches && self.args.policy.transfer_args().takes(name);
             if takes {
                 matched.store(true, Ordering::Relaxed);
             }
@@ -510,9 +511,9 @@ impl Copy<'_> {
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
-            bounds: self.args.policy.movement().bounds(glob.map(|glob| (glob, depth))),
+            bounds: self.args.policy.transfer_args().bounds(glob.map(|glob| (glob, depth))),
             shard: self.shard,
-            effect: self.args.policy.movement().effect(),
+            effect: self.args.policy.transfer_args().effect(),
         };
         let run = self.engine.copy_tree(&tree, progress);
         let nothing = run.as_ref().is_ok_and(|run| run.failures == 0 && run.ended.is_none());
@@ -527,7 +528,7 @@ impl Copy<'_> {
 
     /// Copies individually named objects. A dry run prints them.
     fn jobs(&self, jobs: Vec<CopyJob>, progress: &ProgressDisplay, report: &mut RunReport) {
-        let is_applied = self.args.policy.movement().effect() == Effect::Apply;
+        let is_applied = self.args.policy.transfer_args().effect() == Effect::Apply;
         if is_applied && !self.args.archive {
             return report.add(self.engine.copy_named(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
         }
@@ -537,16 +538,20 @@ impl Copy<'_> {
                 Ok(true) if is_applied => report.add(self.engine.copy(&source, &destination, progress)),
                 Ok(true) => match self.engine.plan_copy(&source, &destination, progress) {
                     Ok(()) => report.add(Ok(Summary::default())),
-                    Err(error) => report.add(Ok(failed(&source, error, progress))),
+                    Err(error) => report.add(Ok(report_failure(&source, error, progress))),
                 },
-                Err(error) => report.add(Ok(failed(&source, error, progress))),
+                Err(error) => report.add(Ok(report_failure(&source, error, progress))),
             }
         }
     }
 }
 
 /// Reports the failure of a named object. Returns it as the summary of its copy.
-fn failed(source: &Location, error: firstbyte_transfer::Error, progress: &ProgressDisplay) -> Summary {
+fn report_failure(
+    source: &Location,
+    error: firstbyte_transfer::Error,
+    progress: &ProgressDisplay,
+) -> Summary {
     let failure = Failure { location: source.to_string(), error };
     progress.failed(&failure);
     let mut summary = Summary::default();

@@ -25,8 +25,8 @@ impl FilterArgs {
         self.filter.takes(name)
     }
 
-    /// Returns what the patterns, a glob and a limit on the depth mean for listings of directories:
-    /// names that they exclude are not looked at.
+    /// Converts the patterns, a glob and a limit on the depth to bounds for the walk of
+    /// directories. The walk does not look at names that the bounds exclude.
     pub fn bounds(&self, glob: Option<(&Glob, OperandKind)>, max_depth: Option<NonZeroUsize>) -> WalkBounds {
         let depth = max_depth.map(NonZeroUsize::get);
         let (filter, glob) = (self.filter.clone(), glob.map(|(glob, depth)| (glob.clone(), depth)));

@@ -91,7 +91,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
     args.sharding.open_receipt(&mut report, &args.operands)?;
-    // A shard that cannot begin has a receipt too, as one of which nothing is done.
+    // A shard that cannot begin also has a receipt, which says that nothing is done.
     report.receipt().shard = shard.as_ref().map(ShardRun::receipt);
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
@@ -128,7 +128,7 @@ fn hydrate_here(
     let client = Client::over(store.clone(), args.cache.settings(globals))?;
     let hydrator = client.hydrator();
     let start = args.replay.as_deref().map(|file| start::read(file, &store)).transpose()?;
-    let replayed = start.as_ref().map(replayed);
+    let replayed = start.as_ref().map(items_of_start);
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::objects_of(place, recursive, &lister));
     let planned = shard.map(|shard| shard.wanted(&store)).transpose()?;
@@ -147,7 +147,7 @@ fn hydrate_here(
     follow(globals, report, stop, reached)?;
     if stop.is_stopped() {
         report.receipt().shard = shard.map(ShardRun::receipt);
-        return Err(interrupted());
+        return Err(interrupted_error());
     }
     if let Some(shard) = shard {
         shard.hydrated(&job.progress().failed)?;
@@ -168,14 +168,15 @@ fn objects_of(place: CacheOperand, recursive: bool, store: &Store) -> HydrationL
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
-/// Returns whether the location comes from output of this program, in which secrets are replaced.
+/// Returns whether the location comes from output of this program, in which secrets are replaced by
+/// `***`.
 fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
 /// Lists the objects and ranges that a start file names.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-fn replayed(start: &Arc<StartFile>) -> HydrationList {
+fn items_of_start(start: &Arc<StartFile>) -> HydrationList {
     Box::new(start.wanted().map(|wanted| match wanted {
         Ok(HydrationItem { location, .. }) if lacks_secrets(&location) => {
             let why = "noted without its password or signature, which no file holds; name it itself";
@@ -207,7 +208,7 @@ fn by_daemon(
         limit_rate: args.limit_rate,
     });
     let ControlResponse::Begun { job } = ask(&mut control, path, &request)? else {
-        return Err(unexpected(path));
+        return Err(unexpected_response(path));
     };
     if !args.wait {
         if !globals.quiet {
@@ -219,13 +220,13 @@ fn by_daemon(
     follow(globals, report, stop, || {
         let ControlResponse::Progress(now) = ask(&mut control, path, &ControlRequest::Progress { job })?
         else {
-            return Err(unexpected(path));
+            return Err(unexpected_response(path));
         };
         let reached = ReachedProgress::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
                 ask(&mut control, path, &ControlRequest::Cancel { job })?;
-                return Err(interrupted());
+                return Err(interrupted_error());
             }
             std::thread::sleep(PROGRESS_INTERVAL);
         }
@@ -234,7 +235,7 @@ fn by_daemon(
 }
 
 /// Makes the error for a run that a signal ended.
-fn interrupted() -> Error {
+fn interrupted_error() -> Error {
     Error::interrupted().advise("run it again: what is here is not fetched again")
 }
 
@@ -245,7 +246,7 @@ fn ask(control: &mut Control, path: &Path, request: &ControlRequest) -> Result<C
     }
 }
 
-fn unexpected(path: &Path) -> Error {
+fn unexpected_response(path: &Path) -> Error {
     Error::failed(format!("{}: the mount's daemon gave an answer to another request", shown(path)))
         .advise("it may be of another version: mount it again")
 }
@@ -330,7 +331,7 @@ fn follow(
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
             // After a stop, objects that have not arrived do not count as failures.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
-                console::failed(&Error::failed(&*failed.error));
+                console::print_error(&Error::failed(&*failed.error));
                 report.item_failed(failed);
             }
             return Ok(());

@@ -1,5 +1,5 @@
 //! Standard input whose reads end when the run is stopped. A plain blocking read of a pipe or
-//! terminal would only end when input arrives. Called by `cp`.
+//! terminal would only end when input arrives. Called by `cp` and `run`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,7 +34,7 @@ impl Read for Input<'_> {
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&POLL_TIMEOUT)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match self.file.read(buffer) {
-                    // Another process read from the same pipe first, so wait again.
+                    // Waits again, because another process has read from the same pipe first.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read,
                 },

@@ -35,11 +35,11 @@ Examples:
 Programs that find files by `layout path --find` or the Rust and Python interfaces may keep using them meanwhile.")]
 pub struct LayoutArgs {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     Shard(convert::ShardArgs),
     Unshard(convert::UnshardArgs),
     Check(check::LayoutCheckArgs),
@@ -48,15 +48,15 @@ enum What {
 
 pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
     match &args.what {
-        What::Shard(args) => convert::shard(args, globals),
-        What::Unshard(args) => convert::unshard(args, globals),
-        What::Check(args) => check::run(args, globals),
-        What::Path(args) => path::run(args, globals),
+        Action::Shard(args) => convert::shard(args, globals),
+        Action::Unshard(args) => convert::unshard(args, globals),
+        Action::Check(args) => check::run(args, globals),
+        Action::Path(args) => path::run(args, globals),
     }
 }
 
 /// Returns the error that ends the verb. With `--json`, also prints a receipt.
-fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
+fn end_with_error(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
     let error = Error::from(error);
     if globals.json {
         receipt.failed.push(error.item(receipt.source.clone()));
@@ -68,10 +68,10 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
 }
 
 /// Prints each failure on standard error, and returns the failures for the receipt.
-fn failed(failures: &[LayoutFailure]) -> Vec<FailedItem> {
+fn print_failures(failures: &[LayoutFailure]) -> Vec<FailedItem> {
     let named = |failure: &LayoutFailure| {
         let error = Error::failed(failure.error.to_string());
-        console::failed(&error);
+        console::print_error(&error);
         error.item(place(&failure.path))
     };
     failures.iter().map(named).collect()
@@ -131,7 +131,7 @@ impl From<layout::Error> for Error {
     }
 }
 
-/// The directory that each of these verbs works on.
+/// The directory that a verb of `layout` works on.
 #[derive(Args)]
 struct Directory {
     /// The directory

@@ -230,7 +230,7 @@ fn requests() -> Result<Receiver<Request>> {
     let ending = ForcedEnd { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
     let counters = send.clone();
     // Sending fails if the link is already ending and the receiver has been dropped.
-    signals::on_ending(ending, move || drop(send.send(Request::End)))?;
+    signals::on_signal_but_hangup(ending, move || drop(send.send(Request::End)))?;
     signals::on_report(move || drop(counters.send(Request::Counters)))?;
     Ok(requests)
 }

@@ -16,12 +16,12 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::Counter;
 
-/// Returns the store of the verb. All locations share it; the first location that needs it makes
-/// it.
+/// Returns the store of the verb. All locations share one store, which is made when the first
+/// location needs it.
 ///
 /// # Errors
 /// No store can be made with these options.
-pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
+pub fn get_or_open<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
     Ok(match store {
         Some(store) => store,
         None => store.insert(globals.store()?),
@@ -61,7 +61,7 @@ impl<'a> ListingFailures<'a> {
     /// Prints and records a failure.
     pub fn add(&self, location: String, error: Error) {
         let error = error.about(&location);
-        self.counter.beside(|| console::failed(&error));
+        self.counter.beside(|| console::print_error(&error));
         let mut failed = self.failed.lock();
         failed.push(error.item(location));
     }
@@ -103,7 +103,8 @@ pub fn from_listing(error: &listing::Error) -> Error {
 /// output. Returns the exit code.
 ///
 /// # Errors
-/// The error of the only location; or, if several locations failed, the error of the last one.
+/// The error of the last location that could not be listed. Its exit code is [`Exit::Partial`] if
+/// another location could be listed.
 pub fn end(
     mut receipt: Receipt,
     started: Instant,
@@ -122,7 +123,7 @@ pub fn end(
         console::log(&format!("{}\n", json::line(&receipt)));
     }
     let last = roots.pop();
-    roots.iter().for_each(|(_, error)| console::failed(error));
+    roots.iter().for_each(|(_, error)| console::print_error(error));
     match last {
         Some((_, error)) if all_roots => Err(error),
         Some((_, error)) => Err(Error { exit: Exit::Partial, ..error }),

@@ -13,7 +13,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
 
-/// Maximum time that a shell waits.
+/// Maximum time without data before a request fails. A shell waits for the request.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 /// Maximum number of names to offer. A shell asks the user before it shows more.
 const MAX_OFFERED_NAMES: usize = 200;

@@ -1,7 +1,7 @@
 //! `manual`, a hidden verb: prints the option reference in Markdown, or writes the man pages.
 //!
-//! Both are generated from the grammar of the command line. `make docs` calls this verb, and a test
-//! fails if docs/options.md differs from its output.
+//! The texts are generated from the grammar of the command line. `make docs` calls this verb, and a
+//! test fails if docs/options.md differs from its output.
 
 use std::fmt::Write as _;
 use std::fs;

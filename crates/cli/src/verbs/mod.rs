@@ -1,7 +1,7 @@
 //! The verbs (subcommands). Each file has the options and the work of one verb. Options that
-//! several verbs share are in `policy` (`cp` and `sync`), `filter` (names), `sharding` (one worker
-//! of several), `listed` (`ls` and `du`), `cached` (the cache), `billing` (prices) and `account`
-//! (dollars and predictions). `start` reads start files. `main` runs the verbs.
+//! several verbs share are in `policy` (`cp`, `sync` and `mv`), `filter` (names), `sharding` (one
+//! worker of several), `listed` (`ls` and `du`), `cached` (the cache), `billing` (prices) and
+//! `account` (dollars and predictions). `start` reads start files. `main` runs the verbs.
 
 mod account;
 mod address;
@@ -62,7 +62,7 @@ use crate::render::error::Error;
 use crate::render::report::RunReport;
 
 /// Returns the metadata of an object, or of the given version of the object.
-fn described(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
+fn stat_version(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
     match version {
         Some(id) => store.stat_version(location, id),
         None => store.stat(location),
@@ -82,7 +82,7 @@ fn if_prefix(
         let lists = listing_command(location);
         Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
             "cat" => format!("name an object in it; {lists}"),
-            verb => format!("add -r to {} it as a directory; {lists}", deed(verb)),
+            verb => format!("add -r to {} it as a directory; {lists}", action_word(verb)),
         })
     })
 }
@@ -93,7 +93,7 @@ fn listing_command(location: &Location) -> String {
 }
 
 /// Returns what a verb does with its objects, as a verb for messages.
-fn deed(verb: &str) -> &'static str {
+fn action_word(verb: &str) -> &'static str {
     match verb {
         "mv" => "move",
         "rm" => "delete",
@@ -103,7 +103,7 @@ fn deed(verb: &str) -> &'static str {
 
 /// Converts an error about operands. If one location is inside another, the message says that
 /// nothing was `done`.
-fn refused(error: firstbyte::Error, done: &str) -> Error {
+fn operand_error(error: firstbyte::Error, done: &str) -> Error {
     match error {
         firstbyte::Error::Overlap { why, advice } => {
             Error::usage(format!("{why}; nothing was {done}")).advise(advice)

@@ -34,7 +34,7 @@ use crate::signals::{self, ForcedEnd};
 pub use place::MountPaths;
 use share::ShareArgs;
 
-/// How a mount ends after a signal. After SIGTERM, the signal that ends services, open files stay
+/// The end of a mount after a signal. After SIGTERM, the signal that ends services, open files stay
 /// readable for a while.
 const FORCED_END: ForcedEnd =
     ForcedEnd { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
@@ -174,28 +174,28 @@ impl MountArgs {
     }
 
     /// Returns the settings of a reader without a cache.
-    fn uncached(&self, globals: &Globals) -> HydrationSettings {
+    fn uncached_settings(&self, globals: &Globals) -> HydrationSettings {
         HydrationSettings { cache: None, deadline: self.read_deadline.get(), ..self.cache.settings(globals) }
     }
 
     /// Returns the settings of a reader with the cache.
-    fn cached(&self, globals: &Globals) -> Result<HydrationSettings> {
+    fn cached_settings(&self, globals: &Globals) -> Result<HydrationSettings> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
-        let whole = self.uncached(globals);
-        // The other half of the memory is for inodes, names and listings. Without a cache, it is
-        // for read-ahead data.
+        let whole = self.uncached_settings(globals);
+        // The other half of the memory is for inodes, names and listings. A reader without a cache
+        // gets the whole memory, for read-ahead data.
         Ok(HydrationSettings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
 
     /// Makes the client. If the default cache cannot be used, warns, and makes a client that reads
     /// from the store each time. If a cache directory was given and cannot be used, fails.
-    fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
-        match Client::reading(store.clone(), self.cached(globals)?) {
+    fn client_or_uncached(&self, store: &Store, globals: &Globals) -> Result<Client> {
+        match Client::reading(store.clone(), self.cached_settings(globals)?) {
             Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() => {
                 tracing::warn!("reading without a cache: {error}");
-                Ok(Client::over(store.clone(), self.uncached(globals))?)
+                Ok(Client::over(store.clone(), self.uncached_settings(globals))?)
             }
             Err(error) => Err(error.into()),
         }
@@ -216,7 +216,7 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
         if globals.json {
             console::print(receipt)?;
         } else if !globals.quiet {
-            console::print(described(receipt))?;
+            console::print(describe(receipt))?;
         }
         Ok(())
     })
@@ -238,7 +238,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     };
     let store = globals.store_of(store_options.clone())?;
     let place = args.place()?;
-    let read = |file: &OsString| start::read_for(file, &location, &store);
+    let read = |file: &OsString| start::read_checked(file, &location, &store);
     let start = args.replay.as_ref().map(read).transpose()?;
     let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
     let options = MountOptions {
@@ -263,12 +263,12 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     end_by_signals(&slot, &reported)?;
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
         .map_err(|error| explain_error(error, &store, &location))?;
-    args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
+    args.share.try_out(&location, store_options.clone(), args.uncached_settings(globals), globals)?;
     // The cache is opened after all checks, so that a refused mount creates no cache.
-    let client = args.client(&store, globals)?;
+    let client = args.client_or_uncached(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     // The gateway runs until this variable is dropped, at the end of the mount.
-    let _shared = args.share.start(&location, store_options, args.cached(globals)?, globals)?;
+    let _shared = args.share.start(&location, store_options, args.cached_settings(globals)?, globals)?;
     let mut held = slot.lock();
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));
@@ -292,7 +292,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         mount.stop()?;
     }
     mount.wait()?;
-    // A mount has no other end than being unmounted, so a signal does not count as an interruption.
+    // A mount ends only by being unmounted, so a signal does not count as an interruption.
     told.map(|()| Exit::Done)
 }
 
@@ -315,14 +315,14 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
     // parent once for each of the parent's threads that had the child (`forget_original_parent` in
     // kernel/exit.c). Even then the mount must be detached, because a mount without a daemon
     // answers every access with an error.
-    let last = move || {
-        // Usually `first` has already unmounted it, and the error is ignored.
+    let undo = move || {
+        // Usually `ask_to_end` has already unmounted it, and the error is ignored.
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
-    let first = move || {
+    let ask_to_end = move || {
         let held = slot.lock();
         let Some(mount) = held.clone() else {
-            // This thread holds the lock, so no mount can be made before the process ends.
+            // The lock is held here, so no mount can be made before the process ends.
             std::process::exit(Exit::Interrupted as i32);
         };
         drop(held);
@@ -335,7 +335,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             std::process::exit(Exit::Done as i32);
         }
     };
-    signals::on_end(FORCED_END, first, last)
+    signals::on_service_signal(FORCED_END, ask_to_end, undo)
 }
 
 /// Returns the mount in `slot`. `None` if there is no mount, or if mounting hangs, as it may with a
@@ -372,7 +372,7 @@ pub fn close_inherited() {
 }
 
 /// Formats a receipt as text.
-fn described(receipt: &Value) -> String {
+fn describe(receipt: &Value) -> String {
     let text = |name: &str| receipt[name].as_str().unwrap_or_default().to_owned();
     let mut line = format!("{} at {}, process {}", text("source"), text("destination"), receipt["pid"]);
     for (name, words) in [("log", "log"), ("metrics", "counters")] {
@@ -381,7 +381,7 @@ fn described(receipt: &Value) -> String {
         }
     }
     if receipt["start"].is_object() {
-        line.push_str(&format!("\n{}", start::described(&receipt["start"])));
+        line.push_str(&format!("\n{}", start::describe(&receipt["start"])));
     }
     line
 }

@@ -53,7 +53,7 @@ pub struct MvArgs {
     #[arg(long)]
     no_glob: bool,
     #[command(flatten)]
-    movement: TransferArgs,
+    transfer_args: TransferArgs,
 }
 
 pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
@@ -64,16 +64,16 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::usage("-: a stream cannot be moved").advise("use cp"));
     }
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
-    args.movement.check(sources, last)?;
+    args.transfer_args.check(sources, last)?;
     let destination = Destination::parse(last, sources, wildcards)?;
-    let stop = stop_on_signal(args.movement.deadline(sources.first().map_or(last, |first| first)))?;
+    let stop = stop_on_signal(args.transfer_args.deadline(sources.first().map_or(last, |first| first)))?;
     let settings = TransferSettings {
         durability: Durability::Full,
         compare: Compare::None,
-        ..args.movement.settings(globals, stop.clone())
+        ..args.transfer_args.settings(globals, stop.clone())
     };
-    let account = args.movement.account(&args.operands, globals)?;
-    let engine = args.movement.client(globals, account.spending())?.transfers(settings);
+    let account = args.transfer_args.account(&args.operands, globals)?;
+    let engine = args.transfer_args.client(globals, account.spending())?.transfers(settings);
     let report = RunReport::new("mv", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.settled_by(move |receipt, store| account.settle(receipt, store));
@@ -82,13 +82,13 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     let moves = moving.moves(sources, &destination, wildcards);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).moving().stopping(&stop);
     match moves {
-        Ok(moves) => moving.all(moves, &progress, &mut report),
+        Ok(moves) => moving.move_all(moves, &progress, &mut report),
         Err(error) => report.fail(match stop.error() {
             Some(why) if error.exit == Exit::Interrupted => why.into(),
             _ => error,
         }),
     }
-    report.output(progress);
+    report.end_progress(progress);
     report.end(globals, Output::Free)
 }
 
@@ -110,7 +110,7 @@ impl Mv<'_> {
         destination: &Destination,
         wildcards: Wildcards,
     ) -> Result<Vec<(ParsedSource, Location)>> {
-        let refused = |error| super::refused(error, "moved");
+        let refused = |error| super::operand_error(error, "moved");
         let mut moves = Vec::new();
         for text in sources {
             let source = self.source(text, wildcards);
@@ -186,7 +186,12 @@ impl Mv<'_> {
         }
     }
 
-    fn all(&self, moves: Vec<(ParsedSource, Location)>, progress: &ProgressDisplay, report: &mut RunReport) {
+    fn move_all(
+        &self,
+        moves: Vec<(ParsedSource, Location)>,
+        progress: &ProgressDisplay,
+        report: &mut RunReport,
+    ) {
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for (source, target) in moves {
@@ -219,7 +224,7 @@ impl Mv<'_> {
         jobs: Vec<(Location, Location)>,
         progress: &ProgressDisplay,
     ) -> firstbyte_transfer::Result<Summary> {
-        if self.args.movement.effect() == Effect::DryRun {
+        if self.args.transfer_args.effect() == Effect::DryRun {
             let mut summary = Summary::default();
             for (source, destination) in jobs {
                 if source.as_local().is_some_and(Path::is_symlink) {
@@ -248,8 +253,9 @@ impl Mv<'_> {
         progress: &ProgressDisplay,
         report: &mut RunReport,
     ) -> Result<()> {
-        let movement = &self.args.movement;
-        let is_all = extent == Extent::Whole && movement.takes_all() && movement.effect() == Effect::Apply;
+        let transfer_args = &self.args.transfer_args;
+        let is_all =
+            extent == Extent::Whole && transfer_args.takes_all() && transfer_args.effect() == Effect::Apply;
         if is_all && self.engine.rename(&root, &target)? {
             report.add(Ok(Summary { objects: 1, ..Summary::default() }));
             return Ok(());
@@ -257,7 +263,7 @@ impl Mv<'_> {
         let depth = self.depth();
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
-            let takes = glob.is_none_or(|glob| glob.takes(name, depth)) && movement.takes(name);
+            let takes = glob.is_none_or(|glob| glob.takes(name, depth)) && transfer_args.takes(name);
             matched.fetch_or(takes, Ordering::Relaxed);
             takes
         };
@@ -268,9 +274,9 @@ impl Mv<'_> {
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
-            bounds: movement.bounds(glob.map(|glob| (glob, depth))),
+            bounds: transfer_args.bounds(glob.map(|glob| (glob, depth))),
             shard: Shard::default(),
-            effect: movement.effect(),
+            effect: transfer_args.effect(),
         };
         let (root, target) = (tree.source.clone(), tree.destination.clone());
         let before = report.items();
@@ -281,7 +287,7 @@ impl Mv<'_> {
             }
             run => report.add(run),
         }
-        let nothing = super::only_directories(depth, movement.effect(), before, report);
+        let nothing = super::only_directories(depth, transfer_args.effect(), before, report);
         let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !report.has_ended() && !matched => {

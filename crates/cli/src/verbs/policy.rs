@@ -28,11 +28,11 @@ use crate::render::console;
 use crate::render::error::{Error, Result};
 use crate::signals::RunDeadline;
 
-/// How names are chosen and bytes are copied, for `cp` and `sync`.
+/// Options of `cp` and `sync`: which names are copied, and how.
 #[derive(Args)]
 pub struct Policy {
     #[command(flatten)]
-    movement: TransferArgs,
+    transfer_args: TransferArgs,
     /// Data that must be on stable storage before a copy is reported as done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
@@ -56,7 +56,7 @@ pub struct Policy {
     sharding: Sharding,
 }
 
-/// How names are chosen and bytes are moved, for every verb that does.
+/// Options of `cp`, `sync` and `mv`: which names are transferred, and how.
 #[derive(Args)]
 pub struct TransferArgs {
     #[command(flatten)]
@@ -337,8 +337,8 @@ impl TransferArgs {
         self.max_depth.is_none_or(|depth| parts(name) <= depth.get()) && self.filter.takes(name)
     }
 
-    /// Returns what depth and filter mean for listings of local directories. `glob` chooses among
-    /// the names too.
+    /// Converts the limit on the depth, the filter and `glob` to bounds for listings of
+    /// directories.
     pub fn bounds(&self, glob: Option<(&Glob, OperandKind)>) -> WalkBounds {
         self.filter.bounds(glob, self.max_depth)
     }
@@ -359,7 +359,7 @@ impl TransferArgs {
         }
     }
 
-    /// Refuses those options that the given locations do not support.
+    /// Refuses options that the given locations do not support.
     pub fn check<'l>(
         &self,
         sources: impl IntoIterator<Item = &'l OsString>,
@@ -387,9 +387,9 @@ impl TransferArgs {
 }
 
 impl Policy {
-    /// Returns the options that also `mv` has: those for names and transfers.
-    pub fn movement(&self) -> &TransferArgs {
-        &self.movement
+    /// Returns the options for names and transfers, which `mv` has too.
+    pub fn transfer_args(&self) -> &TransferArgs {
+        &self.transfer_args
     }
 
     /// Returns the transfer settings that these options determine.
@@ -401,7 +401,7 @@ impl Policy {
                 DurabilityName::Full => Durability::Full,
             },
             compare: self.rule(),
-            ..self.movement.settings(globals, stop)
+            ..self.transfer_args.settings(globals, stop)
         }
     }
 
@@ -422,7 +422,7 @@ impl Policy {
 
     /// Refuses the options that compare lengths or times, which a stream does not have.
     pub fn check_stream(&self) -> Result<()> {
-        let TransferArgs { min_size, max_size, min_age, max_age, .. } = &self.movement;
+        let TransferArgs { min_size, max_size, min_age, max_age, .. } = &self.transfer_args;
         let options = [
             ("--update", self.update),
             ("--size-only", self.size_only),
@@ -456,16 +456,16 @@ impl Policy {
             std::fs::read(path)
         };
         let list = list.map_err(|error| at_list(&error))?;
-        Ok(Some(NameList::parse(&list, self.movement.filter.end)?))
+        Ok(Some(NameList::parse(&list, self.transfer_args.filter.end)?))
     }
 
     /// Returns the shard of a manifest to copy; `None` if no manifest is given.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         if self.sharding.names_manifest() {
-            self.movement.account.refuse("--manifest")?;
+            self.transfer_args.account.refuse("--manifest")?;
         }
         let run = self.sharding.of_manifest()?;
-        if run.is_some() && !self.movement.takes_all() {
+        if run.is_some() && !self.transfer_args.takes_all() {
             return Err(Error::usage("--include and --exclude are fixed when the manifest is written")
                 .advise("give them to firstbyte plan"));
         }

@@ -67,7 +67,7 @@ pub struct ProbeArgs {
     disk: PathBuf,
 }
 
-/// Longest time of a probe. Its record of bytes over time grows with it.
+/// Longest time of a probe. The record of bytes over time grows with the time.
 const MAX_PROBE_TIME: Duration = Duration::from_secs(3_600);
 
 fn parse_time(text: &str) -> std::result::Result<PositiveDuration, String> {
@@ -86,7 +86,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     options.connect_deadline = options.connect_deadline.min(args.time.get());
     let store = globals.store_of(options)?;
     let transfer = args.bill.transfer().unwrap_or(Transfer::Internet);
-    let (service, spending) = spending(args, args.bill.billing(&location, &store, globals, transfer)?)?;
+    let (service, spending) = limit_spending(args, args.bill.billing(&location, &store, globals, transfer)?)?;
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
     let identity = identity(name, &location, service.as_deref())?;
@@ -94,14 +94,14 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let out = args.out.as_deref().map(|path| OutputFile::open(path, &measured)).transpose()?;
     let cancel = Cancel::new();
     let flag = cancel.clone();
-    signals::on_interrupted_measurement(move || flag.cancel())?;
+    signals::on_measurement_signal(move || flag.cancel())?;
     let options = ProbeOptions {
         budget: Budget { time: args.time.get(), spending },
         rights: if args.write { ProbeRights::ReadWrite } else { ProbeRights::ReadOnly },
         disk: args.disk.clone(),
         cancel,
     };
-    let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| failed(&error))?;
+    let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| probe_error(&error))?;
     show(&report, globals)?;
     if report.interrupted {
         return Err(Error::interrupted());
@@ -127,10 +127,10 @@ fn say_next(path: &Path, describes_this_machine: bool) {
     });
 }
 
-/// Returns the name of the billing service, and the limit of what its requests may cost. The limit
-/// is absent where the service is not known and no budget is given. A service that does bill, by
-/// prices that are not known here, is not measured: its cost would have no limit.
-fn spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Option<Spending>)> {
+/// Returns the name of the billing service, and the limit on the cost of its requests. There is no
+/// limit if the service is not known and no budget is given. A service that bills by unknown prices
+/// is refused, because its cost would have no limit.
+fn limit_spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Option<Spending>)> {
     let limit = args.budget.unwrap_or(DEFAULT_BUDGET_USD);
     match billing {
         Billing::Free => Ok((None, Some(Spending { limit, ..Spending::default() }))),
@@ -151,7 +151,7 @@ fn spending(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Optio
     }
 }
 
-fn failed(error: &firstbyte_probe::Error) -> Error {
+fn probe_error(error: &firstbyte_probe::Error) -> Error {
     let missing = match error {
         firstbyte_probe::Error::Interrupted => return Error::interrupted(),
         firstbyte_probe::Error::NotListed { location, refusal } if refusal.kind.is_absence() => {

@@ -57,7 +57,7 @@ pub struct RmArgs {
 
 /// The objects that an operand means.
 enum Target {
-    /// One object, file or link.
+    /// An object, file or link.
     One(Location),
     /// A directory or prefix, with everything below it.
     Tree(Location),
@@ -91,7 +91,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
             report.fail(error);
         }
     }
-    report.output(progress);
+    report.end_progress(progress);
     report.end(globals, Output::Free)
 }
 
@@ -163,7 +163,7 @@ impl Rm<'_> {
     fn kind_on_host(&self, root: &Location) -> Result<Option<EntryKind>> {
         let bare = root.file_name().and_then(|name| Some(root.parent()?.child(&name)));
         match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
-            Ok(EntryKind::Symlink) if root.is_directory_like() => Err(link("rm", &root.to_string())),
+            Ok(EntryKind::Symlink) if root.is_directory_like() => Err(link_error("rm", &root.to_string())),
             Ok(kind) => Ok(Some(kind)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -199,7 +199,7 @@ impl Rm<'_> {
             bounds: self.args.filter.bounds(glob.map(|glob| (glob, depth)), None),
             effect: if self.args.dry_run { Effect::DryRun } else { Effect::Apply },
         };
-        if !self.is_agreed(&removal)? {
+        if !self.confirm_deletion(&removal)? {
             return Err(Error::failed(format!("{root}: nothing was deleted")));
         }
         let before = report.items();
@@ -231,7 +231,7 @@ impl Rm<'_> {
 
     /// On a terminal, asks the user before many names are deleted. Returns whether the deletion may
     /// proceed.
-    fn is_agreed(&self, removal: &Removal<'_>) -> Result<bool> {
+    fn confirm_deletion(&self, removal: &Removal<'_>) -> Result<bool> {
         let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if self.args.yes || self.args.dry_run || !asks {
             return Ok(true);
@@ -264,7 +264,7 @@ pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     let name = path.as_os_str().as_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     if end < name.len() && Path::new(OsStr::from_bytes(&name[..end])).is_symlink() {
-        return Err(link(verb, &shown(path).to_string()));
+        return Err(link_error(verb, &shown(path).to_string()));
     }
     refuse_unnamed(verb, &shown(path).to_string(), name)
 }
@@ -280,7 +280,7 @@ pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()>
     Ok(())
 }
 
-fn link(verb: &str, shown: &str) -> Error {
+fn link_error(verb: &str, shown: &str) -> Error {
     Error::usage(format!("{shown}: is a link, and {verb} does not follow links"))
         .advise(format!("write it without `/` to {verb} the link"))
 }

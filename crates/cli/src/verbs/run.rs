@@ -26,7 +26,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::inside_run::{self, INSIDE};
 use crate::render::report::{Output, RunReport};
-use crate::signals::{ForcedEnd, GRACE, on_ending};
+use crate::signals::{ForcedEnd, GRACE, on_signal_but_hangup};
 
 /// Time from a stop until this process ends: the time that its lines have to end, and some time for
 /// the report.
@@ -64,7 +64,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let raised = stop.clone();
     let ending =
         ForcedEnd { interrupted: END_TIME_LIMIT, terminated: END_TIME_LIMIT, exit: Exit::Interrupted };
-    on_ending(ending, move || raised.stop())?;
+    on_signal_but_hangup(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
     let report = RunReport::new("run", name.clone(), None);
     let file = match args.list == "-" {
@@ -87,7 +87,8 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     };
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || runner.work());
-        // This thread works too, so the list is run even if no further thread can be started.
+        // The calling thread works too, so the list is run even if no further thread can be
+        // started.
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });
@@ -136,15 +137,15 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match self.line(line) {
+            match self.run_line(line) {
                 Ok(()) => self.outcome.lock().report.receipt().objects += 1,
-                Err(why) => self.failed(number, line, &why),
+                Err(why) => self.report_failed_line(number, line, &why),
             }
         }
     }
 
     /// Runs one line and waits until it ends.
-    fn line(&self, line: &[u8]) -> StdResult<(), String> {
+    fn run_line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
         // Standard input of a line is the write end of a pipe. So a line that reads its standard
@@ -185,7 +186,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         }
     }
 
-    fn failed(&self, number: u64, line: &[u8], why: &str) {
+    fn report_failed_line(&self, number: u64, line: &[u8], why: &str) {
         if self.stop.is_stopped() {
             return;
         }
@@ -194,7 +195,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
-        console::failed(&Error::failed(format!("{location}: {error}")));
+        console::print_error(&Error::failed(format!("{location}: {error}")));
         self.outcome.lock().report.item_failed(Error::failed(error).item(location));
     }
 }

@@ -209,7 +209,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     // requests may take the drain time.
     let terminated = config.limits.drain + signals::GRACE;
     let ending = ForcedEnd { interrupted: signals::GRACE, terminated, exit: Exit::Done };
-    let interruption = signals::interruption(ending)?;
+    let interruption = signals::first_signal_but_hangup(ending)?;
     let running = Server::start(config).map_err(cannot_start)?;
     if globals.json {
         let fields = json!({ "source": shown(&args.location).to_string(), "url": running.url() });

@@ -23,19 +23,19 @@ pub fn run(
         ShardTarget::Contents(location) => location.to_string(),
     };
     let sources = shard.sources();
-    let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
+    let stop = stop_on_signal(policy.transfer_args().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
-    let engine = policy.movement().client(globals, None)?.transfers(settings);
+    let engine = policy.transfer_args().client(globals, None)?.transfers(settings);
     let mut report = RunReport::new(verb, sources.clone(), Some(destination)).counting(engine.store());
     policy.sharding().open_receipt(&mut report, &[])?;
     report.receipt().left_out = Some(0);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
-    let copied = shard.copy(&engine, target, policy.movement().effect(), &progress, &mut |summary| {
+    let copied = shard.copy(&engine, target, policy.transfer_args().effect(), &progress, &mut |summary| {
         report.add(summary);
         !report.has_ended()
     });
     copied?;
     report.receipt().shard = Some(shard.receipt());
-    report.output(progress);
+    report.end_progress(progress);
     report.end(globals, Output::Free)
 }

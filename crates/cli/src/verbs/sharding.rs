@@ -55,7 +55,8 @@ impl Sharding {
         self.shard.is_some()
     }
 
-    /// Opens the file for the receipt, if one is given. It must not be the manifest or an operand.
+    /// Opens the file for the receipt, if one is given. The file must not be the manifest or an
+    /// operand.
     ///
     /// # Errors
     /// The file cannot be written, or is one of those.

@@ -1,5 +1,5 @@
 //! Start files on the command line. Reads a start file, checks that it is for the served location,
-//! and predicts how long its bytes take. Called by `mount`, `serve` and `hydrate`.
+//! and predicts how long its bytes take. Called by `mount`, `serve`, `hydrate` and `profile`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
 }
 
 /// Reads the start file at `place`, which must be for `served` or for a location below `served`.
-pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
+pub fn read_checked(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
     let start = read(place, store)?;
     start.check(served).map_err(|why| Error::usage(format!("--replay {}: it {why}", place.display())))?;
     Ok(start)
@@ -46,7 +46,7 @@ pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Ac
 }
 
 /// Formats the receipt as text.
-pub fn described(receipt: &Value) -> String {
+pub fn describe(receipt: &Value) -> String {
     let bytes = |name: &str| human(receipt[name].as_u64().unwrap_or_default());
     let amount = format!("{} of {}", bytes("bytes"), bytes("object_bytes"));
     match receipt["predicted_seconds"].as_f64() {

@@ -10,7 +10,7 @@ use firstbyte_location::{EntryKind, Location, Strength, Version};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
-use super::described;
+use super::stat_version;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -41,7 +41,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     let store = globals.store()?;
     let mut failed: Vec<Error> = Vec::new();
     for location in &locations {
-        match described(location, args.version_id.as_deref(), &store) {
+        match stat_version(location, args.version_id.as_deref(), &store) {
             Ok(stat) if globals.json => console::print(Value::Object(fields(location, &stat)))?,
             Ok(stat) => console::print_bytes(aligned(&fields(location, &stat)).as_bytes())?,
             Err(error) => {
@@ -56,7 +56,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     }
     let (count, all) = (failed.len(), locations.len());
     let Some(last) = failed.pop() else { return Ok(Exit::Done) };
-    failed.iter().for_each(console::failed);
+    failed.iter().for_each(console::print_error);
     Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
 }
 

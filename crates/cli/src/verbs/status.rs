@@ -1,5 +1,6 @@
-//! `status`: shows which blocks of remote objects are cached. Reads only the cache, so it works
-//! without a network and while other processes use the cache.
+//! `status`: shows which blocks of remote objects are cached. Reads the cache, and asks the daemon
+//! of a mount for its counts. No store gets a request, so the verb works without a network. Other
+//! processes may use the cache meanwhile.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -108,7 +109,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
             let versions =
                 cache.as_ref().map(|cache| cache.find(&place.operand.root)).transpose()?.unwrap_or_default();
             if versions.is_empty() {
-                exists(place)?;
+                check_exists(place)?;
                 show(Row::unknown(place), &mut out)?;
             }
             versions.into_iter().try_for_each(|status| show(Row::from(status), &mut out))?;
@@ -202,7 +203,7 @@ impl Write for Output {
 }
 
 /// Returns an error if a local path does not exist. For locations in a store, sends no request.
-fn exists(place: &CacheOperand) -> Result<()> {
+fn check_exists(place: &CacheOperand) -> Result<()> {
     match place.mounted.as_deref().or(place.operand.root.as_local()).map(Path::symlink_metadata) {
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
             let location =
@@ -213,7 +214,8 @@ fn exists(place: &CacheOperand) -> Result<()> {
     }
 }
 
-/// Verifies all blocks in the cache. A wrong block is an error, although reads never return one.
+/// Verifies all blocks in the cache. Removes wrong blocks. A wrong block is an error here, although
+/// reads never return wrong blocks.
 fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
     let report = cache.map(Cache::verify).transpose()?.unwrap_or_default();
     let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);

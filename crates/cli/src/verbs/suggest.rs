@@ -1,6 +1,6 @@
 //! Suggests similar names if a bucket, object, prefix or file is not found, and `-r` if a pattern
 //! matches only directories. Called after a verb has failed, so that only wrong names cost
-//! additional requests: one or two pages of a listing.
+//! additional requests: a few look-ups, and one or two pages of a listing.
 
 use std::ffi::OsStr;
 
@@ -78,7 +78,7 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
         none if none.is_empty() => Error::failed(format!("{source}: no name matches"))
             .advise("*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters"),
         names => Error::failed(format!("{source}: matches the {kind} {names}{more} and no {object}"))
-            .advise(format!("add -r to {} {them}", super::deed(&receipt.verb))),
+            .advise(format!("add -r to {} {them}", super::action_word(&receipt.verb))),
     }
 }
 

@@ -55,7 +55,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let [source, destination] = args.operands.as_slice() else {
         return Err(Error::usage("sync needs a source and a destination").advise("see firstbyte sync --help"));
     };
-    args.policy.movement().check([source], destination)?;
+    args.policy.transfer_args().check([source], destination)?;
     let named = source;
     let (source, destination) = (Location::parse(source)?, destination_location(destination)?);
     if source.as_local().is_some_and(Path::is_file) {
@@ -63,15 +63,15 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
             Error::usage(format!("{source}: is a file; sync takes directories")).advise("use firstbyte cp")
         );
     }
-    let refused = |error| super::refused(error, "copied");
+    let refused = |error| super::operand_error(error, "copied");
     refuse_into_itself(&source, &destination).map_err(refused)?;
     if args.delete {
         refuse_to_delete_source(&source, &destination).map_err(refused)?;
     }
-    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
+    let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
-    let account = args.policy.movement().account(&args.operands, globals)?;
-    let client = args.policy.movement().client(globals, account.spending())?;
+    let account = args.policy.transfer_args().account(&args.operands, globals)?;
+    let client = args.policy.transfer_args().client(globals, account.spending())?;
     let engine = client.transfers(settings);
     let report = RunReport::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());
@@ -88,13 +88,13 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let root = source.clone();
     let listing = || Ok(list.clone().unwrap_or_default().listing(engine.store(), &root));
     let names = if list.is_some() { TreeNames::Given(&listing) } else { TreeNames::Listed };
-    let select = |name: &[u8]| args.policy.movement().takes(name);
-    let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
+    let select = |name: &[u8]| args.policy.transfer_args().takes(name);
+    let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.transfer_args().effect());
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
-    let bounds = args.policy.movement().bounds(None);
+    let bounds = args.policy.transfer_args().bounds(None);
     let tree = Tree { source, names, destination, beginning, levels, select: &select, bounds, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
-    report.output(progress);
+    report.end_progress(progress);
     report.end(globals, Output::Free)
 }

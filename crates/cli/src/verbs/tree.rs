@@ -42,7 +42,7 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
     let names = NameEscaping::on(&std::io::stdout());
     let mut drawing =
         Drawing { args, globals, store: &store, names, directories: 0, files: 0, report: &mut report };
-    let drawn = drawing.all(&root);
+    let drawn = drawing.draw_tree(&root);
     let (directories, files) = (drawing.directories, drawing.files);
     match drawn {
         Ok(()) if !globals.json && !globals.quiet => {
@@ -84,7 +84,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn all(&mut self, root: &Location) -> std::result::Result<(), Ended> {
+    fn draw_tree(&mut self, root: &Location) -> std::result::Result<(), Ended> {
         let first = self.open(root).map_err(|error| Ended::Failed(error.into()))?;
         if !self.globals.json {
             let mut line = shown(&self.args.location).to_string().into_bytes();
@@ -100,7 +100,7 @@ impl Drawing<'_> {
                 }
                 Some(Err(error)) => {
                     let location = last.location.clone();
-                    self.failed(&location, error.into());
+                    self.report_failure(&location, error.into());
                     continue;
                 }
                 Some(Ok(entry)) => (last.location.join(&entry.name), entry),
@@ -112,7 +112,7 @@ impl Drawing<'_> {
                 if open.len() < levels {
                     match self.open(&location) {
                         Ok(next) => open.push(next),
-                        Err(error) => self.failed(&location, error.into()),
+                        Err(error) => self.report_failure(&location, error.into()),
                     }
                 }
             } else {
@@ -163,9 +163,9 @@ impl Drawing<'_> {
         write(&line)
     }
 
-    fn failed(&mut self, location: &Location, error: Error) {
+    fn report_failure(&mut self, location: &Location, error: Error) {
         let error = error.about(&location.to_string());
-        console::failed(&error);
+        console::print_error(&error);
         self.report.item_failed(error.item(location.to_string()));
     }
 }

@@ -46,7 +46,8 @@ fn daemon(directory: &Path) -> Option<Control> {
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     // A lazy unmount does not contact the daemon, which may be stopped or hang. For the same
-    // reason, other unmounts access the mount itself only if they have to.
+    // reason, other unmounts first try the control socket at its usual path, and access the mount
+    // itself only if that fails.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     let (daemon, counts) = match daemon {

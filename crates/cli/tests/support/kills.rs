@@ -47,7 +47,7 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::RunningLink {
     Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `cp` with `args`. Kills up to `most` runs, each after a seeded fraction of the first half
+/// Runs `cp` with `args`. Kills up to `most` runs, each after a seeded share of half of `length`
 /// has passed the link, and lets the last run complete. Kills come only after 64 KiB: before that,
 /// an upload may have begun that the program has not recorded yet, and only `--abort-stale` would
 /// end it.

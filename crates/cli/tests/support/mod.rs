@@ -11,7 +11,7 @@ pub mod place;
 pub mod refusals;
 pub mod rogue;
 pub mod servers;
-pub mod streams;
+pub mod standard_streams;
 pub mod trouble;
 
 use std::ffi::OsStr;
@@ -171,15 +171,14 @@ impl World {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Returns the names of all entries in the directory of files, sorted, and relative to that
-    /// directory.
+    /// Returns the names of all files below the directory of files, as [`names_below`] does.
     pub fn names(&self) -> Vec<String> {
         names_below(&self.directory.path().join("files"))
     }
 }
 
-/// Returns the names of all files below a directory, including hidden ones, sorted, and relative to
-/// that directory.
+/// Returns the names of all entries below a directory that are no directories, including hidden
+/// ones, sorted, and relative to that directory. Returns none if the directory does not exist.
 pub fn names_below(root: &Path) -> Vec<String> {
     fn walk(directory: &Path, root: &Path, names: &mut Vec<String>) {
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -214,7 +213,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Asserts that the run succeeded and printed nothing on standard error.
+    /// Asserts that the run ended with exit code 0.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -222,7 +221,7 @@ impl Ran {
     }
 
     /// Asserts that the run ended with exit code `code` and printed exactly one line on standard
-    /// error, which contains all `facts`.
+    /// error, which contains all `facts` in any letter case.
     #[track_caller]
     pub fn fails(self, code: i32, facts: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -239,15 +238,15 @@ impl Ran {
         self
     }
 
-    /// Asserts that the run was refused, because of the named option, before it did anything.
+    /// Asserts that the run ended with exit code 2, and that its message contains `option`.
     #[track_caller]
     pub fn fails_usage(self, option: &str) -> Self {
         assert!(self.code == Some(2) && self.stderr.contains(option), "{self:?}");
         self
     }
 
-    /// Returns the receipt. It is on standard output, or, if standard output has the content, on
-    /// the first line of standard error.
+    /// Returns the receipt: the last line of standard output or, if that is empty, the first line
+    /// of standard error.
     #[track_caller]
     pub fn receipt(&self) -> Value {
         let text = String::from_utf8_lossy(&self.stdout);

@@ -27,8 +27,9 @@ const fn call(name: &'static str, number: libc::c_long) -> Call {
     Call { name, number, form: Form::Any }
 }
 
-/// System calls that improve a copy but can be replaced by others, with the same result. `make
-/// soak` runs the suites of copies once without each of these calls.
+/// System calls that improve a copy. The first 14 can be replaced by others, with the same result:
+/// `make soak` runs the suites of copies once without each of them (`CALLS_WITH_A_STAND_IN` in
+/// tests/soak/soak.py). Without one of the others, a copy may lack a mode, a time or a hole.
 pub const CALLS: [Call; 25] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("fadvise64", libc::SYS_fadvise64),

@@ -77,7 +77,7 @@ impl S3 {
         self.url.split("://").nth(1).unwrap()
     }
 
-    /// Returns the process id of the service. Only for our own server.
+    /// Returns the process id of the service. Panics if the service is not our own server.
     pub fn pid(&self) -> u32 {
         match &self.process {
             Service::Ours(serve) => serve.0.id(),

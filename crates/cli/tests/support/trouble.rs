@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 
-/// How a server keeps its clients waiting.
+/// Ways in which a server keeps its clients waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Accepts requests and never answers.

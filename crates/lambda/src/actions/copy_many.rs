@@ -1,7 +1,8 @@
 //! Implements `copy-many`, which copies all objects below a location.
 //!
 //! Objects are listed and started in the order of their names. So a single name, up to which all
-//! objects are done, states where the next call continues, in any environment.
+//! objects are done, states where the next call continues. Copies below the function's directory
+//! exist in one environment only, so another environment starts again.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +64,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     let summary = copied.map_err(|error| InvocationFailure::of_transfer(&error))?;
     room.check()?;
     answer.stages.first_byte_seconds =
-        run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+        run.meter.first_byte().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
     record_summary(&mut answer, &summary);
     match summary.ended {
@@ -108,9 +109,9 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
-/// Returns the name up to which the copies of earlier calls are at the destination. Those below the
-/// function's directory are only in the environment of those calls. `None` in another environment,
-/// and for another destination: the copy starts again.
+/// Returns the name up to which the copies of earlier calls are at the destination. Copies below
+/// the function's directory exist only in the environment of those calls. Returns `None` in another
+/// environment, and for another destination: the copy starts again.
 ///
 /// Checks that the files which will be removed when the call ends were made by this call, or by the
 /// calls that it continues.
@@ -156,7 +157,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Returns the job that copies an entry. `None` if it is not an object.
+    /// Returns the job that copies an entry. `None` if the entry is not an object.
     fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<CopyJob, FailedJob>> {
         let failed = |location: &Location, error: StoreError| {
             Some(Err(FailedJob { location: location.to_string(), error: error.into() }))
@@ -168,8 +169,8 @@ impl Plan<'_> {
         if entry.kind == EntryKind::Other {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
-        // The keys of directory markers end in `/`. They are not copied. An object with content is
-        // no marker, whatever its key.
+        // The keys of directory markers end in `/`. Directory markers are not copied. An object
+        // with content is no marker, whatever its key.
         let is_marker = entry.name.ends_with(b"/") && entry.size == Some(0);
         if entry.kind != EntryKind::File || is_marker {
             return None;
@@ -207,7 +208,7 @@ impl DestinationSpace {
         }
     }
 
-    /// Fails if the listed entries do not fit.
+    /// Returns an error if the listed entries do not fit.
     fn check(&self) -> Result<()> {
         let (Some(()), Some(path), Some(free)) =
             (self.exceeded.get(), self.destination.as_local(), self.free)

@@ -54,7 +54,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
         .map_err(|error| InvocationFailure::of_transfer(&error))?;
     answer.receipt.add(&summary);
     answer.stages.first_byte_seconds =
-        run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+        run.meter.first_byte().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.began_anew = summary.resumed_bytes == 0 && token.as_ref().is_some_and(|token| token.bytes > 0);
     if let Some(failure) = summary.failed.pop() {
         return Err(InvocationFailure::of_transfer(&failure.error));
@@ -66,7 +66,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
         if summary.kept_bytes == 0 {
             return Err(InvocationFailure::no_progress(&source));
         }
-        let next = ResumeToken::new(VERB, &source).pinned(&stat.version);
+        let next = ResumeToken::new(VERB, &source).with_version(&stat.version);
         let next =
             ResumeToken { bytes: summary.kept_bytes, destination: Some(destination.to_string()), ..next };
         answer.done_bytes = Some(summary.kept_bytes);

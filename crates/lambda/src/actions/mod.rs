@@ -25,7 +25,7 @@ pub fn perform(environment: &ExecutionEnvironment, event: Value, deadline: Deadl
     let (action, common) = event::parse(event)?;
     if deadline.is_near(None) {
         let (left, needed) = (deadline.remaining().as_millis(), deadline.margin(None).as_millis());
-        return Err(InvocationFailure::near(&format!(
+        return Err(InvocationFailure::too_little_time(&format!(
             "{left} ms are left, and {needed} ms are kept for the answer"
         )));
     }

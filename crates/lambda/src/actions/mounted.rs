@@ -63,7 +63,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
     answer.done_bytes = Some(reading.bytes);
     if reading.bytes < range.len() {
         let (read, wanted) = (reading.bytes, range.len());
-        return Err(InvocationFailure::near(&format!(
+        return Err(InvocationFailure::too_little_time(&format!(
             "{}: {read} of {wanted} bytes were read in time",
             shown(path)
         )));

@@ -101,7 +101,7 @@ impl ColumnsBuilder {
         Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
     }
 
-    /// True if a batch is full.
+    /// Returns whether a batch is full.
     pub(super) fn is_ready(&self) -> bool {
         !self.full.is_empty()
     }

@@ -4,7 +4,7 @@
 //! and returns when the listing is complete. `iter_batches` takes batches from a stream, and keeps
 //! only a few in memory. Errors below the root are kept beside the columns, and the listing
 //! continues. `list_stored` and `iter_stored` do the same for a location in a store, whose listing
-//! ends with an error.
+//! ends at the first error.
 
 mod build;
 mod source;
@@ -75,7 +75,7 @@ impl Request {
     fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
         match error {
             Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
-            other => crate::error::listing(py, other, self.place.form),
+            other => crate::error::listing_error(py, other, self.place.form),
         }
     }
 }
@@ -341,5 +341,5 @@ impl RecordBatch {
 
 /// Converts errors to Python exceptions.
 fn errors<'py>(py: Python<'py>, errors: &[Error], form: NameType) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, errors.iter().map(|error| crate::error::listing(py, error, form).into_value(py)))
+    PyList::new(py, errors.iter().map(|error| crate::error::listing_error(py, error, form).into_value(py)))
 }

@@ -15,7 +15,7 @@ use super::stored;
 /// The error message if a forked child continues the listing of its parent.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
 
-/// Why there is no next batch.
+/// Reason why there is no next batch.
 pub(crate) enum BatchFailure {
     /// A name that the column cannot hold.
     Name(String),
@@ -76,7 +76,7 @@ impl BatchSource {
         }
     }
 
-    /// True if this process is a forked child of the process that began the listing.
+    /// Returns whether this process is a forked child of the process that began the listing.
     fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }

@@ -83,8 +83,8 @@ impl Contents {
         self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
 
-    /// True if reading `path` now would give the same names. False for a link if `links` says not
-    /// to follow links.
+    /// Returns whether reading `path` now would give the same names. Returns false for a link if
+    /// `links` says not to follow links.
     pub(super) fn is_current(&self, path: &Path, links: AtFlags) -> bool {
         self.stamp.settled
             && statat(CWD, path, links)

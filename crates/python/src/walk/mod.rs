@@ -80,8 +80,8 @@ impl Ahead {
         let found = DividedNames(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
-        // One call shows both whether the path is a link and whether the contents read ahead are
-        // current.
+        // A single call shows both whether the path is a link and whether the contents read ahead
+        // are current.
         let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
         if taken.is_none() && !follow && place.path().is_some_and(|path| py.detach(|| is_link(path))) {
@@ -160,8 +160,8 @@ enum ExaminedKind {
     Other,
 }
 
-/// Examines a name that is a link, or whose type is unknown. This is never done ahead of the walk,
-/// because the target of a link may change without a change of the directory's times.
+/// Examines a name that is a link, or whose type is unknown. Names are never examined ahead of the
+/// walk, because the target of a link may change without a change of the directory's times.
 fn examine(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<ExaminedKind> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -173,7 +173,7 @@ fn examine(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result
     })
 }
 
-/// True if there is a link at `path`.
+/// Returns whether there is a link at `path`.
 fn is_link(path: &Path) -> bool {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)

@@ -3,7 +3,8 @@
 //! The work of the pool is the walk's own stack. Threads take the entry nearest to the top of the
 //! stack that no thread has begun. The walk takes the top entry, whether it has been read or not.
 //! If no thread has begun that entry, the walk reads the directory itself, so there is no deadlock.
-//! Threads that have read everything within [`READ_WINDOW`] sleep until the walk has taken
+//! Threads that have read everything within [`READ_WINDOW`] sleep until directories are added,
+//! until the walk takes a directory that was not read ahead, or until the walk has taken
 //! [`TAKEN_BEFORE_WAKING`] directories. Waking threads for each directory would cost more than it
 //! saves.
 
@@ -27,7 +28,8 @@ const READ_WINDOW: usize = 256;
 /// wait for a directory that a thread has just begun.
 const LEFT_TO_LOCAL_WALK: usize = 4;
 
-/// Number of directories that the walk takes before sleeping threads are woken.
+/// Number of directories that were read ahead and that the walk takes before sleeping threads are
+/// woken.
 const TAKEN_BEFORE_WAKING: usize = READ_WINDOW / 4;
 
 /// Maximum number of bytes that are read and not yet requested.
@@ -128,7 +130,7 @@ impl WalkPool {
         }
         let mut stack = self.shared.stack.lock();
         stack.spent.extend(spent);
-        // Directories above it were expected but never requested. They are dropped.
+        // Drops the directories above this one, which were expected but never requested.
         let place = stack.directories.iter().rposition(|entry| entry.path == path)?;
         while matches!(stack.directories.get(place), Some(Entry { work: Work::Begun, .. })) {
             stack.waited_for = true;

@@ -16,7 +16,7 @@ resource "aws_vpc" "this" {
   tags = { Name = var.name }
 }
 
-# Without rules, so that nothing works by accident through the default group.
+# The default group has no rules, so that nothing works through it by accident.
 resource "aws_default_security_group" "unused" {
   vpc_id = aws_vpc.this.id
 }
@@ -69,7 +69,7 @@ resource "aws_route" "internet" {
   gateway_id             = aws_internet_gateway.this[0].id
 }
 
-# What reads: functions or instances. Nothing may connect to them.
+# Readers are functions or instances. Nothing may connect to them.
 resource "aws_security_group" "clients" {
   #checkov:skip=CKV2_AWS_5:functions and instances outside this module carry it
   name        = "${var.name}-clients"

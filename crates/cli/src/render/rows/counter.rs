@@ -1,4 +1,5 @@
-//! Counts rows, and shows the count on the terminal while a listing runs. Called by `ls` and `du`.
+//! Counts rows, and shows the count on the terminal while a listing runs. Called by `ls`, `du`
+//! and the printer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Rows of a listing, written in the requested format.
 //!
 //! A verb declares its columns and pushes rows onto [`RowPage`]s, one page per thread. The
-//! [`Printer`] writes full pages. Text, NDJSON and CSV are rendered by the threads that push; one
-//! lock guards Parquet and sorted rows. Names are bytes. Text prints the bytes as they are. The
-//! other formats are UTF-8, and add the bytes in hex if a name is not UTF-8. Control characters are
-//! escaped on a terminal.
+//! [`Printer`] writes full pages. Text, NDJSON and CSV rows are rendered by the threads that push
+//! them. Rows for Parquet, and rows to be sorted, are collected under one lock. Names are bytes.
+//! Text prints the bytes as they are. The other formats are UTF-8, and add the bytes in hex if a
+//! name is not UTF-8. Text and CSV escape control characters on a terminal; NDJSON always does.
 
 mod counter;
 mod csv;
@@ -32,7 +32,7 @@ pub use sort::{Sort, SortDirection};
 pub use sums::NameSums;
 pub use text::{NameEscaping, SizeFormat, push_name};
 
-/// One value of a row.
+/// A value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A path in two parts, directory and name, which are written without anything between them.

@@ -109,7 +109,7 @@ impl ParquetTable {
     }
 }
 
-/// One value for a cell of the file.
+/// A value for a cell of the file.
 enum Cell<'a> {
     Text(Option<&'a str>),
     Number(Option<i64>),

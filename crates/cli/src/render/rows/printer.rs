@@ -14,7 +14,7 @@ use super::text::{self, NameEscaping, SizeFormat};
 use super::{Broken, Schema, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
-/// How rows are written.
+/// Format in which rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
     /// One line of text per row; `ls` adds details to the names with -l
@@ -27,7 +27,7 @@ pub enum RowFormat {
     Parquet,
 }
 
-/// How a verb's rows are written.
+/// Settings for writing a verb's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The columns.
@@ -60,7 +60,7 @@ pub struct Printer<'a> {
 }
 
 struct Sink {
-    way: RowOutput,
+    output: RowOutput,
     /// The error after which nothing more can be written.
     broken: Option<Broken>,
 }
@@ -107,8 +107,8 @@ impl<'a> Printer<'a> {
                 Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")
             );
         }
-        let way = RowOutput::begin(style, out).map_err(Broken::Output)?;
-        Ok(Self { style, names, counter, sink: Mutex::new(Sink { way, broken: None }) })
+        let output = RowOutput::begin(style, out).map_err(Broken::Output)?;
+        Ok(Self { style, names, counter, sink: Mutex::new(Sink { output, broken: None }) })
     }
 
     /// Makes a page to push rows onto.
@@ -136,7 +136,7 @@ impl<'a> Printer<'a> {
     pub fn finish(self) -> Result<()> {
         let sink = self.sink.into_inner();
         let (style, names) = (self.style, self.names);
-        let ended = match (sink.broken, sink.way) {
+        let ended = match (sink.broken, sink.output) {
             (Some(error), _) => Err(error),
             (None, RowOutput::Lines(_)) => Ok(()),
             (None, RowOutput::Columns(table)) => table.finish().map_err(Broken::Output),
@@ -216,7 +216,7 @@ impl RowPage<'_, '_> {
         let rows = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
         let mut sink = self.printer.sink.lock();
         if sink.broken.is_none() {
-            let done = match &mut sink.way {
+            let done = match &mut sink.output {
                 RowOutput::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
                 RowOutput::Sorted(sorter, _) => sorter.add(&self.buffer),
                 RowOutput::Columns(table) => {

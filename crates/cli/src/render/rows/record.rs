@@ -1,5 +1,5 @@
 //! Encodes rows as bytes: until they are sorted, or until a Parquet row group is full. Called by
-//! the printer, the sorter and the Parquet writer.
+//! the printer, the sorter, the sums and the Parquet writer.
 //!
 //! A record consists of its length and then each value, as a tag and its content, in native byte
 //! order. Records do not leave the process, except for temporary files that only this process

@@ -192,7 +192,7 @@ impl Sorter {
         self.records.clear();
         self.items.clear();
         if spilled.ends.len() == MAX_RUNS {
-            *spilled = spilled.merged(self.order, self.room)?;
+            *spilled = spilled.merge_into_one(self.order, self.room)?;
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ fn record_at(bytes: &[u8], start: u32) -> &[u8] {
 
 impl SpilledRuns {
     /// Merges all runs into one.
-    fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
+    fn merge_into_one(&self, order: Order, room: usize) -> io::Result<Self> {
         let file = temporary()?;
         let (mut out, mut end) = (BufWriter::new(&file), 0);
         let merged = self.merge(order, room, &mut |record| {

@@ -48,7 +48,7 @@ impl<const N: usize> NameSums<N> {
         }
         let (schema, mut name, mut sum) = (self.schema, None::<Vec<u8>>, [0; N]);
         self.sorter.finish(|record| {
-            let (found, counts): (&[u8], [u64; N]) = parsed(schema, record);
+            let (found, counts): (&[u8], [u64; N]) = decode(schema, record);
             match &mut name {
                 Some(name) if name == found => {}
                 Some(name) => {
@@ -76,7 +76,7 @@ impl<const N: usize> NameSums<N> {
 }
 
 /// Decodes a record's name and counts.
-fn parsed<const N: usize>(schema: Schema, record: &[u8]) -> (&[u8], [u64; N]) {
+fn decode<const N: usize>(schema: Schema, record: &[u8]) -> (&[u8], [u64; N]) {
     let (mut name, mut counts): (&[u8], _) = (b"", [0; N]);
     let mut places = counts.iter_mut();
     for value in record::values(schema, record) {

@@ -9,7 +9,7 @@ use firstbyte_location::{EntryKind, Escaped};
 
 use super::{Holds, Schema, Value};
 
-/// How names are escaped.
+/// Escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameEscaping {
     /// The bytes of the name, unchanged.
@@ -88,13 +88,14 @@ fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Kind(kind) => out.push(letter(*kind)),
         Value::Number(Some(number)) => push_number(*number, out),
-        Value::Time(Some(time)) => push_time(*time, Fraction::Left, out),
+        Value::Time(Some(time)) => push_time(*time, Fraction::Omitted, out),
         Value::Text(Some(text)) => push_escaped(text.as_bytes(), out),
         Value::Number(None) | Value::Time(None) | Value::Text(None) | Value::Name(..) => out.push(b'-'),
     }
 }
 
-/// Returns the letter of a kind in `ls -l` and `find -printf %y`.
+/// Returns the letter of a kind in `firstbyte ls -l`: that of `find -printf %y`, or `o` for other
+/// kinds.
 fn letter(kind: EntryKind) -> u8 {
     match kind {
         EntryKind::File => b'f',
@@ -119,13 +120,13 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether fractions of a second are written.
+/// Form of fractions of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fraction {
     /// All nine digits, unless all are zero.
     Kept,
     /// Fractions are not written.
-    Left,
+    Omitted,
 }
 
 /// Writes a time as RFC 3339, in UTC.
@@ -195,9 +196,9 @@ mod tests {
         }
         let time = Time { seconds: -1, nanoseconds: 50 };
         assert_eq!(shown(time, Fraction::Kept), "1969-12-31T23:59:59.000000050Z");
-        assert_eq!(shown(time, Fraction::Left), "1969-12-31T23:59:59Z");
+        assert_eq!(shown(time, Fraction::Omitted), "1969-12-31T23:59:59Z");
         assert_eq!(
-            shown(Time { seconds: 253_402_300_800, nanoseconds: 0 }, Fraction::Left),
+            shown(Time { seconds: 253_402_300_800, nanoseconds: 0 }, Fraction::Omitted),
             "+10000-01-01T00:00:00Z"
         );
     }

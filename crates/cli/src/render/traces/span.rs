@@ -69,11 +69,11 @@ pub(super) fn body(resource: &[(String, String)], spans: Vec<Value>) -> Value {
 }
 
 fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<Value> {
-    pairs.map(|(name, value)| json!({ "key": name, "value": typed(value) })).collect()
+    pairs.map(|(name, value)| json!({ "key": name, "value": typed_value(value) })).collect()
 }
 
 /// Wraps a value with its type. The protocol's JSON writes 64-bit numbers as decimal text.
-fn typed(value: &Value) -> Value {
+fn typed_value(value: &Value) -> Value {
     match value {
         Value::Bool(flag) => json!({ "boolValue": flag }),
         Value::Number(number) if number.is_f64() => json!({ "doubleValue": number }),

@@ -27,11 +27,11 @@ pub struct GradeArgs {
 }
 
 pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
-    let mut found = Found::default();
+    let mut found = FoundReceipts::default();
     for path in &args.receipts {
         found.read(path)?;
     }
-    let Found { graded: all, left_out, first } = found;
+    let FoundReceipts { graded: all, left_out, first } = found;
     let grades: Vec<Graded> = all.iter().map(|(_, graded)| *graded).collect();
     let Some(grade) = grade(&grades, left_out) else {
         return Err(first.unwrap_or_else(|| Error::failed("no receipt is in these files")));
@@ -43,16 +43,16 @@ pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Receipts with their predictions, and the number of those without.
+/// Receipts that can be graded, and the number of receipts that cannot.
 #[derive(Default)]
-struct Found {
+struct FoundReceipts {
     graded: Vec<(Receipt, Graded)>,
     left_out: usize,
-    /// The reason why the first receipt was left out.
+    /// Reason for the first receipt that was left out.
     first: Option<Error>,
 }
 
-impl Found {
+impl FoundReceipts {
     /// Adds the receipts of a file. A run that failed, or that moved nothing, has no prediction to
     /// grade.
     fn read(&mut self, path: &Path) -> Result<()> {
@@ -126,7 +126,7 @@ struct Graded {
 }
 
 impl Graded {
-    /// Takes the prediction of a receipt; the reason if it has none that can be graded.
+    /// Returns the prediction of a receipt, or the reason why the receipt cannot be graded.
     fn of(receipt: &Receipt) -> std::result::Result<Self, &'static str> {
         let Some(predicted) = receipt.predicted_seconds else {
             return Err("the receipt has no predicted_seconds");

@@ -1,6 +1,6 @@
-//! The options that choose the models for advice, and the resulting [`ModelCatalogue`]. It combines
-//! the embedded models, the user's own models, and measured results, which override figures of the
-//! models.
+//! The options that choose the models for advice, and the resulting [`ModelCatalogue`]. The
+//! catalogue combines the embedded models, the user's own models, and measured results, which
+//! override figures of the models.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `advise`: recommends storage for a workload, with time, cost and reasons, from the models of
 //! `firstbyte-advise`.
 //!
-//! This module and its children read and write files, and determine the current day. The models and
+//! The module and its children read and write files, and determine the current day. The models and
 //! prices themselves are pure.
 
 mod grade;

@@ -32,7 +32,7 @@ pub struct AdviseRunArgs {
     #[arg(value_name = "FILE", required_unless_present = "data", conflicts_with = "workload")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    small: Small,
+    small: WorkloadArgs,
     #[command(flatten)]
     known: KnownArgs,
     /// Show all options, all points at which the answer changes, and the options that are refused
@@ -46,10 +46,11 @@ pub struct AdviseRunArgs {
     day: Option<Day>,
 }
 
-/// A workload without a file. Values are texts here, so that their errors are those of the file.
+/// A workload without a file. Values are texts here, and are parsed as those of a file are, so that
+/// both have the same errors.
 #[derive(Args)]
 #[group(id = "workload", multiple = true)]
-struct Small {
+struct WorkloadArgs {
     /// Size of all data together
     #[arg(long, value_name = "SIZE", requires = "at")]
     data: Option<String>,
@@ -107,7 +108,7 @@ struct Small {
     waiting: Option<String>,
 }
 
-impl Small {
+impl WorkloadArgs {
     fn options(&self) -> Vec<(&'static str, String)> {
         let all = [
             ("data", &self.data),

@@ -59,8 +59,8 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     if args.dry_run {
         return console::print(&job.line).map(|()| Exit::Done);
     }
-    let ended = measured(&batch, &job, &there, args, globals)?;
-    delivered(args, globals, &ended, &there)
+    let ended = submit_and_wait(&batch, &job, &there, args, globals)?;
+    fetch_results(args, globals, &ended, &there)
 }
 
 /// Refuses options that no job supports. Returns the location for the results.
@@ -183,7 +183,7 @@ fn insert_options(words: &mut Vec<String>, options: &[String]) {
 }
 
 /// Submits the job and waits until it ends. If the wait is interrupted, ends the job.
-fn measured(
+fn submit_and_wait(
     batch: &BatchClient,
     job: &BatchJob,
     there: &str,
@@ -193,7 +193,7 @@ fn measured(
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     let ending = ForcedEnd { interrupted: MAX_END_TIME, terminated: MAX_END_TIME, exit: Exit::Interrupted };
-    signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_signal_but_hangup(ending, move || flag.store(true, Ordering::Relaxed))?;
     let id = batch.submit(job)?;
     let say = |text: String| {
         if !globals.quiet {
@@ -208,7 +208,7 @@ fn measured(
     if ended.is_err()
         && let Err(error) = batch.terminate(&id, "bench run was ended")
     {
-        console::failed(&Error::failed(format!("job {id} could not be ended: {error}")));
+        console::print_error(&Error::failed(format!("job {id} could not be ended: {error}")));
     }
     ended.map_err(|error| {
         let what = format!("what the job has measured comes to {there}/results.jsonl within a minute");
@@ -217,7 +217,7 @@ fn measured(
 }
 
 /// Fetches the job's results, and reports how it ended.
-fn delivered(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, there: &str) -> Result<Exit> {
+fn fetch_results(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, there: &str) -> Result<Exit> {
     let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let client = Client::new(globals.options())?;
     let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {
@@ -230,7 +230,7 @@ fn delivered(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, there
     let to = args.out.clone().unwrap_or_else(|| directory.path().join("results.jsonl"));
     let found = fetched("results.jsonl", to)?;
     let failed = match (&ended.failed, &found) {
-        (None, Some(path)) => return run::measured(&results::read(path)?, globals),
+        (None, Some(path)) => return run::print_report(&results::read(path)?, globals),
         (None, None) => format!("the job succeeded, but left no results at {there}/"),
         (Some(why), _) => format!("the job failed: {why}"),
     };

@@ -15,7 +15,7 @@ use crate::render::console;
 use crate::render::error::{Error, Result};
 use crate::verbs::billing::BillArgs;
 
-/// What the user knows of costs.
+/// Options about the cost of a measurement.
 #[derive(Args)]
 pub struct CostArgs {
     /// Start no run that would bring the total cost by list prices above MONEY, such as 5USD. Fail

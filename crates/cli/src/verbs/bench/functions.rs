@@ -85,7 +85,7 @@ pub struct FunctionsArgs {
 pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
     let ending = ForcedEnd { interrupted: MAX_END_WAIT, terminated: MAX_END_WAIT, exit: Exit::Done };
     // Set up first, so that from the start a signal ends everything that has been started.
-    let stop = signals::interruption(ending)?;
+    let stop = signals::first_signal_but_hangup(ending)?;
     let role =
         ROLE_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
     let server = FunctionServer::start(HostSettings {

@@ -15,7 +15,7 @@ use crate::render::error::{Error, Result};
 /// and Python functions.
 const USER_VARIABLES: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
-/// Changes a plan so that its jobs run where `on` says.
+/// Changes a plan so that its jobs run where `on` says. Refuses a plan that cannot run there.
 pub fn place(mut plan: Plan, on: Option<&JobPlace>) -> Result<Plan> {
     match on {
         // With Batch, this process does not run the plan; see `batch`.
@@ -73,7 +73,7 @@ fn job_name() -> String {
 /// stand-ins or the user's storage, or in Lambda.
 pub fn in_functions(
     suite: &Suite,
-    on: &On,
+    on: &JobPlace,
     targets: &[Target],
     locations: &[String],
     endpoint: Option<String>,

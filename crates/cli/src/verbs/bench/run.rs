@@ -184,7 +184,7 @@ pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     }
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
-    signals::on_interrupted_measurement(move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_measurement_signal(move || flag.store(true, Ordering::Relaxed))?;
     let stop = || stopped.load(Ordering::Relaxed);
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
@@ -231,7 +231,8 @@ fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals, client: &Client
         true => (None, None),
         false => (endpoint_of_user(client), client.store().endpoint_of(Service::S3)?.region),
     };
-    // Looking at a target has followed its bucket to another region.
+    // The inspection of a target has found the bucket's region if that is another than the
+    // configured one.
     let found = |target: &String| match Location::parse(target.as_ref()).ok()? {
         Location::Object(object) => Some((object.bucket.clone(), client.store().found_region(&object)?)),
         _ => None,
@@ -283,7 +284,7 @@ fn endpoint_of_user(client: &Client) -> Option<String> {
     (endpoint.source != EndpointSource::Aws).then_some(endpoint.url)
 }
 
-/// Returns those targets that are local paths.
+/// Returns the targets that are local paths.
 fn local_targets(args: &BenchRunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
@@ -307,7 +308,7 @@ fn options_of(globals: &Globals) -> Vec<String> {
 fn load(path: &Path, args: &BenchRunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
-    chosen(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
+    choose_cases(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
 }
 
 /// Makes the plan of a suite, with the chosen cases.
@@ -321,7 +322,7 @@ fn of_suite(suite: &Suite, args: &BenchRunArgs, client: &Client) -> Result<Plan>
         Some(on) => on::in_functions(suite, on, &targets, &locations, endpoint_of_user(client), vars)?,
         None => suite.plan(&locations, &vars)?,
     };
-    chosen(plan, args)
+    choose_cases(plan, args)
 }
 
 /// Inspects the targets.
@@ -336,7 +337,7 @@ fn probe(args: &BenchRunArgs, client: &Client) -> Result<Vec<Target>> {
 }
 
 /// Reduces the plan to the chosen cases.
-fn chosen(mut plan: Plan, args: &BenchRunArgs) -> Result<Plan> {
+fn choose_cases(mut plan: Plan, args: &BenchRunArgs) -> Result<Plan> {
     if args.cases.is_empty() {
         return Ok(plan);
     }
@@ -421,17 +422,17 @@ fn line_of(run: &Run) -> String {
 
 fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     match ending {
-        Ending::Complete => measured(writer.results(), globals),
-        Ending::Interrupted => measured(writer.results(), globals).and(Err(Error::interrupted())),
+        Ending::Complete => print_report(writer.results(), globals),
+        Ending::Interrupted => print_report(writer.results(), globals).and(Err(Error::interrupted())),
         Ending::Limit(why) => {
-            measured(writer.results(), globals)?;
+            print_report(writer.results(), globals)?;
             Err(Error::failed(why).advise("the same command line with a higher limit continues"))
         }
     }
 }
 
 /// Prints the report, or with `--json` the number of runs and of failed runs.
-pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
+pub fn print_report(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.failed().count();
     if globals.json {
         console::print(json!({"verb": "bench", "runs": results.runs.len(), "failed": failed}))?;

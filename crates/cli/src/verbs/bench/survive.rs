@@ -26,10 +26,10 @@ pub struct SurviveArgs {
     /// The object, at --endpoint-url
     #[arg(value_name = "SRC")]
     source: String,
-    /// Where its copy goes
+    /// Where the copy of the object is written
     #[arg(value_name = "DST")]
     destination: PathBuf,
-    /// Its size
+    /// Size of the object
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     bytes: u64,
 }
@@ -57,7 +57,7 @@ pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     let at_kill = crossed();
     if args.destination.exists() {
         let message = "the copy was complete before it could be killed";
-        return Err(Error::failed(message).advise("give a larger --size"));
+        return Err(Error::failed(message).advise("give more --bytes"));
     }
     let receipt = receipt(&copy.output().map_err(failed)?)?;
     console::print(json!({

@@ -44,14 +44,14 @@ block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
 
-/// How much a request can read.
+/// Number of bytes that a request can read within its time limit.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoAdvice {
     data: &'static str,
     limit: &'static str,
     /// Bytes that one request can read of a lazily opened object.
     bytes: f64,
-    /// The same amount as a fraction of the object.
+    /// The bytes as a fraction of the object.
     part: f64,
     /// Description of the results with which the model was calibrated.
     measured: String,
@@ -60,7 +60,7 @@ pub(crate) struct DemoAdvice {
 impl DemoAdvice {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let failed = |error: String| Error::failed(format!("advice: {error}"));
-        let catalogue = calibrated(results)?;
+        let catalogue = calibrated_catalogue(results)?;
         let options = [("data", OBJECT_SIZE), ("deadline", GATEWAY_LIMIT), ("at", MACHINE)];
         let options = options.map(|(name, text)| (name, text.to_owned()));
         let workload = workload::of_options(&options).map_err(|error| failed(error.to_string()))?;
@@ -99,7 +99,7 @@ impl DemoAdvice {
 }
 
 /// Returns a catalogue with the service as measured, and with the machine that measured it.
-fn calibrated(results: &Results) -> Result<ModelCatalogue> {
+fn calibrated_catalogue(results: &Results) -> Result<ModelCatalogue> {
     let model = ServiceModel::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
     let mut catalogue = ModelCatalogue::current();
     catalogue.services = vec![model];

@@ -90,7 +90,7 @@ pub(crate) struct ReadyFigures {
     lazy_all: f64,
     /// Seconds until another process has read the whole object from the filled cache.
     again_hydrated: f64,
-    /// Evidence that the last copy was read from the cache or not.
+    /// Evidence of the cache state in which the last copy ran.
     evidence: Vec<String>,
 }
 
@@ -144,14 +144,14 @@ impl ReadyFigures {
 
 /// SMALL: median seconds to copy many small files, for which requests matter more than bytes.
 #[derive(Debug, Serialize)]
-pub(crate) struct Small {
+pub(crate) struct SmallFigures {
     files: u64,
     bytes: u64,
     peer: Option<(&'static str, f64)>,
     cp: f64,
 }
 
-impl Small {
+impl SmallFigures {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let case = Measured::of(results, "small")?;
         Ok(Self {
@@ -205,20 +205,21 @@ impl ListFigures {
 
 /// SURVIVE: the cost of a kill in the middle of a copy.
 #[derive(Debug, Serialize)]
-pub(crate) struct Survive {
+pub(crate) struct SurviveFigures {
     /// Percentage of the object that had crossed the link when the copy was killed.
     killed_at: u64,
     /// Bytes that the second run did not copy again, from its receipt.
     resumed_bytes: u64,
-    /// Bytes that crossed the link more than once, including HTTP response heads.
+    /// Bytes that crossed the link beyond the object's length: bytes that were read again, and the
+    /// heads of HTTP responses.
     reread_bytes: u64,
-    /// Whether the copy equals the source. If it differs, the demo fails.
+    /// True if the copy equals the source. If it differs, the demo fails.
     identical: bool,
     /// Peak resident memory of the second run.
     peak_memory_bytes: u64,
 }
 
-impl Survive {
+impl SurviveFigures {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         const NAME: &str = "killed and resumed";
         let case = Measured::of(results, "survive")?;

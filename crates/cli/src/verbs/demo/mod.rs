@@ -3,8 +3,8 @@
 //! this program and with the strongest other tool that is installed.
 //!
 //! The engine of `firstbyte-bench` executes a plan. Each section of the output is a case of the
-//! plan. The figures of a section are medians of the engine's results, and the report is the
-//! engine's.
+//! plan, except ADVICE, which is computed. The figures of a section are medians of the engine's
+//! results, and the report is the engine's.
 
 mod advice;
 mod figures;
@@ -40,7 +40,7 @@ use crate::render::{console, json};
 use crate::signals;
 use crate::title;
 use advice::DemoAdvice;
-use figures::{ListFigures, ReadyFigures, Small, Survive};
+use figures::{ListFigures, ReadyFigures, SmallFigures, SurviveFigures};
 use text::Screen;
 
 /// Show on this machine what firstbyte does, in at most 90 seconds
@@ -100,9 +100,9 @@ struct Figures {
     cache_state: &'static str,
     place: String,
     ready: ReadyFigures,
-    small: Small,
+    small: SmallFigures,
     list: ListFigures,
-    survive: Survive,
+    survive: SurviveFigures,
     advice: DemoAdvice,
     seconds: f64,
     report: String,
@@ -112,7 +112,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let began = Instant::now();
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    signals::on_interrupted_measurement(move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_measurement_signal(move || flag.store(true, Ordering::Relaxed))?;
     let screen = Screen::new(globals);
     let outcome = show(args, &interrupted, &screen, began);
     screen.clear();
@@ -133,7 +133,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     screen.step("looking for peers");
     let plan = plan::of(args)?;
     let place = format!("{} at {}", disk::file_system(&temporary), temporary.display());
-    screen.title(args, &place);
+    screen.print_title(args, &place);
     let failure = RefCell::new(None);
     let stop = || interrupted.load(Ordering::Relaxed) || failure.borrow().is_some();
     let settings = Settings {
@@ -166,10 +166,10 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     }
     let results = writer.results();
     let advice = DemoAdvice::of(results)?;
-    screen.section(&advice.text());
+    screen.print_section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
     output.write(&page)?;
-    screen.closing(args, kept.as_deref());
+    screen.print_closing(args, kept.as_deref());
     Ok(Figures {
         verb: "demo",
         link: args.link.to_string(),
@@ -179,9 +179,9 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
         cache_state: "cold",
         place,
         ready: ReadyFigures::of(results)?,
-        small: Small::of(results)?,
+        small: SmallFigures::of(results)?,
         list: ListFigures::of(results, plan::names(args))?,
-        survive: Survive::of(results)?,
+        survive: SurviveFigures::of(results)?,
         advice,
         seconds: began.elapsed().as_secs_f64(),
         report: args.report.display().to_string(),
@@ -230,7 +230,7 @@ impl Sections<'_> {
             Event::Case(case) => self.begin(case),
             Event::Run(run) => self.ran(run),
             Event::Complete(case, results) => match self.text(case, results) {
-                Ok(text) => self.screen.section(&text),
+                Ok(text) => self.screen.print_section(&text),
                 Err(error) => self.fail(error),
             },
             Event::Kept(path) => self.kept = Some(path.to_owned()),
@@ -256,9 +256,9 @@ impl Sections<'_> {
     fn text(&self, case: &Case, results: &Results) -> Result<String> {
         Ok(match case.name.as_str() {
             "ready" => ReadyFigures::of(results)?.text(),
-            "small" => Small::of(results)?.text(),
+            "small" => SmallFigures::of(results)?.text(),
             "list" => ListFigures::of(results, plan::names(self.args))?.text(),
-            _ => Survive::of(results)?.text(),
+            _ => SurviveFigures::of(results)?.text(),
         })
     }
 

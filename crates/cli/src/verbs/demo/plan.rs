@@ -33,7 +33,7 @@ const KNOWN_PEER: (&str, &str) = ("curl", "small");
 /// curl for small files.
 pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
     let mut plan = Plan::parse("demo", PLAN, &variables(args))?;
-    let installed = installed();
+    let installed = installed_peers();
     for case in &mut plan.cases {
         if case.name != "survive" {
             case.rounds = u32::from(args.runs);
@@ -79,7 +79,7 @@ fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
 }
 
 /// Returns the strongest installed peer, then the well-known peer, each with its path.
-fn installed() -> Vec<(&'static str, PathBuf)> {
+fn installed_peers() -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::from_iter(PEERS.into_iter().find_map(|name| Some((name, find(name)?))));
     if found.iter().all(|(name, _)| *name != KNOWN_PEER.0) {
         found.extend(find(KNOWN_PEER.0).map(|path| (KNOWN_PEER.0, path)));
@@ -136,7 +136,7 @@ mod tests {
         assert!(plan.cases.iter().all(|case| peers(case) <= if case.name == "small" { 2 } else { 1 }));
         // The plan contains exactly the peers that are installed on this machine.
         let small = &plan.cases[1];
-        assert_eq!(peers(small), installed().len());
+        assert_eq!(peers(small), installed_peers().len());
         assert_eq!(find("curl").is_some(), small.contenders.iter().any(|one| one.name == "curl"));
         assert_eq!((plan.vars["names"].as_str(), plan.vars["last"].as_str()), ("4000", "00019"));
         assert!(plan.cases[0].title.contains("32.0 MiB"), "{}", plan.cases[0].title);

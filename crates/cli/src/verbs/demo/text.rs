@@ -36,18 +36,17 @@ impl Screen {
     }
 
     fn error(&self, text: &str) {
-        // This writer never returns an error, because progress that cannot be shown is not an
-        // error.
+        // Ignores errors, because progress that cannot be shown is not a failure of the run.
         let _ = StandardError.write_all(text.as_bytes());
     }
 
     /// Prints the first line: the network, and the file system of the directory `place`.
-    pub(crate) fn title(&self, args: &DemoArgs, place: &str) {
-        self.section(&format!("link {}, files on {place}\n\n", network(args.link)));
+    pub(crate) fn print_title(&self, args: &DemoArgs, place: &str) {
+        self.print_section(&format!("link {}, files on {place}\n\n", network(args.link)));
     }
 
     /// Prints a finished section.
-    pub(crate) fn section(&self, text: &str) {
+    pub(crate) fn print_section(&self, text: &str) {
         self.clear();
         if self.sections {
             // The report also contains the figures, so a failure to print them is ignored.
@@ -56,9 +55,9 @@ impl Screen {
     }
 
     /// Prints the last line, after the path of the kept data.
-    pub(crate) fn closing(&self, args: &DemoArgs, kept: Option<&Path>) {
+    pub(crate) fn print_closing(&self, args: &DemoArgs, kept: Option<&Path>) {
         let kept = kept.map_or(String::new(), |path| format!("kept    {}\n", path.display()));
-        self.section(&format!(
+        self.print_section(&format!(
             "{kept}report  {}        next  firstbyte cp s3://YOUR-BUCKET/big .\n",
             args.report.display()
         ));

@@ -29,14 +29,14 @@ const FILE_SYSTEM_NAMES: [(u64, &str); 13] = [
 ];
 
 pub(super) fn look(cache: &Path) -> Vec<DoctorFinding> {
-    vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
+    vec![warn_if_shared(place("cache directory", cache), cache), place("current directory", Path::new("."))]
 }
 
 /// Warns if the cache is on a file system that several machines may use. Each machine maps the
 /// files of the cache into memory, and with NFS and SMB one client does not see what another has
 /// written to such memory.
-fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
-    match file_system(existing(cache)).as_str() {
+fn warn_if_shared(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
+    match file_system(nearest_existing(cache)).as_str() {
         "NFS" | "CIFS" => DoctorFinding::warn(
             finding.what,
             finding.found,
@@ -47,13 +47,13 @@ fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
 }
 
 /// Returns the path itself if it exists, else the nearest ancestor that exists.
-fn existing(path: &Path) -> &Path {
+fn nearest_existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
 /// Reports the file system at `path`, or at the nearest ancestor that exists.
 fn place(what: &'static str, path: &Path) -> DoctorFinding {
-    let existing = existing(path);
+    let existing = nearest_existing(path);
     match free_space(existing) {
         Ok(free) => {
             let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));

@@ -34,7 +34,7 @@ impl FromStr for Expected {
 impl Expected {
     pub(super) fn look(&self) -> DoctorFinding {
         let path = self.directory.display();
-        let (status, found) = match self.wrong() {
+        let (status, found) = match self.difference() {
             Some(wrong) => (CheckStatus::Fail, wrong),
             None => (CheckStatus::Ok, format!("{path} is on {}", self.kind)),
         };
@@ -42,7 +42,7 @@ impl Expected {
     }
 
     /// Describes how the directory differs from the expectation; `None` if it does not.
-    fn wrong(&self) -> Option<String> {
+    fn difference(&self) -> Option<String> {
         let path = self.directory.display();
         if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {
             return Some(error);

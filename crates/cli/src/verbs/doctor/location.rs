@@ -34,13 +34,13 @@ fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
             .filter(|kind| kind.is_absence())
             .and_then(|_| StoreError::NotFound { location: access.location.clone(), trace: None }.advice());
         let otherwise = "give this user the right to list, or name one object";
-        findings.push(right("list", &access.list, missing, otherwise));
+        findings.push(right_finding("list", &access.list, missing, otherwise));
     }
     findings.push(match access.empty {
         true => {
             DoctorFinding::warn("read", "not tried: found no file with content", "name a place with data")
         }
-        false => right("read", &access.read, None, read_advice(access)),
+        false => right_finding("read", &access.read, None, read_advice(access)),
     });
     if let Some(endpoint) = &access.endpoint {
         findings.push(DoctorFinding::ok("endpoint", redacted(endpoint)));
@@ -72,7 +72,7 @@ fn read_advice(access: &AccessReport) -> &'static str {
 
 /// Makes the finding of a right. The remedy is `own`, else that of the cause, and `otherwise` if
 /// the user lacks only this right.
-fn right(
+fn right_finding(
     what: &'static str,
     right: &Right,
     own: Option<Cow<'static, str>>,

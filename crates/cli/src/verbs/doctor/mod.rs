@@ -85,7 +85,7 @@ impl DoctorFinding {
 pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     let findings = match (&args.location, args.expect_fs.as_slice()) {
         (Some(location), _) => location::look(&Location::parse(location)?, globals)?,
-        (None, []) => everything(globals),
+        (None, []) => check_everything(globals),
         (None, expected) => expected.iter().map(Expected::look).collect(),
     };
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
@@ -98,7 +98,7 @@ pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     Ok(if count(CheckStatus::Fail) == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn everything(globals: &Globals) -> Vec<DoctorFinding> {
+fn check_everything(globals: &Globals) -> Vec<DoctorFinding> {
     let mut findings = machine::look();
     findings.extend(disk::look(&environment::cache_directory(&environment::variable)));
     findings.extend(fuse::look());

@@ -52,7 +52,7 @@ fn named_endpoints(globals: &Globals) -> Vec<DoctorFinding> {
     let wrong = |error: Error| {
         DoctorFinding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
     };
-    // Options that no store can be made with are the finding about the S3 endpoint.
+    // If no store can be made with the options, the finding about the S3 endpoint says so.
     let Ok(store) = globals.store() else { return Vec::new() };
     let names = match store.endpoint_names() {
         Ok(names) => names,
@@ -116,7 +116,8 @@ fn credentials(globals: &Globals, lookup: VariableLookup<'_>) -> DoctorFinding {
     DoctorFinding::ok(WHAT, found.join(", "))
 }
 
-/// Returns the finding about a key in the environment of which one variable is missing or empty.
+/// Describes a key in the environment of which one variable is set and the other is missing or
+/// empty; `None` if there is no such key.
 fn half_of_a_key(lookup: VariableLookup<'_>) -> Option<String> {
     let [id, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
     let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());

@@ -11,7 +11,8 @@ use firstbyte_bench::mounts::{MountTableEntry, Mounts, real};
 
 use super::DoctorFinding;
 
-/// Mount options that determine how many calls are in flight and how large they are.
+/// Mount options that are reported: the version of NFS, sizes of calls, connections, and local
+/// locks.
 const REPORTED_OPTIONS: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
 
 /// Returns findings about the mount of `path`; none if it is not NFS.

@@ -14,7 +14,7 @@ use firstbyte_location::shown;
 use firstbyte_store::Store;
 
 use super::joined;
-use super::listed::{ListingFailures, end, opened};
+use super::listed::{ListingFailures, end, get_or_open};
 use super::ls::{LocalArgs, OutputArgs};
 use crate::globals::Globals;
 use crate::render::console;
@@ -56,7 +56,7 @@ pub struct DuArgs {
     local: LocalArgs,
 }
 
-/// Which size of local files is summed.
+/// Kind of size of local files that is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// Size of the disk blocks that a file occupies.
@@ -116,7 +116,7 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
         let view = View { operand, args, failures: &failures, counter: &counter, memory };
         let summed = match operand.root.as_local() {
             Some(path) => local::sum(path, &view, &links),
-            None => remote::sum(opened(&mut store, globals)?, &view, globals),
+            None => remote::sum(get_or_open(&mut store, globals)?, &view, globals),
         };
         match summed {
             Ok(sums) => {

@@ -25,7 +25,7 @@ pub(super) struct DirectoryTotals {
     pub(super) bytes: u64,
     /// Everything except directories.
     pub(super) files: u64,
-    /// Number of directories below it; the directory itself does not count.
+    /// Number of subdirectories; the directory itself does not count.
     pub(super) directories: u64,
 }
 

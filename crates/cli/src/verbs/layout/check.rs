@@ -9,7 +9,7 @@ use firstbyte::receipt::Receipt;
 use firstbyte_layout::{self as layout, Checked, LayoutFinding, Mend, Trouble};
 use serde_json::{Map, json};
 
-use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
+use super::{Directory, end_with_error, place, print_failures, set_name, shape_of, with_fields};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -46,10 +46,10 @@ pub fn run(args: &LayoutCheckArgs, globals: &Globals) -> Result<Exit> {
     let receipt = Receipt::new("layout check", place(root), None);
     let checked = match layout::check(root, mend, &mut tell) {
         Ok(checked) => checked,
-        Err(error) => return Err(ended(receipt, began, globals, error)),
+        Err(error) => return Err(end_with_error(receipt, began, globals, error)),
     };
     written?;
-    let mut receipt = Receipt { objects: checked.files, failed: failed(&checked.failed), ..receipt };
+    let mut receipt = Receipt { objects: checked.files, failed: print_failures(&checked.failed), ..receipt };
     receipt.finish(began);
     if globals.json {
         let fields = json!({
@@ -87,7 +87,7 @@ fn line(finding: &LayoutFinding, names: NameEscaping) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
     let outcome = if finding.mended { " (repaired)" } else { "" };
-    line.extend_from_slice(format!(": {}{outcome}", described(finding.trouble)).as_bytes());
+    line.extend_from_slice(format!(": {}{outcome}", describe(finding.trouble)).as_bytes());
     line
 }
 
@@ -100,7 +100,7 @@ fn object(finding: &LayoutFinding) -> Vec<u8> {
     json::line(&fields).into_bytes()
 }
 
-fn described(trouble: Trouble) -> &'static str {
+fn describe(trouble: Trouble) -> &'static str {
     match trouble {
         Trouble::Stray => "in the root, should be in a directory",
         Trouble::Misplaced => "in the wrong directory",

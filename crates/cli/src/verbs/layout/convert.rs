@@ -13,7 +13,7 @@ use firstbyte_layout::{self as layout, Converted, DigitSource, LayoutRequest, La
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::{Directory, ended, failed, place, shape_of, with_fields};
+use super::{Directory, end_with_error, place, print_failures, shape_of, with_fields};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
@@ -42,7 +42,7 @@ pub struct UnshardArgs {
     dry_run: bool,
 }
 
-/// What the layout is to be like.
+/// The requested shape of the layout.
 #[derive(Args)]
 struct Shape {
     /// Hash that paths are computed from: xxh3, sha256 or md5 of the name; name-prefix if names are
@@ -94,7 +94,7 @@ fn print_estimate(
     let mut receipt = Receipt::new(verb, place(root), None);
     let survey = match look().and_then(Survey::fit) {
         Ok(survey) => survey,
-        Err(error) => return Err(ended(receipt, began, globals, error)),
+        Err(error) => return Err(end_with_error(receipt, began, globals, error)),
     };
     receipt.skipped = survey.left;
     receipt.finish(began);
@@ -129,7 +129,8 @@ fn print_estimate(
     Ok(Exit::Done)
 }
 
-/// Formats a time with one significant digit, since the estimate is not more accurate.
+/// Formats a time in whole seconds, or in whole minutes from two minutes on, since the estimate is
+/// not more accurate.
 fn approximate_time(time: Duration) -> String {
     match time.as_secs() {
         0 => "a second or less".into(),
@@ -150,7 +151,7 @@ fn convert(
     let began = Instant::now();
     let stopped = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stopped);
-    signals::on_interrupt(move || raised.store(true, Ordering::Relaxed))?;
+    signals::on_run_signal(move || raised.store(true, Ordering::Relaxed))?;
     let counter = counter(globals);
     let mut watch = |done: &Converted| {
         counter.set_position(done.moved);
@@ -161,7 +162,7 @@ fn convert(
     let receipt = Receipt::new(verb, place(root), None);
     match converted {
         Ok(converted) => report(receipt, globals, began, &converted),
-        Err(error) => Err(ended(receipt, began, globals, error)),
+        Err(error) => Err(end_with_error(receipt, began, globals, error)),
     }
 }
 
@@ -181,7 +182,7 @@ fn counter(globals: &Globals) -> ProgressBar {
 
 fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Converted) -> Result<Exit> {
     let (objects, skipped) = (converted.moved, converted.left);
-    let mut receipt = Receipt { objects, skipped, failed: failed(&converted.failed), ..receipt };
+    let mut receipt = Receipt { objects, skipped, failed: print_failures(&converted.failed), ..receipt };
     receipt.finish(began);
     if globals.json {
         let fields = json!({

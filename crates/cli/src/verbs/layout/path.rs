@@ -36,7 +36,8 @@ pub struct PathArgs {
     assumed: Assumed,
 }
 
-/// The shape of a layout that is not there yet. One that is there has to agree.
+/// The shape of a layout that does not exist yet. The shape of an existing layout must agree with
+/// it.
 #[derive(Args)]
 struct Assumed {
     /// Hash that paths are computed from, as for `shard` [default: that of the layout, or xxh3 if
@@ -70,7 +71,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
             missing += 1;
             let place = args.target.directory.join(name);
             let error = Error::failed(format!("{}: no such file", shown(&place)));
-            console::failed(&error);
+            console::print_error(&error);
             continue;
         };
         if globals.json {

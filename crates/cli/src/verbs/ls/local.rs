@@ -36,7 +36,7 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
         prefix: Vec::new(),
     };
     scan.run(visitor);
-    view.unmatched()
+    view.check_matched()
 }
 
 /// Returns whether the path exists, but is neither a directory nor a symbolic link to a directory.

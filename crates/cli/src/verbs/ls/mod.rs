@@ -21,7 +21,7 @@ use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
 use super::joined;
-use super::listed::{ListingFailures, end, opened};
+use super::listed::{ListingFailures, end, get_or_open};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -81,7 +81,7 @@ pub struct LsArgs {
     local: LocalArgs,
 }
 
-/// How local directories are read, of every verb that reads them.
+/// Options for reading local directories, shared by `ls` and `du`.
 #[derive(Args)]
 pub struct LocalArgs {
     /// Stay on the file system of LOC
@@ -104,7 +104,7 @@ impl LocalArgs {
     }
 }
 
-/// How rows are written, of every verb that has rows.
+/// Options for the rows of a listing, shared by `ls` and `du`.
 #[derive(Args)]
 pub struct OutputArgs {
     /// Format of the rows [default: text; with --json ndjson]
@@ -133,7 +133,7 @@ enum Depth {
     All,
 }
 
-/// Which facts of an entry are requested.
+/// Facts of an entry that are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
@@ -228,7 +228,7 @@ impl View<'_> {
     }
 
     /// Returns an error if a pattern matched nothing.
-    fn unmatched(&self) -> Result<()> {
+    fn check_matched(&self) -> Result<()> {
         if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -316,9 +316,9 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
             found: AtomicBool::new(false),
         };
         let listed = match view.operand.root.as_local() {
-            _ if args.versions => versions::list(opened(&mut store, globals)?, &view, &printer),
+            _ if args.versions => versions::list(get_or_open(&mut store, globals)?, &view, &printer),
             Some(path) => local::list(path, &view, &printer, globals),
-            None => remote::list(opened(&mut store, globals)?, &view, &printer, globals),
+            None => remote::list(get_or_open(&mut store, globals)?, &view, &printer, globals),
         };
         roots.extend(listed.err().map(|error| (shown(&operand.text).to_string(), error)));
     }

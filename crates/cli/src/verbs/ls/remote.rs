@@ -27,7 +27,7 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, global
     lister.page.flush();
     match listed {
         Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.object(root, None),
-        Ok(_) => view.unmatched(),
+        Ok(_) => view.check_matched(),
         // The location may be an object: `ls` of a file prints its name.
         Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
         Err(error) => Err(error.into()),

@@ -53,7 +53,7 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>) -> Res
         }
     }
     page.flush();
-    view.unmatched()
+    view.check_matched()
 }
 
 /// Returns how a version affects reads without a version id. A read returns the `latest` version. A

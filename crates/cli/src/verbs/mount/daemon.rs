@@ -19,7 +19,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use serde_json::{Value, json};
 
-use super::{MountArgs, described, serve};
+use super::{MountArgs, describe, serve};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -60,7 +60,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     if globals.json {
         console::print(&outcome)?;
     } else if !globals.quiet {
-        console::print(described(&outcome))?;
+        console::print(describe(&outcome))?;
     }
     Ok(Exit::Done)
 }

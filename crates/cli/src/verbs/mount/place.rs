@@ -13,7 +13,8 @@ use firstbyte_store::{FileAccess, PrivateDirectory, Sharing};
 
 use crate::render::error::{Error, Result};
 
-/// Paths of a mount. No two mounts on a machine have the same.
+/// Paths of a mount. Mounts at different directories have different paths, unless `--log` names one
+/// file for both.
 pub struct MountPaths {
     /// Directory of the control socket. Also has the log, unless `--log` names another file.
     runtime: PrivateDirectory,

@@ -2,8 +2,8 @@
 //! Called by `mount`.
 //!
 //! The gateway itself sends requests to the origin without `--via`, because gateways that ask each
-//! other could wait in a circle. The gateway shares the cache directory of the mount, which fetches
-//! each block once.
+//! other could wait in a circle. The gateway and the mount share a cache directory, so that each
+//! block is fetched once.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::verbs::address;
 /// when the version no longer matches.
 const LOOKUP_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Options by which a mount is a gateway too.
+/// Options that make a mount a gateway too.
 #[derive(Args, Clone, Debug)]
 pub struct ShareArgs {
     /// Share what this mount shows and caches with the machines of --via, as one of the gateways
@@ -128,8 +128,8 @@ impl ShareArgs {
 }
 
 /// Returns whether a URL names the gateway that listens at `address`: by the same port, and by its
-/// address or this machine's name. A gateway that listens at all addresses has each of this
-/// machine.
+/// address or this machine's name. A gateway that listens at all addresses has every address of
+/// this machine.
 fn is_own(url: &str, address: SocketAddr) -> bool {
     let Some((_, authority)) = url.split_once("://") else { return false };
     let Some((host, port)) = authority.rsplit_once(':') else { return false };
@@ -144,8 +144,8 @@ fn is_own(url: &str, address: SocketAddr) -> bool {
     port.parse() == Ok(address.port()) && is_host
 }
 
-/// Whether two names may be those of one machine: they are equal, or one is the other without its
-/// domain.
+/// Returns whether two names may be those of one machine: they are equal, or one is the other
+/// without its domain.
 fn is_same_node(one: &str, other: &str) -> bool {
     let has_domain = |long: &str, short: &str| {
         long.strip_prefix(short).is_some_and(|domain| domain.is_empty() || domain.starts_with('.'))
@@ -153,7 +153,7 @@ fn is_same_node(one: &str, other: &str) -> bool {
     has_domain(one, other) || has_domain(other, one)
 }
 
-/// Whether `ip` is an address of this machine: only then can a socket be bound to it.
+/// Returns whether `ip` is an address of this machine: only then can a socket be bound to it.
 fn is_here(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -85,7 +85,7 @@ impl GatewayArgs {
             Some(manifest) => planned_below(manifest, location),
             None => Ok(wanted::below(&store, location)),
         };
-        let read = |file: &OsString| start::read_for(file, location, &store);
+        let read = |file: &OsString| start::read_checked(file, location, &store);
         let start = self.replay.as_ref().map(read).transpose()?;
         let first = start.as_ref().map(StartFile::wanted);
         let rest = self.hydrate.then(list).transpose()?;

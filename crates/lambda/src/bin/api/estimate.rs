@@ -6,8 +6,8 @@ use firstbyte_lambda::Deadline;
 use firstbyte_lambda::reader::ReadProgress;
 use serde::Serialize;
 
-/// Part of the time budget after the first byte in which no part is refused: the budget divided by
-/// this number. Earlier the rate is not reliable.
+/// Divisor of the time budget: no part is refused within that fraction of the budget after the
+/// first byte, because the rate is not reliable yet.
 const TRIAL_DIVISOR: u32 = 8;
 /// Factor by which the time that a part needs must exceed the remaining time for an early refusal.
 /// The rate may still rise, because requests are still being added.
@@ -39,7 +39,7 @@ impl Estimate {
         Self { size, wanted, budget }
     }
 
-    /// Whether the bytes read so far show that the part cannot be read in time.
+    /// Returns whether the bytes read so far show that the part cannot be read in time.
     pub(crate) fn refuses(&self, reading: &ReadProgress, elapsed: Duration) -> bool {
         let Some(first) = reading.first_byte else { return false };
         if elapsed < first + self.budget / TRIAL_DIVISOR || reading.bytes >= self.wanted {
@@ -70,8 +70,8 @@ impl Estimate {
     }
 }
 
-/// Formats a share in percent, rounded down to two decimals. Because it is rounded down, the
-/// formatted share still fits.
+/// Formats a share in percent, rounded down to two decimals, so that the formatted share still
+/// fits.
 fn share(bytes: f64, size: u64) -> String {
     let percent = if size == 0 { 100.0 } else { bytes / as_f64(size) * 100.0 };
     format!("{:.2}%", (percent * 100.0).floor() / 100.0)

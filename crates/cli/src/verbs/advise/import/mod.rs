@@ -47,7 +47,7 @@ pub(super) enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// Which kind of file it is instead, or what it lacks.
+        /// Kind of file that it is instead, or what it lacks.
         why: String,
     },
     /// The file violates the format.
@@ -73,11 +73,11 @@ pub(super) fn import(
     region: Option<&str>,
 ) -> Result<Imported, ImportError> {
     let mut offer = Offer { wanted_region: region, ..Offer::default() };
-    stream::read(reader, &mut offer).map_err(|error| failed(name, &error))?;
+    stream::read(reader, &mut offer).map_err(|error| import_error(name, &error))?;
     offer.finish().map_err(|why| ImportError::Foreign { name: name.to_owned(), why })
 }
 
-fn failed(name: &str, error: &serde_json::Error) -> ImportError {
+fn import_error(name: &str, error: &serde_json::Error) -> ImportError {
     let (name, line) = (name.to_owned(), error.line());
     if error.is_eof() {
         return ImportError::Truncated { name, line };
@@ -117,7 +117,7 @@ struct Term {
     dimensions: HashMap<String, Dimension>,
 }
 
-/// One tier of a price.
+/// A tier of a price.
 #[derive(Deserialize)]
 struct Dimension {
     #[serde(rename = "beginRange", default)]

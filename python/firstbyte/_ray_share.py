@@ -16,11 +16,11 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Options of `hydrate` that have the same name in the program.
-_NAMED = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
+_SAME_NAME_OPTIONS = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
 # Options that are flags in the program, each with its flag.
 _FLAGS = {"anonymous": "--no-sign-request", "cache_shared": "--cache-shared", "pin": "--pin"}
 # Maximum number of seconds that a gateway has to end.
-_ENDING = 15
+_END_TIMEOUT = 15
 
 
 def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
         urls = ray.get([actor.serve.remote(source, words) for actor in actors])
         receipts = ray.get([actor.hydrate.remote(source, words, ",".join(urls)) for actor in actors])
     finally:
-        ray.wait([actor.stop.remote() for actor in actors], num_returns=len(actors), timeout=_ENDING)
+        ray.wait([actor.stop.remote() for actor in actors], num_returns=len(actors), timeout=_END_TIMEOUT)
     totals = {name: sum(receipt[name] for receipt in receipts) for name in ("objects", "bytes", "resumed_bytes")}
     failed = [failure for receipt in receipts for failure in receipt["failed"]]
     return totals | {"failed": failed, "nodes": receipts}
@@ -52,7 +52,7 @@ def _words(options: dict[str, Any]) -> list[str]:
             continue
         if name in _FLAGS:
             words.append(_FLAGS[name])
-        elif name in _NAMED:
+        elif name in _SAME_NAME_OPTIONS:
             words += ["--" + name.replace("_", "-"), os.fspath(value) if hasattr(value, "__fspath__") else str(value)]
         else:
             raise TypeError(f"hydrate: with share there is no option {name!r}")
@@ -111,6 +111,6 @@ class _Node:
         """End the gateway."""
         if self.gateway is not None:
             self.gateway.terminate()
-            self.gateway.wait(_ENDING)
+            self.gateway.wait(_END_TIMEOUT)
             self.gateway = None
         shutil.rmtree(self.directory, ignore_errors=True)
