@@ -103,7 +103,7 @@ impl Error {
     pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
         let exit = match error {
-            Transfer::Interrupted | Transfer::Store(firstbyte_store::Error::Cancelled) => Exit::Interrupted,
+            Transfer::Interrupted => Exit::Interrupted,
             Transfer::Invalid { .. } => Exit::Usage,
             Transfer::Store(cause) => exit_of(cause),
             _ => Exit::Failed,
@@ -176,6 +176,7 @@ impl fmt::Display for Error {
 /// Returns the exit code for a store's error.
 fn exit_of(error: &firstbyte_store::Error) -> Exit {
     match error {
+        firstbyte_store::Error::Cancelled => Exit::Interrupted,
         firstbyte_store::Error::NoBucket { .. }
         | firstbyte_store::Error::Options { .. }
         | firstbyte_store::Error::PastEnd { .. } => Exit::Usage,
@@ -212,13 +213,12 @@ fn without_numbers(line: &str) -> String {
 impl From<firstbyte_store::Error> for Error {
     fn from(error: firstbyte_store::Error) -> Self {
         use firstbyte_store::Error as Store;
-        let exit = match &error {
-            Store::Cancelled => return Self::interrupted(),
-            other => exit_of(other),
-        };
+        if matches!(error, Store::Cancelled) {
+            return Self::interrupted();
+        }
         Self {
             missing: missing_location(&error),
-            ..Self::of(exit, &error, error.advice(), error.kind(), error.trace())
+            ..Self::of(exit_of(&error), &error, error.advice(), error.kind(), error.trace())
         }
     }
 }
@@ -231,6 +231,9 @@ impl From<firstbyte_transfer::Error> for Error {
 
 impl From<firstbyte_hydrate::Error> for Error {
     fn from(error: firstbyte_hydrate::Error) -> Self {
+        if matches!(error, firstbyte_hydrate::Error::Store(firstbyte_store::Error::Cancelled)) {
+            return Self::interrupted();
+        }
         let advice = match &error {
             firstbyte_hydrate::Error::Store(cause) => cause.advice(),
             firstbyte_hydrate::Error::Directory { .. } => Some("add -r for what is below it".into()),
@@ -319,5 +322,7 @@ mod tests {
         assert_eq!(error.exit, Exit::Failed);
         assert!(error.to_string().starts_with("s3://b/k: not found; `firstbyte ls s3://b/`"), "{error}");
         assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);
+        let cached = firstbyte_hydrate::Error::Store(firstbyte_store::Error::Cancelled);
+        assert_eq!(Error::from(cached).exit, Exit::Interrupted);
     }
 }
