@@ -384,6 +384,15 @@
     }
   }
 
+  // The other entries of the same drop are uploaded.
+  function showUnreadable(name, error) {
+    const item = find('#upload').content.firstElementChild.cloneNode(true);
+    item.className = 'failed';
+    item.querySelector('.title').textContent = visible(name);
+    item.querySelector('.state').textContent = `not all of it could be read: ${error.message}`;
+    list.append(item);
+  }
+
   let depth = 0;
   const carriesFiles = (event) => [...event.dataTransfer.types].includes('Files');
   const shade = (change) => { depth = Math.max(0, depth + change); find('.drop').hidden = depth === 0; };
@@ -396,7 +405,13 @@
     shade(-depth);
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
     const files = [];
-    for (const entry of entries) for await (const file of walk(entry, '')) files.push(file);
+    for (const entry of entries) {
+      try {
+        for await (const file of walk(entry, '')) files.push(file);
+      } catch (error) {
+        showUnreadable(entry.name, error);
+      }
+    }
     add(files);
   });
 
