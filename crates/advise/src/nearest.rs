@@ -5,13 +5,12 @@
 const MAX_OFFERED_NAMES: usize = 3;
 
 /// Returns the names that are closest to `name`, the closest first. There are at most
-/// [`MAX_OFFERED_NAMES`] of them, and each differs in at most half of its letters. Converts `name`
-/// to lower case, because nearly all known names are in lower case.
+/// [`MAX_OFFERED_NAMES`] of them, and each differs in at most half of its letters. Case is ignored.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let name = name.to_lowercase();
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
-        .map(|other| (strsim::levenshtein(&name, other), other))
+        .map(|other| (strsim::levenshtein(&name, &other.to_lowercase()), other))
         .filter(|(distance, other)| distance * 2 <= other.len().max(name.len()))
         .collect();
     scored.sort_unstable();
@@ -39,6 +38,7 @@ mod tests {
         assert_eq!(nearest("us-esat-1", regions)[0], "us-east-1");
         assert_eq!(nearest("ap-northeast2", regions)[0], "ap-northeast-2");
         assert_eq!(nearest("US-EAST-1", regions)[0], "us-east-1");
+        assert_eq!(nearest("FARGATE:2VCPU", ["lambda:512MB", "fargate:2vCPU"]), ["fargate:2vCPU"]);
         assert_eq!(nearest("mars", regions), Vec::<String>::new());
     }
 }

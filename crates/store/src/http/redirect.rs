@@ -4,10 +4,13 @@
 //! way. Without the cookie, the next request would be redirected again. Cookies live as long as the
 //! store. A cookie is sent only to the host that set it, whatever domain it names.
 
+use std::time::SystemTime;
+
 use firstbyte_location::HttpUrl;
 use rustix_futex_sync::Mutex;
 use url::Url;
 
+use crate::dates::parse_http_date;
 use crate::origin::Origin;
 use crate::wire::ResponseHead;
 
@@ -97,17 +100,23 @@ fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
         _ => "/",
     };
     let mut cookie = Cookie { origin: origin.clone(), secure: false, path: default.to_owned(), name, value };
-    let mut ends = false;
+    let (mut max_age, mut expires) = (None, None);
     for part in parts {
         let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
         match attribute.trim().to_ascii_lowercase().as_str() {
             "secure" => cookie.secure = true,
             "path" if value.starts_with('/') => value.trim().clone_into(&mut cookie.path),
-            "max-age" => ends = value.trim().parse::<i64>().is_ok_and(|seconds| seconds <= 0),
+            "max-age" => max_age = value.trim().parse::<i64>().ok().or(max_age),
+            "expires" => expires = parse_http_date(value).or(expires),
             _ => {}
         }
     }
-    (!cookie.name.is_empty()).then_some((cookie, ends))
+    // `Max-Age` has precedence (RFC 6265, 5.3).
+    let has_expired = max_age
+        .map(|seconds| seconds <= 0)
+        .or_else(|| expires.map(|date| date <= SystemTime::now()))
+        .unwrap_or(false);
+    (!cookie.name.is_empty()).then_some((cookie, has_expired))
 }
 
 /// Returns true if the path of a cookie matches the path of a request (RFC 6265, 5.1.4).
@@ -172,5 +181,10 @@ mod tests {
         assert_eq!((sent("http://h/dx"), sent("http://www.example.org/d/x")), (None, None));
         set("http://h/d/login", "a=; Path=/d; Max-Age=0");
         assert_eq!(sent("http://h/d/x").as_deref(), Some("b=2"));
+        set("http://h/d/login", "c=3; Expires=Fri, 01-Jan-2100 00:00:00 GMT");
+        set("http://h/d/login", "b=; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(sent("http://h/d/x").as_deref(), Some("c=3"));
+        set("http://h/d/login", "c=4; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(sent("http://h/d/x").as_deref(), Some("c=4"));
     }
 }
