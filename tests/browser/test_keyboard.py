@@ -119,7 +119,8 @@ def arrow_to(page, control, name):
 def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, directory, tmp_path, size):
     data = directory / "data"
     page = opened(size)
-    # Chromium does not confirm that it intercepts file choosers, so this is set early.
+    # A listener makes Chromium intercept file choosers. Chromium does not confirm that, so the
+    # listener is added long before the first chooser opens.
     page.on("filechooser", lambda chooser: None)
     open_directory(page, f"{serve('--write').url}/data/", 7)
 

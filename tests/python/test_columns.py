@@ -120,7 +120,7 @@ def test_polars_and_duckdb_read_the_same_rows(many):
 def test_columns_outlive_the_listing_and_one_another(many):
     listing = firstbyte.list_arrow(many)
     first, second = pyarrow.table(listing), pyarrow.table(listing)
-    # The two tables share their memory, so no column was copied.
+    # Both tables have the column at the same address, so it was not copied.
     address = [chunk.buffers()[2].address for chunk in first["name"].chunks]
     assert address == [chunk.buffers()[2].address for chunk in second["name"].chunks]
     name = second["name"]

@@ -355,7 +355,8 @@ impl Tariff {
     }
 }
 
-/// Returns the directory mounted for a function whose call reads a file of it.
+/// Returns the mounted directory from which a contender's function reads, if the function's event
+/// names a file.
 fn mounted_directory(contender: &Contender, words: &Words) -> Option<String> {
     let event = &contender.invoke.as_ref()?.event;
     event.get("file")?;

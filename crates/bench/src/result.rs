@@ -393,7 +393,7 @@ impl Results {
         self.runs.iter().filter(|run| run.outcome != Outcome::Ok && !self.is_found(run))
     }
 
-    /// True for a run of a program that was found on the `PATH`.
+    /// True for a run of a program that was found on the `PATH` and that the user has not named.
     fn is_found(&self, run: &Run) -> bool {
         let of = self.header.cases.iter().find(|case| case.name == run.case);
         let line = of.and_then(|case| case.contenders.iter().find(|line| line.name == run.contender));

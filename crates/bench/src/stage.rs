@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::mounts::Mounts;
 use crate::plan::Medium;
 
-/// Start of the names of stages.
+/// Prefix of the names of stages.
 const STAGE_PREFIX: &str = "firstbyte-bench-";
 /// Name of the locked file.
 const LOCK_FILE: &str = ".lock";

@@ -1,5 +1,7 @@
-//! Credentials that expire while a run uses them are renewed without an interruption, or reported
-//! clearly. An access key that was refused once may be used again later.
+//! Tests where credentials and regions come from: a program, a file, a profile, the machine's role.
+//! Expired credentials are renewed without an interruption, or reported clearly. Settings that
+//! cannot be used are errors that name them. An access key that was refused once may be used again
+//! later.
 
 use crate::support;
 
@@ -135,8 +137,9 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert_eq!(world.read("asked").len(), 1);
 }
 
-/// Makes a world with this configuration, on a machine that has an identity, like a container or an
-/// instance. Also returns the service that gives out the credentials and accepts every key.
+/// Makes a world with this configuration, on a machine that has a role, as in a container. Also
+/// returns the server. It gives out the role's credentials at `/role`, and answers all other
+/// requests as S3, whatever access key signed them.
 fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {

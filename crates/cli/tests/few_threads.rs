@@ -47,7 +47,8 @@ fn world(store: &QuirkStore) -> World {
     world
 }
 
-/// Runs the lines below a limit. None may panic, be killed by a signal, or wait for ever.
+/// Runs each command of [`LINES`], and a mount, with the resource limits `limits`. None may panic,
+/// be killed by a signal, or wait for ever.
 #[track_caller]
 fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], user: Option<u32>) {
     let number = format!("{}-{}", limits[0].0 as u32, limits[0].1);
@@ -65,7 +66,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
 }
 
-/// Makes the command for a line, which runs with the limits.
+/// Makes the command of `line`, with the resource limits `limits`.
 fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) -> Command {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };

@@ -45,8 +45,7 @@ fn an_old_cache_is_emptied_and_a_newer_one_refused() {
     let number: u32 = title.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stability.md")).unwrap();
     assert!(page.contains(&format!("| cache | {number}, ")), "the number in docs/stability.md");
-    // Changes the format to that of builds in which the name of a cached object did not contain its
-    // store.
+    // Format 2: the name of a cached object does not contain its store.
     fs::write(&format, title.replace(&number.to_string(), "2")).unwrap();
     let status =
         world.run(&["--json", "hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]).ok().receipt();

@@ -112,7 +112,7 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
 /// A name that would forge a line of a log, and clear the screen of a terminal that shows the log.
 const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
 
-/// Returns whether a line of a log is genuine.
+/// Test whether firstbyte itself wrote a line of a log, judged by the form of the line.
 type OwnLine = fn(&str) -> bool;
 
 /// Asserts that a log names [`FORGED`], and that all lines of the log are genuine and free of

@@ -65,12 +65,12 @@ pub enum Destination {
 
 impl ParsedSource {
     /// Parses `text`. Local paths are looked up in the file system, and remote locations only if
-    /// `depth` requires it.
+    /// trees are allowed and the text does not end in `/`.
     ///
     /// # Errors
     /// The text is not a location, a bucket's name contains a pattern, a directory is given without
     /// [`OperandKind::Tree`], or a request fails.
-    pub fn parse(text: &OsStr, depth: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
+    pub fn parse(text: &OsStr, allowed: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
         let location = Location::parse(text)?;
         if wildcards == Wildcards::On
             && let Some((base, glob)) = Glob::parse(text, &location)?
@@ -80,12 +80,12 @@ impl ParsedSource {
         let is_tree = match &location {
             Location::Local(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()),
             // A URL that ends in `/` returns a page, which can be copied as an object.
-            Location::Http(_) if depth == OperandKind::Object => false,
+            Location::Http(_) if allowed == OperandKind::Object => false,
             _ if location.is_directory_like() => true,
-            _ if depth == OperandKind::Tree => store.stat(&location)?.kind == EntryKind::Directory,
+            _ if allowed == OperandKind::Tree => store.stat(&location)?.kind == EntryKind::Directory,
             _ => false,
         };
-        match (is_tree, depth) {
+        match (is_tree, allowed) {
             (false, _) => Ok(Self::Object(location)),
             (true, OperandKind::Tree) => Self::tree(text),
             (true, OperandKind::Object) => Err(Error::Directory { location: location.to_string() }),

@@ -134,8 +134,8 @@ pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_I
 /// indexed job). Returns `None` outside an array job.
 ///
 /// # Errors
-/// [`Error::Option`] if a variable is not a number, or the indexes of the tasks are not evenly
-/// spaced.
+/// [`Error::Option`] if a variable is not a number, or Slurm's index is not the smallest index plus
+/// a multiple of the step.
 pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {
     let number = |name: &str| {
         let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));

@@ -11,8 +11,8 @@ use firstbyte_pacing::ROUND_TRIP_BYTES;
 pub const BLOCK: u64 = 128 << 10;
 /// Length of a segment, bytes: the amount that one connection transfers in a round trip. A segment
 /// is the smallest request ahead of a reader, and the largest distance by which reads may arrive
-/// out of order. A block that is more than a segment ahead of a running fetch arrives sooner by a
-/// separate request.
+/// out of order. A block that is more than a segment ahead of a running fetch usually arrives
+/// sooner by a separate request.
 pub(crate) const SEGMENT: u64 = ROUND_TRIP_BYTES;
 
 /// Returns the byte range of a block. The range of the last block extends past the end of the file.

@@ -160,7 +160,7 @@ impl StartFile {
         }
     }
 
-    /// Returns the directories whose names were looked up, in order.
+    /// Returns the directories whose names were looked up, in the order of the file.
     #[must_use]
     pub fn directories(&self) -> &[Location] {
         &self.directories

@@ -154,9 +154,9 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Counts the files in the directory at `path` and in the layout's directories below it. `path`
-    /// has `digits` hash digits. Directories that cannot be read are skipped, because the check has
-    /// already reported them.
+    /// Counts the files in the directory at `path`, which has `digits` hash digits, and in the
+    /// layout's directories below it. A directory below that cannot be read counts as empty: the
+    /// check has already reported it.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
         let mut files = 0;
         let mut pages = self.root.read(path, BATCH)?;

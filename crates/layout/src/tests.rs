@@ -268,7 +268,7 @@ fn a_file_being_written_is_taken_along_and_a_dead_writers_removed() {
     unsharded_leaves(directory.path(), 11);
 }
 
-/// Asserts that a flat directory holds this many files and nothing else.
+/// Asserts that a directory has this many entries.
 #[track_caller]
 fn unsharded_leaves(root: &Path, files: usize) {
     let left = listing(root);

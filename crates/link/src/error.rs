@@ -40,7 +40,7 @@ pub enum Error {
     /// A setting cannot be parsed.
     #[error("{value:?}: {why}")]
     Setting {
-        /// The text.
+        /// The text of the setting.
         value: String,
         /// The fault of the text, and what to write instead.
         why: &'static str,

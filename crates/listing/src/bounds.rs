@@ -44,8 +44,8 @@ pub struct WalkBounds {
     /// Test for directories that may contain wanted names. Other directories are not opened.
     /// `None`: every directory may.
     pub entered: Option<NameTest>,
-    /// Test for links whose target is refused. Such a link is an error, and is left out. `None`: no
-    /// link is refused.
+    /// Test for names of links that are refused, because of their targets. A refused link is an
+    /// error, and is not returned. `None`: no link is refused.
     pub refused: Option<NameTest>,
     /// Device and inode number of the directory that is refused wherever it is found.
     pub outside: Option<(u64, u64)>,

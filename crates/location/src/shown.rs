@@ -1,4 +1,6 @@
-//! Formats file names for terminals and messages: without control characters, and unambiguously.
+//! Formats file names and messages. [`Escaped`] is for terminals: unambiguous and without control
+//! characters. [`shown`] keeps UTF-8 as it is, so it can be copied. [`one_line`] escapes control
+//! characters in a message. The last two leave out secrets in URLs.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};

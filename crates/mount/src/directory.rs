@@ -291,7 +291,8 @@ impl KnownDirectories {
         self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
-    /// Counts an open handle of a directory. Returns a proof if no other handle is open.
+    /// Records that a handle of a directory was opened. Returns an [`OnlyReader`] if no other
+    /// handle of the directory is open.
     pub(crate) fn begin_reading(&self, path: &[u8]) -> Option<OnlyReader> {
         let mut inner = self.inner.lock();
         let number = inner.tick();
@@ -301,7 +302,7 @@ impl KnownDirectories {
         (readers.open == 1).then_some(OnlyReader(number))
     }
 
-    /// Counts one open handle less.
+    /// Records that a handle of a directory was closed.
     pub(crate) fn end_reading(&self, path: &[u8]) {
         let mut inner = self.inner.lock();
         let Some(readers) = inner.readers.get_mut(path) else { return };

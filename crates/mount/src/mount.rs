@@ -172,8 +172,8 @@ impl Mount {
     }
 }
 
-/// Refuses a local source that contains the mount, or lies below it. The mount would show itself,
-/// and a lookup below it would wait for another one in the same process.
+/// Refuses a local source that contains the mount, or lies below the mount. Reading the source
+/// would send requests to the mount, and this process would wait for itself.
 fn refuse_overlap(location: &Location, directory: &Path) -> Result<()> {
     let Some(source) = location.as_local().and_then(|path| std::fs::canonicalize(path).ok()) else {
         return Ok(());
@@ -184,7 +184,8 @@ fn refuse_overlap(location: &Location, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Decides how hydrated files can be passed through. Without a cache, they cannot.
+/// Decides how hydrated files can be passed through: not at all without a cache or if the options
+/// forbid it.
 fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {

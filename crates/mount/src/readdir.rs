@@ -16,8 +16,9 @@ use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
 use crate::source::{Children, MountSource};
 
-/// Maximum number of names in one reply. The kernel requests fewer at once in its usual 32 KiB.
-/// Twice as many names are kept.
+/// Maximum number of names in one reply. The kernel's usual buffer of 32 KiB has room for fewer. An
+/// open directory keeps the last `2 * MAX_REPLY_NAMES` names, in case the kernel requests some
+/// again.
 pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;

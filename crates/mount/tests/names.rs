@@ -287,7 +287,8 @@ fn a_listing_after_a_lookup_has_the_names_that_the_lookup_saw() {
     assert_eq!(names(&mounted, ""), ["a"].map(String::from).into());
     mounted.subject.place("b", b"2");
     mounted.subject.store.delete(&mounted.subject.at("a")).unwrap();
-    // The lookup that finds the new name fetches a listing, which the kernel has not read.
+    // The lookup fetches a new listing. The kernel still keeps the names of the old one, and must
+    // not answer from them.
     until("the new name is seen", || mounted.path("b").exists());
     assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
     assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());

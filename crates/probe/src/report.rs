@@ -22,11 +22,11 @@ pub struct ProbeReport {
     pub latencies: ProbedLatencies,
     /// Transfer rates.
     pub rates: Option<ProbedRates>,
-    /// Number of small requests per second; for local files, of opens per second.
+    /// The highest rate of small requests; for local files, of opens.
     pub ceiling: Option<Ceiling>,
     /// The speed of listing. Absent for a single object.
     pub names: Option<ListingSpeed>,
-    /// Number of small files read per second. Absent if there are no small files.
+    /// The highest rate of reading small files. Absent if there are no small files.
     pub small_files: Option<Ceiling>,
     /// The local disk.
     pub disk: Option<DiskRates>,

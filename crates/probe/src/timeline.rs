@@ -82,7 +82,8 @@ pub(crate) struct Fall {
 
 /// Finds the fall in `rates`: the two levels that fit best, if they explain most of the variation.
 pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
-    // With distances from the mean, the variation that a cut explains follows from one running sum.
+    // If the first k of n rates deviate from the mean by S in total, two levels that meet at k
+    // explain S² n / (k (n - k)) of the variation. So one running sum (`sum`) is enough for all k.
     let (middle, count) = (mean(rates), rates.len() as f64);
     let whole: f64 = rates.iter().map(|rate| (rate - middle).powi(2)).sum();
     let cuts = MIN_LEVEL_BINS..rates.len().saturating_sub(MIN_LEVEL_BINS);

@@ -1,6 +1,6 @@
-//! Repeats one operation, such as a control request or a listing, after transient failures, and
-//! computes the pauses between attempts for all callers. A delay that the server requests takes
-//! precedence over the usual pauses.
+//! Repeats one operation, such as a control request or a listing, after transient failures. Callers
+//! with loops of their own also wait here between attempts: the pauses are those of
+//! [`firstbyte_pacing::backoff`], unless the server requests a delay.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -231,8 +231,8 @@ impl Store {
         }
     }
 
-    /// Describes the object, file or directory at `location`. Usually sends one request, or two if
-    /// `location` is only a prefix.
+    /// Describes the object, file or directory at `location`. Usually sends one request. Sends two
+    /// if there is no object of this name, and none for a local path.
     ///
     /// # Errors
     /// [`Error::NotFound`], and errors of the connection or the store.

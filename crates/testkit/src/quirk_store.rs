@@ -60,7 +60,7 @@ struct Object {
     /// The ETag without quotes.
     etag: String,
     modified: SystemTime,
-    /// Headers of the write, which responses repeat.
+    /// Headers of the request that wrote the object. Responses to reads repeat them.
     headers: Vec<(String, String)>,
     /// CRC-64/NVME in base64, if the client sent it.
     checksum: Option<String>,

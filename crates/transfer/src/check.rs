@@ -130,7 +130,7 @@ fn entries(
     Ok(Some(entries.peekable()))
 }
 
-/// A comparison of two trees in progress.
+/// A comparison of two trees, or of two single objects, in progress.
 struct Walk<'a> {
     scope: &'a CallScope<'a>,
     check: &'a Check<'a>,

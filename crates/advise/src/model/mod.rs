@@ -148,7 +148,7 @@ pub enum ServiceKind {
     FileSystem,
     /// A volume that is attached to one machine.
     Volume,
-    /// A local disk of the machine. The model of the machine has its size and rate.
+    /// A local disk of the machine. The size and rate of the disk are in the model of the machine.
     LocalDisk,
 }
 

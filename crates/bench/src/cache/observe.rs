@@ -21,7 +21,7 @@ pub(super) struct CacheObservation {
     pub(super) block_pages: Option<Pages>,
     /// Reasons why a state is unknown or doubtful, one sentence each.
     pub(super) unproven: Vec<String>,
-    /// Other notes for the reader.
+    /// Further notes for the report.
     pub(super) notes: Vec<String>,
 }
 

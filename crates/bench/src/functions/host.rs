@@ -134,7 +134,8 @@ impl Host {
         })
     }
 
-    /// Changes the configuration, and retires all environments.
+    /// Changes the configuration. Idle environments are removed now, busy ones after their
+    /// invocation.
     pub(super) fn configure(&self, wanted: &Value) -> std::result::Result<(), String> {
         let number = |name: &str| match wanted.get(name) {
             None => Ok(None),

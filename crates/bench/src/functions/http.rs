@@ -57,7 +57,8 @@ impl ApiAnswer {
 /// Function that answers a request.
 pub(super) type Handler = Arc<dyn Fn(ApiRequest) -> ApiAnswer + Send + Sync>;
 
-/// Answers the requests on `listener` in other threads, until `stop` is true.
+/// Starts a thread that accepts connections on `listener` until `stop` is true. Each connection is
+/// answered in a thread of its own, which does not look at `stop`.
 pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handler) -> io::Result<()> {
     let accept = move || {
         while !stop.load(Ordering::Relaxed) {

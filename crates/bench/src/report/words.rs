@@ -4,7 +4,8 @@ use crate::result::{CacheState, Case, Machine, Outcome, Results, Run};
 use crate::statistics::{Contender, Verdict, disturbance};
 use serde::Serialize;
 
-/// Formats a number with three significant digits.
+/// Formats a number with three significant digits, but at most three decimals. A larger number
+/// keeps all digits before the point; one below 0.001 is written as 1.2e-4.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {

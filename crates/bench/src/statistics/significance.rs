@@ -26,9 +26,9 @@ pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
 
 /// Figures of one list for the test.
 struct TrimmedFigures {
-    /// Mean of the remaining samples.
+    /// Mean of the logarithms of the samples that were not trimmed.
     mean: f64,
-    /// Squared standard error of that mean, from the winsorised variance.
+    /// Squared standard error of `mean`, from the winsorised variance.
     error: f64,
     /// Degrees of freedom.
     freedom: f64,

@@ -188,7 +188,7 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR) => {}
-            // The descriptor is non-blocking if another program that shares it has made it so.
+            // A program that shares the descriptor may have made it non-blocking.
             Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&out, PollFlags::OUT)], None)),
             Err(error) => return Err(error.into()),
         }

@@ -39,7 +39,7 @@ use crate::render::progress::{FailureReporting, ProgressDisplay};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Copy between any two locations. If it is killed, run it again to continue
+/// Copy between any two locations. Run a killed copy again to continue it
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -29,7 +29,7 @@ use crate::render::progress::{FailureReporting, ProgressDisplay};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
-/// Move between any two locations. If it is killed, run it again to continue
+/// Move between any two locations. Run a killed move again to continue it
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -1,5 +1,5 @@
 //! Runs the real binary as a user would, in a world of its own: a directory for files, a home, and
-//! no settings from outside. Used by all tests of this binary.
+//! no settings from outside. All tests of this crate use it.
 //!
 //! The servers are real, listen on free loopback ports, and end with the test. Random content
 //! follows from seeds.

@@ -19,8 +19,8 @@ const OF_THE_MACHINE: [&str; 15] = [
     "squashfs", "vfat", "exfat", "iso9660",
 ];
 
-/// Returns true for types of file systems on disks of the machine or in its memory, which cost
-/// nothing.
+/// Returns true for types of file systems on disks of the machine or in its memory. Reading them is
+/// not billed.
 #[must_use]
 pub fn is_of_the_machine(file_system: &str) -> bool {
     OF_THE_MACHINE.contains(&file_system)

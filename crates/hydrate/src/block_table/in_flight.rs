@@ -30,8 +30,9 @@ pub(crate) enum Priority {
 /// Identifies a fetch within the process.
 pub(crate) type FetchId = u64;
 
-/// Largest distance, in blocks, at which a reader waits for a running fetch. A block further ahead
-/// arrives sooner by a separate request.
+/// Largest distance, in blocks, from the block that a fetch brings next, at which a reader always
+/// waits for the fetch. For a block further ahead, the rate of the fetch decides: see
+/// [`Tracked::brings_soon`].
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
 /// Action by which a reader gets an absent block.

@@ -75,7 +75,8 @@ pub(super) struct Live {
     pub(super) flags: AtomicU64,
     /// The stamp under which all blocks were present and verified. 0 if they never were.
     pub(super) complete: AtomicU64,
-    /// The boot of the machine in which the version was last prepared.
+    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last prepared the
+    /// version (see the module `open`).
     pub(super) boot: AtomicU64,
     /// Number of present blocks. Incremented before a block is marked present, so after a kill the
     /// number may be too high until the next open.

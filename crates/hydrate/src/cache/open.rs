@@ -80,7 +80,7 @@ pub(super) fn open(
         let opener = lock_open(&map, waiting)
             .map_err(Error::cache(&shown, "another process keeps a cached object locked"))?;
         let meta = map.metadata().map_err(Error::cache(&shown, "cannot read a cached object"))?;
-        // The file was removed after it was opened and before it was locked.
+        // The map was removed after it was opened and before it was locked.
         if meta.nlink() == 0 {
             continue;
         }

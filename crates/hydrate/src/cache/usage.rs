@@ -34,7 +34,8 @@ const RECOUNT: Range<u64> = 1..2;
 #[repr(C)]
 pub(super) struct UsagePage {
     magic: AtomicU64,
-    /// The boot of the machine in which the page was last prepared.
+    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last prepared the
+    /// page.
     boot: AtomicU64,
     /// 1 while a process uses the cache. Stays 1 if that process is killed.
     in_use: AtomicU64,
@@ -144,7 +145,8 @@ impl CacheUsage {
         self.limits.size.unwrap_or(u64::MAX).min(free.saturating_add(self.used()))
     }
 
-    /// Returns the free bytes of the file system, or 0 if it does not report them.
+    /// Asks the file system for its free bytes, and keeps the number for
+    /// [`capacity`](Self::capacity). Returns 0 if the file system does not report them.
     fn query_available(&self) -> u64 {
         let Ok(stat) = rustix::fs::fstatvfs(&self.file) else { return 0 };
         let available = stat.f_bavail.saturating_mul(stat.f_frsize);

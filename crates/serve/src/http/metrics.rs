@@ -13,7 +13,7 @@ pub(crate) enum RequestRoute {
     S3,
     /// A file or directory over plain HTTP.
     Plain,
-    /// The browser's assets, uploads and login below `/.firstbyte/`.
+    /// What pages need below `/.firstbyte/`: the worker script, uploads, changes, links, sign-in.
     Reserved,
     /// The counters.
     Metrics,

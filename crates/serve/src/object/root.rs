@@ -132,8 +132,8 @@ impl ServedRoot {
         }
     }
 
-    /// Removes the empty directory `path`, unless it is an object. The lock keeps a concurrent PUT
-    /// of its key from being lost.
+    /// Removes the empty directory `path`, unless the directory is an object. The lock keeps a
+    /// concurrent PUT of the directory's key from being lost.
     fn remove_prefix(&self, path: &EntryPath) -> io::Result<()> {
         let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
         let parent = self.open_directory(&path.parent())?;

@@ -70,11 +70,11 @@ const SUB_RESOURCES: [&str; 42] = [
     "x-id",
 ];
 
-/// Headers that only S3 clients send: headers that every SDK adds also to an unsigned request, and
-/// headers that change what is stored or read. Headers that proxies add are not in the list.
-const S3_HEADERS: [&str; 18] = [
+/// Headers by which S3 clients are recognized: those of signed requests, those that SDKs add even
+/// to unsigned requests, and those that change what is stored or read. Headers that proxies add are
+/// not in the list. [`S3_HEADER_FAMILIES`] has the prefixes.
+const S3_HEADERS: [&str; 17] = [
     "x-amz-acl",
-    "x-amz-checksum-mode",
     "x-amz-content-sha256",
     "x-amz-copy-source",
     "x-amz-date",

@@ -50,7 +50,7 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
             ResponseBody::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other))))
         }
     };
-    // s3s answers a HEAD request with a range by status 200, where S3 answers 206.
+    // s3s answers a HEAD request for a range with status 200; S3 answers with 206.
     let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
     let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
     HttpResponse { status, headers: parts.headers, body }

@@ -95,8 +95,8 @@ fn a_copy_keeps_the_conditions_on_its_destination() {
     assert_eq!((copy(&bound(&etag)), copy(&bound(&etag))), (200, 412));
 }
 
-/// Sends all requests without their last byte, then sends the last bytes together, so that the
-/// server completes the requests at the same time.
+/// Sends all requests up to their last byte or line end, then sends the rest of each, so that the
+/// server completes the requests at nearly the same time.
 fn race(fixture: &crate::client::Fixture, requests: &[(&str, String)]) -> Vec<u16> {
     let mut clients: Vec<Client> = requests.iter().map(|_| Client::new(&fixture.server)).collect();
     for (client, (method, headers)) in clients.iter_mut().zip(requests) {

@@ -174,7 +174,7 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
     Ok(())
 }
 
-/// Renames the headers of a response to those of S3.
+/// Converts the headers of a response to those of S3. Drops headers that S3 would not send.
 fn with_s3_headers(mut head: ResponseHead) -> ResponseHead {
     // Azurite answers a range of an empty blob with 206, where the service refuses the range.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {

@@ -159,7 +159,7 @@ fn json_path(object: &ObjectLocation) -> String {
     }
 }
 
-/// Renames the headers of a response to those of S3.
+/// Converts the headers of a response to those of S3. Drops headers that S3 would not send.
 fn with_s3_headers(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {

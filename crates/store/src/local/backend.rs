@@ -141,7 +141,8 @@ impl LocalListing {
         Some(Entry { modified: metadata.modified().ok(), ..Entry::named(name, EntryKind::Symlink) })
     }
 
-    /// Returns true for the name that an NFS client gives to a file deleted while open.
+    /// Returns true if the root is on NFS and `name` is one that the NFS client gives to a file
+    /// deleted while open.
     fn is_gone_but_open(&self, name: &[u8]) -> bool {
         listing::is_silly_name(name)
             && listing::FileSystemKind::of(&self.root).is_ok_and(|found| found.is_nfs())

@@ -29,8 +29,9 @@ use crate::upload::Precondition;
 /// Data on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing: no fsync (the default). A power failure may lose files just written, but never
-    /// leaves half of an old file.
+    /// Nothing: no fsync (the default). After a power failure, a file just written may be missing,
+    /// empty or incomplete, even if its name, length and time look right. A file is never a mixture
+    /// of old and new.
     #[default]
     None,
     /// The content. A large file is synced by `fdatasync` before its rename, small files by one

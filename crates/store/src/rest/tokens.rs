@@ -1,4 +1,5 @@
-//! Holds bearer tokens. A token is requested when one is first needed, and again before it expires.
+//! Holds bearer tokens. A token is requested when one is first needed, and again at the first use
+//! within [`RENEW_BEFORE`] of its end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -165,7 +165,7 @@ enum Cause {
 pub(super) struct Lost {
     cause: Cause,
     endpoint: String,
-    /// The last line that `ssh` printed, or its exit status.
+    /// The last line that `ssh` printed, or how `ssh` ended, or what was wrong with its output.
     detail: String,
 }
 

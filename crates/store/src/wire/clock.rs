@@ -33,8 +33,8 @@ impl Clocks {
         now - seconds(date) <= span.as_secs().cast_signed() + TOLERATED_SECONDS
     }
 
-    /// Returns how many seconds the clock is ahead; negative if it is behind.
-    /// `None` if no response had a date.
+    /// Returns by how many seconds the service's clock is ahead of this machine's; negative if
+    /// behind, 0 up to [`TOLERATED_SECONDS`]. `None` if no date was learnt.
     pub(crate) fn ahead(&self, service: Service) -> Option<i64> {
         self.0.lock().get(&service).copied()
     }

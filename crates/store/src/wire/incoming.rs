@@ -32,12 +32,13 @@ enum Framing {
     Unusable(String),
 }
 
-/// Where the connection goes after the body, and how the bytes of the body are counted and paid.
+/// What happens after the body: the pool to which the connection returns, and the budget that pays
+/// for the bytes.
 pub(super) struct AfterBody {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,
     pub(super) deadline: Duration,
-    /// The budget from which the bytes are paid.
+    /// The budget that pays for the bytes.
     pub(super) purse: Arc<Purse>,
     pub(super) payment: Payment,
 }

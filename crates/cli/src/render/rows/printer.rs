@@ -183,7 +183,7 @@ fn render(style: Style, names: NameEscaping, row: &[Value<'_>], out: &mut Vec<u8
 }
 
 impl RowPage<'_, '_> {
-    /// Adds a row, and adds `bytes` to the total that the counter shows.
+    /// Adds a row. [`flush`](Self::flush) adds `bytes` to the total of the [`Counter`].
     pub fn push(&mut self, row: &[Value<'_>], bytes: u64) {
         self.rows += 1;
         self.bytes += bytes;

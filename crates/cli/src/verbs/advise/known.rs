@@ -29,7 +29,7 @@ impl KnownArgs {
         self.models.iter().chain(&self.results).map(PathBuf::as_path)
     }
 
-    /// Loads all models.
+    /// Returns the embedded models and the user's, with figures replaced by measured results.
     pub fn catalogue(&self) -> Result<ModelCatalogue> {
         let mut all = ModelCatalogue::current();
         for place in &self.models {

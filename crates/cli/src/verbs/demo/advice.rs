@@ -1,8 +1,8 @@
 //! ADVICE, a section of the demo: how much of an object one request can read within a time limit.
 //! `firstbyte-advise` predicts this from the demo's measurements.
 //!
-//! The model's service gets the rate and latency that the lazy opens had in the demo. This module
-//! computes no prediction of its own.
+//! The rate and latency of the demo's lazy opens become the rate and latency of the service in the
+//! model. This module computes no prediction of its own.
 
 use firstbyte_advise::advice::{self, Inputs};
 use firstbyte_advise::model::{MachineModel, ModelCatalogue, ServiceModel};

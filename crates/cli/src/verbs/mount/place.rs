@@ -1,5 +1,5 @@
-//! Chooses the paths of a mount's control socket and log. They follow from the directory of the
-//! mount.
+//! Chooses the paths of a mount's control socket and log. Both are derived from the directory of
+//! the mount, unless `--log` names the log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -21,7 +21,7 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
 #[repr(C)]
 pub(super) struct PackStatePage {
     magic: AtomicU64,
-    /// The boot of the machine in which the packs were last opened.
+    /// Number of the boot during which a process last opened the packs.
     boot: AtomicU64,
     /// 1 while a process has the packs open. Stays 1 if that process is killed.
     in_use: AtomicU64,

@@ -226,8 +226,8 @@ impl PackTable {
         }
     }
 
-    /// Returns at most `most` records that are `wanted`, from slot `from` on and wrapping around.
-    /// Also returns whether all slots were examined.
+    /// Returns copies of at most `most` slots that are in use and `wanted`, beginning at slot
+    /// `from` and wrapping around. Also returns whether all slots were examined.
     pub(super) fn sample(
         &self,
         from: u64,

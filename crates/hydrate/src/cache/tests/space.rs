@@ -194,7 +194,7 @@ fn pinned_blocks_are_not_evicted_until_they_are_unpinned() {
     (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert!(cached.pin_blocks(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is absent");
     let pinned = cached.pin_blocks(ByteRange::new(10, 2 * BLOCK)).unwrap();
-    // Opened as by another process.
+    // A second instance on the same directory behaves like another process.
     let other = seeded(&open_at(dir.path()), 1, 4 * BLOCK);
     assert_eq!((cached.inner.evict(0..1), other.inner.evict(1..2)), (0, 0));
     assert_eq!(other.inner.evict(2..3), BLOCK);

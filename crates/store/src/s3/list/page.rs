@@ -53,8 +53,10 @@ pub(super) struct S3Page {
     pub(super) entries: Vec<Entry>,
     /// The first two names in the wrong order, if there are any.
     pub(super) disorder: Option<Disorder>,
-    /// The last key, or the last common prefix with its `/`; `None` for an empty page.
+    /// The greatest name on the page, in byte order, relative to the prefix of the query. A common
+    /// prefix keeps its `/`. `None` for an empty page, and for a page of buckets.
     pub(super) last: Option<String>,
+    /// The continuation token of the next page. `None` on the last page.
     pub(super) next: Option<String>,
 }
 

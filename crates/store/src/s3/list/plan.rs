@@ -55,7 +55,7 @@ struct KeyRange {
     id: u64,
     /// The key after which the range starts; `None` for the first range.
     after: Option<String>,
-    /// The last key listed; `None` before the first page.
+    /// The greatest name listed, relative to the prefix of the query; `None` before the first page.
     last: Option<String>,
     /// The first key of the page that was listed last.
     first: Option<String>,
