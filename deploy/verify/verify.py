@@ -220,7 +220,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
             raise Stopped(f"{stack.name} could not be destroyed")
 
 
-def agreed() -> bool:
+def ask_for_consent() -> bool:
     try:
         return input("Make this in your account? [y/N] ").strip().lower() == "y"
     except EOFError:
@@ -241,7 +241,7 @@ def begin(options: argparse.Namespace) -> int:
         sys.exit(f"verify: {run.path} exists already: give another --run")
     print(costs.table(options))
     print(f"Limits: {options.limit:g} minutes, alarm at {options.budget:.2f} USD to {options.email}. Not verified on AWS.")
-    if not options.yes and not agreed():
+    if not options.yes and not ask_for_consent():
         return DONE
     run.path.mkdir(parents=True)
     lock = run.lock()

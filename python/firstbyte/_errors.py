@@ -237,7 +237,7 @@ def _facts(failure: FirstbyteError) -> dict[str, Any]:
     return {name: value for name in FACTS if (value := getattr(failure, name)) is not None}
 
 
-def error(
+def exception_for(
     kind: str, number: int | None, text: str, filename: str | None, facts: Mapping[str, Any]
 ) -> FirstbyteError:
     """Make the exception for a failure of this kind. `number` is the errno of the operating system.

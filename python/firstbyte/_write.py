@@ -88,8 +88,8 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
         self, file: WriteFile, encoding: str | None, errors: str | None, newline: str | None, line_buffering: bool
     ) -> None:
         """Not called directly: use `firstbyte.open`."""
-        # For UTF-16 and UTF-32, Python writes a byte order mark only to a seekable file at position 0. So the writer
-        # claims to be seekable while Python looks.
+        # For UTF-16 and UTF-32, Python writes a byte order mark only to a seekable file at position
+        # 0. So the writer claims to be seekable while Python looks.
         file.writer.seeks = True
         super().__init__(file, encoding, errors, newline, line_buffering)
         file.writer.seeks = False

@@ -60,7 +60,7 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
     remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=image.TARGET) as stage:
         home = Path(stage)
-        pack(job, home)
+        make_disks(job, home)
         reports, log = home / "reports", home / "console"
         reports.touch()
         ended = False
@@ -86,7 +86,7 @@ def remove_abandoned() -> None:
             shutil.rmtree(stage, ignore_errors=True)
 
 
-def pack(job: Job, home: Path) -> None:
+def make_disks(job: Job, home: Path) -> None:
     """Makes the disk with the job, and the empty scratch disks."""
     content = home / "job"
     shutil.copytree(HERE / "inside", content, ignore=shutil.ignore_patterns("__pycache__"))

@@ -139,7 +139,7 @@ fn pipe(path: &Path) {
 
 /// Prepares the names that a cache, a runtime directory and uploads use. Makes them symbolic links
 /// to the secret or its directory, pipes, and hard links of the secret.
-fn plant(scene: &Scene, directory: &Path) {
+fn plant_links_to_secret(scene: &Scene, directory: &Path) {
     fs::create_dir_all(directory.join("packs")).unwrap();
     fs::write(directory.join("format"), "firstbyte cache 3\n").unwrap();
     symlink(&scene.secret, directory.join("usage")).unwrap();
@@ -161,7 +161,7 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
     ("a directory of the attacker", |scene, own| {
         fs::create_dir(own).unwrap();
-        plant(scene, own);
+        plant_links_to_secret(scene, own);
         scene.give(own, ATTACKER);
         fs::set_permissions(own, fs::Permissions::from_mode(0o777)).unwrap();
     }),
@@ -172,7 +172,7 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
     ("a directory of the victim that all can write to", |scene, own| {
         fs::create_dir(own).unwrap();
-        plant(scene, own);
+        plant_links_to_secret(scene, own);
         scene.give(own, scene.victim);
         fs::set_permissions(own, fs::Permissions::from_mode(0o777)).unwrap();
     }),
@@ -361,7 +361,7 @@ fn nothing_of_the_victims_is_written_or_read_in_a_shared_cache_that_a_member_pre
         return;
     }
     for victim in [0, 65_534] {
-        let (scene, _) = shared_cache(victim, plant);
+        let (scene, _) = shared_cache(victim, plant_links_to_secret);
         let secret = fs::metadata(&scene.secret).unwrap();
         for verb in [&["hydrate", "-r", "src"][..], &["status"], &["release", "--all"]] {
             let ran = run_shared(&scene, verb);

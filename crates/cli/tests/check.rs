@@ -85,7 +85,7 @@ fn single_objects_and_missing_places() {
 }
 
 #[test]
-fn a_name_that_cannot_be_listed_hides_what_is_in_it_and_nothing_else() {
+fn a_directory_that_cannot_be_listed_hides_only_the_names_below_it() {
     let world = World::new();
     for side in ["one", "other"] {
         ["a/x", "loop/x", "z"].iter().for_each(|name| drop(world.write(&format!("{side}/{name}"), b"same")));

@@ -131,7 +131,7 @@ command = ["sh", "-c", "b=$(date +%s%N); sleep 0.05; echo '{{{{\"began\": '$b', 
 }
 
 #[test]
-fn functions_that_do_not_fit_run_in_waves() {
+fn functions_that_do_not_fit_in_memory_together_run_in_waves() {
     if lacks_root() {
         return;
     }

@@ -190,12 +190,12 @@ fn bad_input_gets_one_line() {
 }
 
 /// A bucket that is mounted at `mnt` in a world. Dropping the value unmounts it.
-struct Mounted {
+struct MountedBucket {
     world: World,
     at: PathBuf,
 }
 
-impl Mounted {
+impl MountedBucket {
     fn new(server: &S3, options: &[&str]) -> Self {
         let mut world = world(server);
         let at = world.path("mnt");
@@ -208,7 +208,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedBucket {
     fn drop(&mut self) {
         if !self.world.run(&["unmount", "mnt"]).stderr.is_empty() {
             // An earlier panic has already reported its error. Now only the mount must be removed.
@@ -220,7 +220,7 @@ impl Drop for Mounted {
 #[test]
 fn a_path_under_a_mount_is_brought_here_by_its_daemon() {
     let server = S3::ours();
-    let mounted = Mounted::new(&server, &[]);
+    let mounted = MountedBucket::new(&server, &[]);
     let world = &mounted.world;
     let receipt = world.run(&["--json", "hydrate", "--wait", "-r", "mnt/run"]).ok().receipt();
     assert_eq!((receipt["objects"].as_u64(), receipt["bytes"].as_u64()), (Some(3), Some(90_000)));
@@ -239,7 +239,7 @@ fn a_path_under_a_mount_is_brought_here_by_its_daemon() {
 #[test]
 fn what_a_mount_noted_is_brought_here_in_that_order() {
     let server = S3::ours();
-    let mounted = Mounted::new(&server, &["--record", "order"]);
+    let mounted = MountedBucket::new(&server, &["--record", "order"]);
     for name in ["run/2.dat", "big", "run/0.dat"] {
         fs::read(mounted.at.join(name)).unwrap();
     }

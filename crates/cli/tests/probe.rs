@@ -217,7 +217,7 @@ fn a_budget_without_prices_is_refused() {
 }
 
 #[test]
-fn a_verb_that_fails_prints_one_object() {
+fn with_json_a_verb_that_fails_prints_one_json_value() {
     let (_s3, world) = bucket();
     for words in [
         &["probe", "s3://missing/"][..],

@@ -15,14 +15,14 @@ use support::servers::S3;
 use support::{Ran, World, names_below};
 
 const SHARDS: u64 = 3;
-const OBJECTS: usize = 40;
+const OBJECT_COUNT: usize = 40;
 
 /// Makes a bucket with objects below `run`, and a manifest `m` of the objects. Also returns the
 /// server.
 fn planned() -> (S3, World) {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let path = s3.root.join(format!("bucket/run/d{}/n{number:02}", number % 4));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes(number as u64, 100 + 37 * number * number)).unwrap();
@@ -80,7 +80,7 @@ fn shards_together_are_the_whole_and_each_may_be_run_again() {
     }
     assert_same_tree(&s3.root.join("bucket/run"), &world.path("to/run"));
     let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
-    assert_eq!((&all["done"]["objects"], &all["missing"]["objects"]), (&OBJECTS.into(), &0.into()));
+    assert_eq!((&all["done"]["objects"], &all["missing"]["objects"]), (&OBJECT_COUNT.into(), &0.into()));
     let again = shard(&world, "cp", 1, &["to/"]).ok().receipt();
     assert_eq!((&again["objects"], &again["skipped"]), (&0.into(), &again["shard"]["objects"]));
     fs::copy(world.path("r1"), world.path("r1-again")).unwrap();
@@ -127,7 +127,7 @@ fn an_object_that_changed_fails_with_both_versions_and_nothing_else_does() {
         let all = all.receipt();
         assert_eq!(all["changed"][0]["location"], "s3://bucket/run/d0/n00", "{all}");
         assert_eq!(all["missing_objects"], serde_json::json!(["s3://bucket/run/d0/n00"]));
-        assert_eq!(all["done"]["objects"], OBJECTS - 1);
+        assert_eq!(all["done"]["objects"], OBJECT_COUNT - 1);
     }
 }
 
@@ -140,7 +140,7 @@ fn an_object_that_changed_is_not_hydrated_in_another_version() {
     assert_eq!(codes.iter().filter(|code| **code == Some(3)).count(), 1, "{codes:?}");
     let all = merged(&world, &["r0", "r1", "r2"]).receipt();
     assert_eq!(all["changed"][0]["location"], "s3://bucket/run/d0/n00", "{all}");
-    assert_eq!(all["done"]["objects"], OBJECTS - 1);
+    assert_eq!(all["done"]["objects"], OBJECT_COUNT - 1);
 }
 
 #[test]
@@ -155,7 +155,10 @@ fn two_receipts_of_a_shard_add_up() {
     }
     assert_eq!(merged(&world, &["r0a", "r1", "r2"]).code, Some(3));
     let all = merged(&world, &["r0a", "r0b", "r1", "r2"]).ok().receipt();
-    assert_eq!((&all["done"]["objects"], &all["lost_shards"]), (&OBJECTS.into(), &serde_json::json!([])));
+    assert_eq!(
+        (&all["done"]["objects"], &all["lost_shards"]),
+        (&OBJECT_COUNT.into(), &serde_json::json!([]))
+    );
 }
 
 #[test]
@@ -204,10 +207,10 @@ fn sync_and_hydrate_take_shards_as_well() {
         shard(&world, "hydrate", number, &[]).ok();
     }
     let all = merged(&world, &["r0", "r1", "r2"]).ok().receipt();
-    assert_eq!(all["done"]["objects"], OBJECTS);
+    assert_eq!(all["done"]["objects"], OBJECT_COUNT);
     let status = world.run(&["status", "-r", "s3://bucket/run", "--json"]).ok();
     let hydrated = String::from_utf8_lossy(&status.stdout).matches("\"hydrated\"").count();
-    assert_eq!(hydrated, OBJECTS, "{status:?}");
+    assert_eq!(hydrated, OBJECT_COUNT, "{status:?}");
 }
 
 #[test]

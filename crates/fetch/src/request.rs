@@ -79,18 +79,18 @@ pub struct Tries {
 /// The error of an attempt. It may be an error of the store.
 pub trait AttemptError {
     /// Returns the store's error, if this is one. Only such errors can be worth another attempt.
-    fn store(&self) -> Option<&StoreError>;
+    fn store_error(&self) -> Option<&StoreError>;
 
     /// Returns the store's error, in order to record the number of attempts in it.
-    fn store_mut(&mut self) -> Option<&mut StoreError>;
+    fn store_error_mut(&mut self) -> Option<&mut StoreError>;
 }
 
 impl AttemptError for StoreError {
-    fn store(&self) -> Option<&StoreError> {
+    fn store_error(&self) -> Option<&StoreError> {
         Some(self)
     }
 
-    fn store_mut(&mut self) -> Option<&mut StoreError> {
+    fn store_error_mut(&mut self) -> Option<&mut StoreError> {
         Some(self)
     }
 }
@@ -134,7 +134,7 @@ impl<'a> TrackerSlot<'a> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if let Some(cause) = error.store_mut() {
+            if let Some(cause) = error.store_error_mut() {
                 cause.record_attempts(attempts, began.elapsed());
             }
             let progressed = reached > tries.highest;
@@ -145,18 +145,18 @@ impl<'a> TrackerSlot<'a> {
             // A response may be cancelled just after its head has arrived. The attempt that opened
             // it then succeeds, and the cut shows only as `Cancelled` when a later attempt reads
             // the body. That counts as a cut too.
-            if cut || matches!(error.store(), Some(StoreError::Cancelled)) {
+            if cut || matches!(error.store_error(), Some(StoreError::Cancelled)) {
                 tries.cuts += 1;
                 interest.count(RequestEvent::Cut);
                 last = None;
                 continue;
             }
-            let pause = match error.store() {
+            let pause = match error.store_error() {
                 Some(cause) => tries.pause_after(cause, progressed, interest),
                 None => None,
             };
             let Some(pause) = pause else { return Err(RequestEnd::Failed(error)) };
-            if let Some(cause) = error.store() {
+            if let Some(cause) = error.store_error() {
                 tracing::debug!(error = %cause, failures = tries.failures, "trying again");
             }
             last = Some(error);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Answer, Deadline, ExecutionEnvironment, InvocationFailure, perform, within};
+use firstbyte_lambda::{Answer, Deadline, ExecutionEnvironment, InvocationFailure, perform_action, within};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
@@ -23,5 +23,5 @@ async fn handle(
     event: LambdaEvent<Value>,
 ) -> Result<Answer, InvocationFailure> {
     let deadline = Deadline::new(Instant::now(), event.context.deadline, environment.memory());
-    within(deadline, move || perform(&environment, event.payload, deadline)).await?
+    within(deadline, move || perform_action(&environment, event.payload, deadline)).await?
 }

@@ -30,8 +30,10 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     let (source, content) = store.put_seeded("big", SIZE);
     let link = store.behind(LINK_RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
-    let answers =
-        function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT_TIMEOUT);
+    let answers = function.answers_with_continuations(
+        &json!({"action": "download", "source": source, "keep": true}),
+        SHORT_TIMEOUT,
+    );
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
@@ -120,7 +122,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     let link = store.behind(LINK_RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
-    let answers = function.answers(&event, SHORT_TIMEOUT);
+    let answers = function.answers_with_continuations(&event, SHORT_TIMEOUT);
     assert!(answers.len() > 1, "{answers:#?}");
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");

@@ -115,12 +115,12 @@ impl DirectorySnapshot {
 
     /// Returns the position of the first name in the listing. It is 0 if all names are in the
     /// snapshot.
-    pub(crate) fn first(&self) -> usize {
+    pub(crate) fn first_position(&self) -> usize {
         self.first
     }
 
     /// Returns the position after the last name in the listing.
-    pub(crate) fn end(&self) -> usize {
+    pub(crate) fn end_position(&self) -> usize {
         self.first + self.listed.len()
     }
 
@@ -268,7 +268,7 @@ impl KnownDirectories {
     /// Returns the position after the kept page of a directory. If names are looked up in order,
     /// the next page begins at this position.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
-        self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end())
+        self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end_position())
     }
 
     /// Keeps a directory, or a page of one, and drops what was kept of the directory before.
@@ -470,7 +470,7 @@ mod tests {
         assert!(directories.page(b"d", b"a").is_none());
         for name in ["b", "c", "d", "e"] {
             let page = directories.page(b"d", name.as_bytes()).unwrap();
-            assert!(page.position(name.as_bytes()).is_some() && page.first() == 1000);
+            assert!(page.position(name.as_bytes()).is_some() && page.first_position() == 1000);
         }
         assert!(in_order("f"), "those in the page count too");
         assert!(matches!(directories.get(b"d"), KnownNames::Wide));

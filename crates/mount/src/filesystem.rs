@@ -16,7 +16,7 @@ use firstbyte_location::EntryKind;
 use crate::child::Child;
 use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName};
 use crate::error::{Error, Result};
-use crate::inodes::{Bounds, Fullness, Ino, InodeAttributes, Inodes, Node, parent};
+use crate::inodes::{Fullness, Ino, InodeAttributes, InodeBounds, Inodes, Node, parent};
 use crate::operations::OperationCounters;
 use crate::options::{MountOptions, ShownModes};
 use crate::prefetch::Prefetch;
@@ -68,7 +68,7 @@ impl FileSystem {
         Ok(Self {
             source,
             hydrator,
-            inodes: Arc::new(Inodes::new(Bounds::of(options.memory), permissions)),
+            inodes: Arc::new(Inodes::new(InodeBounds::of(options.memory), permissions)),
             directories,
             prefetch: Arc::new(prefetch),
             recorder,
@@ -178,7 +178,7 @@ impl FileSystem {
         // Names that were listed before keep their inode numbers.
         let before = from.and_then(|name| self.directories.around(path, name));
         let known = |name: &[u8]| before.as_ref().and_then(|before| Some((before, before.position(name)?)));
-        let first = from.and_then(known).map(|(before, position)| before.first() + position);
+        let first = from.and_then(known).map(|(before, position)| before.first_position() + position);
         let first = first.unwrap_or_else(|| self.directories.end_of_page(path));
         let number = |child: &Child| match known(&child.name) {
             Some((before, position)) => before.listed()[position].ino,

@@ -251,7 +251,7 @@ impl Filesystem for Fuse {
                 }
                 Err(error) => {
                     core.note_stale(node, &error);
-                    finished_read.given_up.note(&error, begun, Instant::now());
+                    finished_read.given_up.record_failure(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);

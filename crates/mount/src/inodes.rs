@@ -3,9 +3,9 @@
 //! The content of an inode never changes: an overwritten object gets another inode number, so pages
 //! and attributes in the kernel are never a mixture of versions. A record lives as long as the
 //! kernel holds its inode (from LOOKUP until FORGET). If there are many records, the kernel is
-//! asked to drop inodes, and names become valid only for a moment ([`Bounds`]). So the memory does
-//! not grow with the number of files. Inode numbers follow the order of listings, because `cp`,
-//! `tar` and other programs read files in the order of inode numbers.
+//! asked to drop inodes, and names become valid only for a moment ([`InodeBounds`]). So the memory
+//! does not grow with the number of files. Inode numbers follow the order of listings, because
+//! `cp`, `tar` and other programs read files in the order of inode numbers.
 
 mod paths;
 mod record;
@@ -41,14 +41,14 @@ const MIN_HARD_BOUND: u64 = 8192;
 
 /// Bounds on the number of inodes that the kernel holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct InodeBounds {
     /// Number of inodes above which the kernel is asked to forget the oldest.
     pub(crate) soft: usize,
     /// Number of inodes from which on the kernel may cache no new reply.
     pub(crate) hard: usize,
 }
 
-impl Bounds {
+impl InodeBounds {
     /// Returns the bounds for `memory` bytes. The soft bound is half of the hard one: as long as at
     /// most half of a hash table is used, deleted entries make it rehash in place and not grow.
     pub(crate) fn of(memory: u64) -> Self {
@@ -117,13 +117,13 @@ struct Inner {
 
 /// The table of all inodes.
 pub(crate) struct Inodes {
-    bounds: Bounds,
+    bounds: InodeBounds,
     inner: Mutex<Inner>,
 }
 
 impl Inodes {
     /// Creates the table of a mount whose root has these `permissions`.
-    pub(crate) fn new(bounds: Bounds, permissions: Option<Permissions>) -> Self {
+    pub(crate) fn new(bounds: InodeBounds, permissions: Option<Permissions>) -> Self {
         let mut paths = InodePaths::default();
         // The record of the root is never removed.
         let root = InodeRecord::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
@@ -263,7 +263,7 @@ impl Inodes {
         self.inner.lock().records.len()
     }
 
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> InodeBounds {
         self.bounds
     }
 
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_same_version_is_the_same_inode_and_another_version_another() {
-        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let inodes = Inodes::new(InodeBounds::of(32 << 20), None);
         let first = inodes.enter(b"d", &file("a", "\"1\""), None);
         assert_eq!(inodes.enter(b"d", &file("a", "\"1\""), None).ino, first.ino);
         let second = inodes.enter(b"d", &file("a", "\"2\""), None);
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_node_lives_until_every_lookup_is_forgotten() {
-        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let inodes = Inodes::new(InodeBounds::of(32 << 20), None);
         let child = file("a", "\"1\"");
         let ino = inodes.enter(b"", &child, None).ino;
         inodes.enter(b"", &child, None);
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn those_found_longest_ago_come_first_and_files_are_returned_with_their_places() {
-        let inodes = Inodes::new(Bounds::of(0), None);
+        let inodes = Inodes::new(InodeBounds::of(0), None);
         let directory = inodes.enter(b"", &Child::directory(b"d"), None).ino;
         let first = inodes.enter(b"d", &file("a", "\"1\""), None).ino;
         let second = inodes.enter(b"", &file("b", "\"1\""), None).ino;
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_an_inode_was_overwritten_by_does_not_touch_it() {
-        let inodes = Inodes::new(Bounds::of(0), None);
+        let inodes = Inodes::new(InodeBounds::of(0), None);
         let ino = inodes.enter(b"", &file("a", "\"1\""), None).ino;
         inodes.mark_stale(ino);
         assert!(inodes.get(ino).unwrap().is_stale);
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
-        let bounds = Bounds::of(32 << 20);
+        let bounds = InodeBounds::of(32 << 20);
         assert!(bounds.hard as u64 * BYTES_PER_INODE <= 16 << 20 && bounds.soft > 50_000, "{bounds:?}");
         let inodes = Inodes::new(bounds, None);
         for number in 0..bounds.hard {
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn the_tables_do_not_grow_while_inodes_come_and_go() {
-        let bounds = Bounds::of(32 << 20);
+        let bounds = InodeBounds::of(32 << 20);
         let inodes = Inodes::new(bounds, None);
         let most = HashMap::<Ino, InodeRecord>::with_capacity(bounds.hard).capacity();
         for number in 0..1_000_000 {
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_changed_modification_time_is_shown() {
-        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let inodes = Inodes::new(InodeBounds::of(32 << 20), None);
         let at = |child: Child, seconds| Child {
             modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),
             ..child
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn an_object_that_is_there_again_in_the_same_version_is_no_longer_stale() {
-        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let inodes = Inodes::new(InodeBounds::of(32 << 20), None);
         let child = file("a", "\"1\"");
         let before = Instant::now();
         let found = inodes.enter_seen(b"", &child, None, before);
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn a_number_shown_in_a_listing_is_the_inode_s_later() {
-        let inodes = Inodes::new(Bounds::of(32 << 20), None);
+        let inodes = Inodes::new(InodeBounds::of(32 << 20), None);
         let child = file("a", "\"1\"");
         let shown = inodes.number(b"", &child);
         assert_eq!(inodes.enter(b"", &child, Some(shown)).ino, shown);

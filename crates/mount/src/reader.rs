@@ -39,7 +39,7 @@ impl LastFailedRead {
     /// Records that a read that began at `begun` failed at `now`. A read that failed without a wait
     /// is not recorded, because it would fail without a wait again. A change of the object is not
     /// recorded either, because the kernel then opens the object again.
-    pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
+    pub(crate) fn record_failure(&self, error: &Error, begun: Instant, now: Instant) {
         let is_changed = matches!(error, Error::Changed { .. });
         if !is_changed && now.duration_since(begun) >= KERNEL_RETRY_TIME {
             *self.0.lock() = Some((now, error.clone()));
@@ -65,10 +65,10 @@ mod tests {
         let (given_up, begun) = (LastFailedRead::default(), Instant::now());
         let error = Error::Directory { location: "x".into() };
         assert!(given_up.error_to_repeat(begun).is_none());
-        given_up.note(&error, begun, begun);
+        given_up.record_failure(&error, begun, begun);
         assert!(given_up.error_to_repeat(begun).is_none(), "an answer, and no waiting");
         let now = begun + Duration::from_secs(16);
-        given_up.note(&error, begun, now);
+        given_up.record_failure(&error, begun, now);
         assert!(matches!(given_up.error_to_repeat(now), Some(Error::Directory { .. })));
         assert!(given_up.error_to_repeat(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
     }

@@ -1,5 +1,6 @@
-//! Decides how long a request may be silent before it is cancelled and sent again on another
-//! connection.
+//! Decides how long a request may be silent before it is cut: cancelled, and sent again on another
+//! connection. Such a repetition is called hedging here, although no second request runs beside the
+//! first.
 //!
 //! Of many requests to a large service, a few take a hundred times longer than the rest, because of
 //! one server or one connection. Sending such a request again is faster than waiting. The silent

@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Refusal, Result};
 use crate::part::concerns_object;
-use crate::place::Samples;
 use crate::quantiles::Quantiles;
+use crate::readable_objects::Samples;
 use crate::small::timed;
 
 /// Number of empty objects that are written in order to time a write.

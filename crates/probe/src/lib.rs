@@ -18,9 +18,9 @@ mod load;
 mod model;
 mod names;
 mod part;
-mod place;
 mod quantiles;
 mod rates;
+mod readable_objects;
 mod report;
 mod small;
 mod timeline;
@@ -45,7 +45,7 @@ pub use small::{Ceiling, ProbedLatencies};
 use access::WrittenObject;
 use ledger::Ledger;
 use part::PartEnd;
-use place::{MAX_SAMPLES, Samples};
+use readable_objects::{MAX_SAMPLES, Samples};
 use timeline::Timeline;
 
 /// Share of the time in which objects to read are searched for.

@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::part::PartEnd;
-use crate::place::{READ_BYTES, SampleRange, Samples};
+use crate::readable_objects::{READ_BYTES, SampleRange, Samples};
 use crate::timeline::Timeline;
 
 /// Interval at which idle workers and waiting threads check for changes.

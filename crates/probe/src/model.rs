@@ -23,7 +23,7 @@ const FIGURE_SOURCE: &str = "probe";
 const CONCURRENT_REQUESTS: f64 = 64.0;
 
 /// Factor from the highest measured rate of content to the network rate of this machine. The advice
-/// counts only a fraction of a network's rate as content (`MachineRules::payload`).
+/// counts only a fraction of a network's rate as content (`CommonMachineFigures::payload`).
 const NETWORK_HEADROOM: f64 = 1.25;
 
 /// Number of bytes that a file stream reads ahead. The measured rate already includes its waits.
@@ -52,7 +52,7 @@ fn figure<T>(value: T) -> Figure<T> {
     Figure { value, source: FIGURE_SOURCE.to_owned() }
 }
 
-fn latency(times: Option<Quantiles>) -> Option<Latency> {
+fn latency_of(times: Option<Quantiles>) -> Option<Latency> {
     let Quantiles { p50, p95, p99, .. } = times.filter(|times| times.p50 > 0.0)?;
     Some(Latency {
         p50: Seconds(p50),
@@ -115,10 +115,10 @@ impl ProbeReport {
         let name =
             names.map(|names| Quantiles { count: 1, p50: names.seconds / names.names, p95: None, p99: None });
         ServiceLatencies {
-            first_byte: latency(self.latencies.first_byte),
-            open: latency(self.latencies.open),
-            list: latency(name),
-            create: latency(self.access.create),
+            first_byte: latency_of(self.latencies.first_byte),
+            open: latency_of(self.latencies.open),
+            list: latency_of(name),
+            create: latency_of(self.access.create),
             ..ServiceLatencies::default()
         }
     }

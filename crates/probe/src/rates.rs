@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::ledger::Ledger;
 use crate::load::{RangeRead, Streams};
 use crate::part::PartEnd;
-use crate::place::Samples;
+use crate::readable_objects::Samples;
 use crate::timeline::{self, BIN_DURATION, Timeline};
 
 /// Share of the time in which a single connection is measured.

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::load::{LoadPattern, Operation, Repeated, repeat};
 use crate::part::PartEnd;
-use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
+use crate::readable_objects::{Sample, Samples};
 
 /// Length of a timed request, in bytes. A byte arrives together with the head of the response.
 const TIMED_BYTES: u64 = 1;

@@ -94,7 +94,7 @@ fn named_failure<'py>(
     make_exception(py, kind, code, text, filename, error.trace()).unwrap_or_else(|failed| failed)
 }
 
-/// Calls `firstbyte._errors.error`, which makes the exception for `kind`.
+/// Calls `firstbyte._errors.exception_for`, which makes the exception for `kind`.
 fn make_exception(
     py: Python<'_>,
     kind: FailureKind,
@@ -117,7 +117,7 @@ fn make_exception(
         facts.set_item("attempts", trace.attempts)?;
         facts.set_item("seconds", trace.took.as_secs_f64())?;
     }
-    let make = MAKE.import(py, "firstbyte._errors", "error")?;
+    let make = MAKE.import(py, "firstbyte._errors", "exception_for")?;
     Ok(PyErr::from_value(make.call1((kind.name(), code, text, filename, facts))?))
 }
 

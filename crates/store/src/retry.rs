@@ -1,6 +1,6 @@
-//! Repeats one operation, such as a control request or a listing, after transient failures. Callers
-//! with loops of their own also wait here between attempts: the pauses are those of
-//! [`firstbyte_pacing::backoff`], unless the server requests a delay.
+//! Repeats one operation, such as a control request or a listing, after transient failures. For
+//! callers with loops of their own, returns the pause before the next attempt: that of
+//! [`firstbyte_pacing::backoff`], or the delay that the server requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

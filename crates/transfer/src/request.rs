@@ -73,14 +73,14 @@ impl Interest for Context<'_> {
 }
 
 impl AttemptError for Error {
-    fn store(&self) -> Option<&StoreError> {
+    fn store_error(&self) -> Option<&StoreError> {
         match self {
             Self::Store(error) => Some(error),
             _ => None,
         }
     }
 
-    fn store_mut(&mut self) -> Option<&mut StoreError> {
+    fn store_error_mut(&mut self) -> Option<&mut StoreError> {
         match self {
             Self::Store(error) => Some(error),
             _ => None,

@@ -167,7 +167,7 @@ mod tests {
 
     /// Returns whether a copy with the time `copy` is the same as a file with the time 13.617283945
     /// s.
-    fn same(copy: SystemTime, unit: Option<u64>) -> bool {
+    fn is_same_as_source(copy: SystemTime, unit: Option<u64>) -> bool {
         is_same(SourceTime::rounded(at(13, 617_283_945)), copy, || unit.map(stored))
     }
 
@@ -175,16 +175,27 @@ mod tests {
     fn a_copy_has_its_sources_time_in_the_unit_of_its_file_system() {
         let fat = Some(2_000_000_000);
         assert!(
-            same(at(12, 0), fat) && same(at(14, 0), fat) && !same(at(10, 0), fat) && !same(at(16, 0), fat)
+            is_same_as_source(at(12, 0), fat)
+                && is_same_as_source(at(14, 0), fat)
+                && !is_same_as_source(at(10, 0), fat)
+                && !is_same_as_source(at(16, 0), fat)
         );
         let second = Some(1_000_000_000);
         for unit in [None, second] {
-            assert!(same(at(13, 0), unit) && same(at(14, 0), unit) && !same(at(12, 0), unit));
+            assert!(
+                is_same_as_source(at(13, 0), unit)
+                    && is_same_as_source(at(14, 0), unit)
+                    && !is_same_as_source(at(12, 0), unit)
+            );
         }
         for unit in [None, Some(100)] {
-            assert!(same(at(13, 617_283_900), unit) && !same(at(13, 617_283_800), unit));
+            assert!(
+                is_same_as_source(at(13, 617_283_900), unit) && !is_same_as_source(at(13, 617_283_800), unit)
+            );
         }
-        assert!(same(at(13, 617_283_945), None) && !same(at(13, 617_283_944), None));
+        assert!(
+            is_same_as_source(at(13, 617_283_945), None) && !is_same_as_source(at(13, 617_283_944), None)
+        );
         // A protocol has rounded the source's time down to whole seconds.
         let rounded = |copy| is_same(SourceTime::rounded(at(5, 0)), copy, || None);
         assert!(rounded(at(5, 999)) && !rounded(at(4, 999)));
@@ -193,7 +204,7 @@ mod tests {
     #[test]
     fn an_edit_within_a_second_is_a_change_if_the_file_system_stores_nanoseconds() {
         for copy in [at(13, 0), at(14, 0), at(13, 617_000_000), at(13, 610_000_000), at(13, 617_283_900)] {
-            assert!(!same(copy, Some(1)), "{copy:?}");
+            assert!(!is_same_as_source(copy, Some(1)), "{copy:?}");
         }
         // The source's time has whole seconds, and its change time shows that none was rounded.
         let source = |changed| SourceTime::with_changed(at(5, 0), Some(changed));

@@ -16,7 +16,7 @@ use crate::support;
 
 const DELETE: Extras = Extras::Delete(EmptySource::Refuse);
 
-fn tree(root: &Path) -> Tree<'static> {
+fn src_to_dst(root: &Path) -> Tree<'static> {
     support::tree(Location::Local(root.join("src")), Location::Local(root.join("dst")))
 }
 
@@ -61,13 +61,13 @@ fn a_sync_does_not_delete_the_target_of_a_link_of_its_source() {
         plant(root.path(), &["src/b", "src/deep/", "dst/old", "dst/shared/one"]);
         symlink(root.path().join("dst"), root.path().join("again")).unwrap();
         symlink(root.path().join(target), root.path().join("src").join(link)).unwrap();
-        let listed = tree(root.path());
+        let listed = src_to_dst(root.path());
         let names = || {
             let entries = [link, "b"].map(|name| Entry { name: name.into(), ..support::file() });
             Ok(Listing::of(entries.into_iter().map(Ok)))
         };
-        let given = Tree { names: TreeNames::Given(&names), ..tree(root.path()) };
-        let dry = Tree { effect: Effect::DryRun, ..tree(root.path()) };
+        let given = Tree { names: TreeNames::Given(&names), ..src_to_dst(root.path()) };
+        let dry = Tree { effect: Effect::DryRun, ..src_to_dst(root.path()) };
         for tree in [dry, listed, given] {
             let summary = sync(&tree, DELETE);
             let report = format!("{link} -> {target}: {:?}", summary.failed);
@@ -89,7 +89,7 @@ fn a_link_to_its_own_copy_or_to_another_place_is_followed_and_extras_are_deleted
     for (link, target) in [("big", "dst/big"), ("far", "elsewhere")] {
         symlink(root.path().join(target), root.path().join("src").join(link)).unwrap();
     }
-    let summary = sync(&tree(root.path()), DELETE);
+    let summary = sync(&src_to_dst(root.path()), DELETE);
     assert_eq!((summary.deleted, summary.failures), (1, 0), "{:?}", summary.failed);
     assert!(is_planted(root.path(), "dst/big/one") && !root.path().join("dst/old").exists());
     assert_eq!(fs::read_to_string(root.path().join("dst/far/two")).unwrap(), "elsewhere/two");
@@ -104,8 +104,8 @@ fn a_link_to_the_destination_or_to_a_directory_that_holds_it_does_not_make_the_c
         let entries = || walk(&root.path().join("dst"));
         let mut counts = Vec::new();
         for _ in 0..2 {
-            engine().copy_tree(&tree(root.path()), &NoObserver).unwrap();
-            sync(&tree(root.path()), Extras::Keep);
+            engine().copy_tree(&src_to_dst(root.path()), &NoObserver).unwrap();
+            sync(&src_to_dst(root.path()), Extras::Keep);
             counts.push(entries());
         }
         assert_eq!(counts[0], counts[1], "{link} -> {target}");
@@ -134,7 +134,7 @@ fn extras_are_deleted_after_the_copies_and_a_directory_after_what_it_held() {
     plant(root.path(), &["src/m/n", "dst/m"]);
     let extra = root.path().join("dst/a/b/c");
     let watch = Watch(&extra, AtomicU64::new(0));
-    let summary = engine().sync(&tree(root.path()), DELETE, &watch).unwrap();
+    let summary = engine().sync(&src_to_dst(root.path()), DELETE, &watch).unwrap();
     assert_eq!((summary.objects, summary.deleted, summary.failures), (3, 4, 0), "{:?}", summary.failed);
     assert_eq!(watch.1.into_inner(), 3);
     let mut left: Vec<_> =

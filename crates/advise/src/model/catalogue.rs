@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::check::{self, CheckedFile};
-use super::{ClientModel, FigureSource, Function, HERE, MachineModel, MachineRules, ServiceModel};
+use super::{ClientModel, CommonMachineFigures, FigureSource, Function, HERE, MachineModel, ServiceModel};
 use crate::file_error::FileError;
 use crate::units::Rate;
 
@@ -57,7 +57,7 @@ struct Parts {
     functions: BTreeMap<String, Function>,
     #[serde(default)]
     clients: BTreeMap<String, ClientModel>,
-    rules: Option<MachineRules>,
+    rules: Option<CommonMachineFigures>,
 }
 
 /// All models.
@@ -72,7 +72,7 @@ pub struct ModelCatalogue {
     /// Programs by name.
     pub clients: BTreeMap<String, ClientModel>,
     /// Figures common to all machines.
-    pub rules: MachineRules,
+    pub rules: CommonMachineFigures,
     /// The sources that the figures of machines, functions, programs and rules name.
     pub sources: BTreeMap<String, FigureSource>,
     /// Names that the user's files have defined, each with the name of the file.

@@ -419,7 +419,7 @@ pub struct MachineModel {
     #[serde(default)]
     pub volumes: Option<Rate>,
     /// Total rate of all volumes during their burst, which lasts for
-    /// [`MachineRules::volumes_burst`].
+    /// [`CommonMachineFigures::volumes_burst`].
     #[serde(default)]
     pub volumes_burst: Option<Rate>,
     /// Graphics processors.
@@ -484,7 +484,7 @@ pub struct Function {
 /// Figures common to all machines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct MachineRules {
+pub struct CommonMachineFigures {
     /// Duration of a full burst on a fresh machine, in seconds per Gbit/s of the machine's
     /// sustained rate.
     pub burst_per_gbit: Figure<Seconds>,

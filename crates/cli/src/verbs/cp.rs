@@ -28,7 +28,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::cat::is_closed_pipe;
-use super::input::Input;
+use super::input::StoppableInput;
 use super::policy::Policy;
 use super::shard_copy;
 use super::suggest::no_match;
@@ -395,7 +395,7 @@ impl Copy<'_> {
             report.end_progress(progress);
             return Ok(());
         }
-        let mut input = Input::new(console::standard_input()?, &self.stop);
+        let mut input = StoppableInput::new(console::standard_input()?, &self.stop);
         report.add_stream(self.engine.put_stream(&mut input, target, &progress), "standard input");
         report.cannot_resume();
         Ok(())

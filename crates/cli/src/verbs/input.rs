@@ -13,19 +13,19 @@ use rustix::io::Errno;
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
 
 /// An input whose reads fail once the run is stopped.
-pub struct Input<'a> {
+pub struct StoppableInput<'a> {
     file: File,
     stop: &'a Stop,
 }
 
-impl<'a> Input<'a> {
+impl<'a> StoppableInput<'a> {
     /// Makes an input that reads `file` until `stop` is set.
     pub fn new(file: File, stop: &'a Stop) -> Self {
         Self { file, stop }
     }
 }
 
-impl Read for Input<'_> {
+impl Read for StoppableInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.stop.is_stopped() {

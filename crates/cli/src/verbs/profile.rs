@@ -19,11 +19,11 @@ use crate::render::{console, json};
 #[derive(Args)]
 pub struct ProfileArgs {
     #[command(subcommand)]
-    command: ProfileCommand,
+    command: StartFileCommand,
 }
 
 #[derive(Subcommand)]
-enum ProfileCommand {
+enum StartFileCommand {
     Merge(MergeArgs),
 }
 
@@ -49,7 +49,7 @@ struct MergeArgs {
 }
 
 pub fn run(args: &ProfileArgs, globals: &Globals) -> Result<Exit> {
-    let ProfileCommand::Merge(args) = &args.command;
+    let StartFileCommand::Merge(args) = &args.command;
     let store = globals.store()?;
     let files = args.files.iter().map(|file| Ok((*start::read(file, &store)?).clone()));
     let files = files.collect::<Result<Vec<StartFile>>>()?;

@@ -20,7 +20,7 @@ use firstbyte_transfer::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix_futex_sync::Mutex;
 
-use super::input::Input;
+use super::input::StoppableInput;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -76,7 +76,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
             _ => Error::io(&name, &error),
         })?,
     };
-    let lines = BufReader::new(Input::new(file, &stop)).split(b'\n');
+    let lines = BufReader::new(StoppableInput::new(file, &stop)).split(b'\n');
     let runner = Runner {
         program,
         variables: &globals.variables,

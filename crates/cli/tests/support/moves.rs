@@ -16,7 +16,7 @@ use super::servers::S3;
 use super::{World, names_below};
 
 /// Number of objects in a tree. Two of them need several chunks or parts; the others are small.
-const OBJECTS: u64 = 120;
+const OBJECT_COUNT: u64 = 120;
 
 /// A location for a tree, and the path at which the test finds its files.
 struct Place {
@@ -94,7 +94,7 @@ impl Places {
 
 /// Writes the tree to a location directly through the file system.
 fn plant(place: &Place) {
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let path = place.path.join(name(number));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content(number)).unwrap();
@@ -193,7 +193,7 @@ pub fn survive_aliases(kills: u64) {
 
 /// Checks that every object below a directory is complete.
 fn assert_whole(root: &Path, args: &[&str]) {
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let found = std::fs::read(root.join(name(number))).ok();
         assert!(found == Some(content(number)), "{} is lost or torn by {args:?}", name(number));
     }
@@ -237,7 +237,7 @@ fn kill_until_complete(world: &World, args: &[&str], seed: u64, check: impl Fn()
 /// Checks that every object is complete in at least one of the two locations, and incomplete in
 /// neither.
 fn assert_nothing_lost(from: &Path, to: &Path) {
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let found: Vec<Vec<u8>> =
             [from, to].iter().filter_map(|root| std::fs::read(root.join(name(number))).ok()).collect();
         assert!(
@@ -262,7 +262,7 @@ fn kill_removals(world: &World, place: &Place, seed: u64) -> u64 {
         std::fs::write(directory.join(number.to_string()), b"x").unwrap();
     }
     let args = ["rm", "-r", doomed.to_str().unwrap(), "--yes"];
-    let rest_is_whole = || (0..OBJECTS).all(|number| place.path.join(name(number)).exists());
+    let rest_is_whole = || (0..OBJECT_COUNT).all(|number| place.path.join(name(number)).exists());
     let killed = kill_until_complete(world, &args, seed + 9, || assert!(rest_is_whole()));
     world.run(&args).ok();
     assert!(!doomed.exists() && rest_is_whole());

@@ -14,7 +14,7 @@ use super::*;
 use crate::block::BLOCK;
 
 mod basics;
-mod crowd;
+mod concurrent;
 mod damage;
 mod full;
 mod locks;

@@ -19,7 +19,11 @@ use crate::event::{self, EventAction};
 ///
 /// # Errors
 /// The reason why the whole action failed. Failures of single objects are in the answer.
-pub fn perform(environment: &ExecutionEnvironment, event: Value, deadline: Deadline) -> Result<Answer> {
+pub fn perform_action(
+    environment: &ExecutionEnvironment,
+    event: Value,
+    deadline: Deadline,
+) -> Result<Answer> {
     let invocation = environment.invoked();
     environment.clear(deadline);
     let (action, common) = event::parse(event)?;

@@ -180,7 +180,7 @@ impl Function {
     /// Returns the answer to `event`, and the answers to its continuations for as long as an answer
     /// has a token.
     #[track_caller]
-    pub fn answers(&mut self, event: &Value, timeout: Duration) -> Vec<Value> {
+    pub fn answers_with_continuations(&mut self, event: &Value, timeout: Duration) -> Vec<Value> {
         let mut event = event.clone();
         let mut answers = Vec::new();
         loop {

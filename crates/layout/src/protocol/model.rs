@@ -21,7 +21,7 @@ use super::{DiskSteps, FilePlace, MoveResult};
 /// the file in it; `target` is the place that the layout file states; `inside` counts the actors
 /// that hold the gate; `moves` are the calls that the file system has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct World {
+struct ModelDisk {
     flat: Option<u8>,
     sharded: Option<u8>,
     target: FilePlace,
@@ -36,7 +36,7 @@ enum Moves {
     LinkAndUnlink,
 }
 
-impl World {
+impl ModelDisk {
     fn at(&mut self, place: FilePlace) -> &mut Option<u8> {
         match place {
             FilePlace::Flat => &mut self.flat,
@@ -77,7 +77,7 @@ enum StopReason {
 
 /// The disk as one actor sees it during one step.
 struct ActorView {
-    world: RefCell<World>,
+    world: RefCell<ModelDisk>,
     answers: RefCell<Vec<Answer>>,
     next: Cell<usize>,
     stepped: Cell<bool>,
@@ -88,7 +88,7 @@ struct ActorView {
 
 impl ActorView {
     /// Returns a recorded answer, or takes the one new step.
-    fn step(&self, act: impl FnOnce(&mut World) -> Option<Answer>) -> Result<Answer, StopReason> {
+    fn step(&self, act: impl FnOnce(&mut ModelDisk) -> Option<Answer>) -> Result<Answer, StopReason> {
         let at = self.next.replace(self.next.get() + 1);
         if let Some(answer) = self.answers.borrow().get(at) {
             return Ok(*answer);

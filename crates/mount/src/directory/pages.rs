@@ -219,7 +219,7 @@ mod tests {
             let mut pages = PackedPages::default();
             pages.add(b"d", 7, &listed, Instant::now(), usize::MAX);
             let found = pages.find(b"d", &listed[0].child.name).unwrap();
-            prop_assert_eq!(found.first(), 7);
+            prop_assert_eq!(found.first_position(), 7);
             for (found, listed) in found.listed().iter().zip(&listed) {
                 prop_assert_eq!((&*found.child, found.ino), (&*listed.child, listed.ino));
             }

@@ -190,7 +190,7 @@ impl Prefetch {
             return;
         }
         let Some(position) = directory.position(name) else { return };
-        let wanted = self.siblings.open(path, directory.first() + position);
+        let wanted = self.siblings.open(path, directory.first_position() + position);
         let wanted = self.affordable(&directory, path, wanted);
         if !wanted.is_empty() {
             let (prefetch, path) = (Arc::clone(self), path.to_vec());
@@ -202,7 +202,7 @@ impl Prefetch {
     /// as positions in `directory`.
     fn affordable(&self, directory: &DirectorySnapshot, path: &[u8], batch: Batch) -> Range<usize> {
         let Batch { files: wanted, bytes: most, order } = batch;
-        let (first, end) = (directory.first(), wanted.end.min(directory.end()));
+        let (first, end) = (directory.first_position(), wanted.end.min(directory.end_position()));
         let (mut at, mut bytes) = (wanted.start.max(first), 0);
         while at < end && bytes < most {
             let size = directory.listed()[at - first].child.pin.size();

@@ -40,12 +40,12 @@ enum Fact {
 
 /// The columns of a listing.
 #[derive(Clone)]
-pub(super) struct ColumnsShape {
+pub(super) struct ColumnSet {
     pub(super) fields: SchemaRef,
     facts: Arc<[Fact]>,
 }
 
-impl ColumnsShape {
+impl ColumnSet {
     pub(super) fn new(form: NameType, depth: Depth, detail: Detail) -> Self {
         let name = if depth == Depth::OneLevel { "name" } else { "path" };
         let mut columns = vec![(name, Fact::Name), ("inode", Fact::Inode), ("type", Fact::Kind)];
@@ -86,7 +86,7 @@ fn field(name: &str, fact: Fact, form: NameType) -> Field {
 
 /// Builds batches of columns.
 pub(super) struct ColumnsBuilder {
-    shape: ColumnsShape,
+    shape: ColumnSet,
     /// Number of rows in a full batch.
     most: usize,
     current: ArrowBatch,
@@ -96,7 +96,7 @@ pub(super) struct ColumnsBuilder {
 }
 
 impl ColumnsBuilder {
-    pub(super) fn new(shape: ColumnsShape, rows: NonZeroUsize) -> Self {
+    pub(super) fn new(shape: ColumnSet, rows: NonZeroUsize) -> Self {
         let current = ArrowBatch::new(&shape.fields);
         Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
     }
@@ -219,7 +219,7 @@ fn nanoseconds(time: Time) -> i64 {
 }
 
 /// Checks that all names are UTF-8 if the column holds strings.
-fn check(shape: &ColumnsShape, batch: &ArrowBatch) -> Result<(), String> {
+fn check(shape: &ColumnSet, batch: &ArrowBatch) -> Result<(), String> {
     let ColumnValues::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
     if *shape.fields.field(0).data_type() == DataType::Binary || bytes.is_ascii() {
         return Ok(());

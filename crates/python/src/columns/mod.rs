@@ -30,7 +30,7 @@ use crate::error::failure;
 use crate::name::NameType;
 use crate::place::DirectoryArgument;
 use crate::wait::interruptible;
-use build::{ColumnsBuilder, ColumnsShape};
+use build::{ColumnSet, ColumnsBuilder};
 use source::{BatchFailure, BatchSource, INHERITED};
 
 /// Number of rows in a batch of `list_arrow`. The consumer gets all batches at once.
@@ -40,7 +40,7 @@ const ROWS_PER_BATCH: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 struct Request {
     place: DirectoryArgument,
     options: ListingOptions,
-    shape: ColumnsShape,
+    shape: ColumnSet,
 }
 
 impl Request {
@@ -59,7 +59,7 @@ impl Request {
             detail,
             ..ListingOptions::default()
         };
-        let shape = ColumnsShape::new(place.form, options.depth, detail);
+        let shape = ColumnSet::new(place.form, options.depth, detail);
         Ok(Self { place, options, shape })
     }
 

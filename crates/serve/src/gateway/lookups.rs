@@ -19,7 +19,7 @@ use rustix_futex_sync::Mutex;
 
 use super::error::GatewayRefusal;
 use super::object::{LookUpId, RemoteObject};
-use super::shared::{CallAnswer, SharedCall};
+use super::shared_call::{CallAnswer, SharedCall};
 use super::{Gateway, MAX_LOOKUP_WAIT};
 use crate::http::condition::tags_contain;
 use crate::object::described::etag_value;

@@ -14,7 +14,7 @@ mod names;
 mod object;
 mod origin;
 mod reading;
-mod shared;
+mod shared_call;
 mod stream;
 mod visible;
 

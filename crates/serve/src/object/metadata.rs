@@ -317,7 +317,9 @@ impl ObjectMetadata {
             }
             // Another user's directory stays a directory that was not put. Nothing is lost, because
             // the request has no metadata.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_empty(self, directory) => {
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && are_both_empty(self, directory) =>
+            {
                 Ok(())
             }
             done => done,
@@ -411,7 +413,7 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
 }
 
 /// True if `written` and the stored metadata of `directory` are both empty.
-fn is_empty(written: &ObjectMetadata, directory: &File) -> bool {
+fn are_both_empty(written: &ObjectMetadata, directory: &File) -> bool {
     *written == ObjectMetadata::default() && ObjectMetadata::read(directory) == *written
 }
 

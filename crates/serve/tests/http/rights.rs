@@ -23,7 +23,7 @@ fn serve_keys(lines: &str) -> Fixture {
     fixture
 }
 
-fn get(fixture: &Fixture, path: &str) -> Answer {
+fn get_as_alice(fixture: &Fixture, path: &str) -> Answer {
     Client::new(&fixture.server).ask("GET", path, ALICE, b"")
 }
 
@@ -36,18 +36,18 @@ fn s3(fixture: &Fixture, method: &str, path: &str, query: &[(&str, &str)], body:
 fn a_prefix_ends_at_a_slash() {
     for prefix in ["bucket/public", "bucket/public/", "/bucket/public"] {
         let fixture = serve_keys(&format!("alice secret write {prefix}\n"));
-        assert_eq!(get(&fixture, "/bucket/public/f").text(), "in public");
-        assert_eq!(get(&fixture, "/bucket/public/").status, 200);
+        assert_eq!(get_as_alice(&fixture, "/bucket/public/f").text(), "in public");
+        assert_eq!(get_as_alice(&fixture, "/bucket/public/").status, 200);
         assert_eq!(s3(&fixture, "GET", "/bucket/public/f", &[], b"").text(), "in public");
         for beyond in ["/bucket/public-secret/f", "/bucket/public.txt", "/bucket/other/deep/f"] {
-            assert_eq!(get(&fixture, beyond).status, 403, "{prefix}: {beyond}");
+            assert_eq!(get_as_alice(&fixture, beyond).status, 403, "{prefix}: {beyond}");
             assert_eq!(s3(&fixture, "GET", beyond, &[], b"").status, 403, "{prefix}: {beyond}");
             let put = Client::new(&fixture.server).ask("PUT", beyond, ALICE, b"overwritten");
             assert_eq!(put.status, 403, "{prefix}: {beyond}");
             assert_eq!(s3(&fixture, "PUT", beyond, &[], b"overwritten").status, 403);
             assert_eq!(s3(&fixture, "DELETE", beyond, &[], b"").status, 403);
         }
-        assert_eq!(get(&fixture, "/bucket/public-secret/").status, 403);
+        assert_eq!(get_as_alice(&fixture, "/bucket/public-secret/").status, 403);
         let begun = "POST /.firstbyte/uploads?path=/bucket/public-secret/ HTTP/1.1\r\nHost: localhost\r\n";
         let mut client = Client::new(&fixture.server);
         client.send(format!("{begun}x-firstbyte-page: 1\r\n{ALICE}Content-Length: 2\r\n\r\n{{}}").as_bytes());
@@ -69,7 +69,7 @@ fn a_refusal_does_not_tell_which_names_exist() {
         ("/bucket/public.txt", "/bucket/public.md"),
         ("/bucket/other/deep/f", "/missing-bucket/f"),
     ] {
-        same(&get(&fixture, there), &get(&fixture, missing));
+        same(&get_as_alice(&fixture, there), &get_as_alice(&fixture, missing));
         same(&s3(&fixture, "GET", there, &[], b""), &s3(&fixture, "GET", missing, &[], b""));
     }
     let copy = |source: &str| {
@@ -91,10 +91,10 @@ fn a_link_that_leads_out_of_the_prefix_is_refused() {
     symlink("../public-secret/f", bucket.join("public/file")).unwrap();
     symlink("../other", bucket.join("public/directory")).unwrap();
     symlink("f", bucket.join("public/within")).unwrap();
-    assert_eq!(get(&fixture, "/bucket/public/within").text(), "in public");
+    assert_eq!(get_as_alice(&fixture, "/bucket/public/within").text(), "in public");
     assert_eq!(s3(&fixture, "GET", "/bucket/public/within", &[], b"").text(), "in public");
     for path in ["/bucket/public/file", "/bucket/public/directory/deep/f", "/bucket/public/directory/"] {
-        assert_eq!(get(&fixture, path).status, 404, "{path}");
+        assert_eq!(get_as_alice(&fixture, path).status, 404, "{path}");
         assert_eq!(s3(&fixture, "GET", path, &[], b"").status, 404, "{path}");
     }
     let written = Client::new(&fixture.server).ask("PUT", "/bucket/public/directory/new", ALICE, b"x");
@@ -102,7 +102,7 @@ fn a_link_that_leads_out_of_the_prefix_is_refused() {
     assert!(s3(&fixture, "PUT", "/bucket/public/directory/new", &[], b"x").status >= 400);
     assert!(s3(&fixture, "DELETE", "/bucket/public/directory/deep/f", &[], b"").status >= 400);
     assert!(!bucket.join("other/new").exists() && bucket.join("other/deep/f").exists());
-    let listed = get(&fixture, "/bucket/public/?format=json").text();
+    let listed = get_as_alice(&fixture, "/bucket/public/?format=json").text();
     let rows: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
     let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     names.sort_unstable();
@@ -134,7 +134,7 @@ fn listings_show_a_restricted_key_what_it_may_read_and_the_way_there() {
             ],
         ),
     ] {
-        let answer = get(&fixture, path);
+        let answer = get_as_alice(&fixture, path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         let rows: Vec<serde_json::Value> = serde_json::from_slice(&answer.body).unwrap();
         let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();

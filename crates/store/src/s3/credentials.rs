@@ -16,9 +16,9 @@ use super::chain::{ChainFailure, CredentialChain, CredentialService};
 use super::endpoints::EndpointSettings;
 use super::environment::from_variables;
 use super::key::AccessKey;
-use super::misuse::Misuse;
 use super::profile;
 use super::settings::ServiceSettings;
+use super::unusable_setting::UnusableSetting;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::POLL_INTERVAL;
@@ -38,7 +38,7 @@ const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct S3Credentials {
     /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,
-    settings: OnceLock<std::result::Result<ServiceSettings, Misuse>>,
+    settings: OnceLock<std::result::Result<ServiceSettings, UnusableSetting>>,
     asked: Arc<ChainState>,
 }
 
@@ -97,7 +97,7 @@ impl S3Credentials {
             Some(endpoint) => ServiceSettings::of_endpoint(options, endpoint),
         };
         let settings = self.settings.get_or_init(find);
-        settings.as_ref().map_err(|misuse| misuse.clone().into())
+        settings.as_ref().map_err(|unusable| unusable.clone().into())
     }
 
     /// Returns valid credentials, or `None` if requests are not to be signed.

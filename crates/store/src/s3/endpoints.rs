@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::S3;
 use super::dialect::{Addressing, ListVersion, is_region};
-use super::misuse::Misuse;
+use super::unusable_setting::UnusableSetting;
 use crate::error::Result;
 use crate::options::StoreOptions;
 use crate::origin::Origin;
@@ -60,23 +60,23 @@ struct Endpoints(BTreeMap<EndpointName, EndpointSettings>);
 
 impl Endpoints {
     /// Reads the file. A missing file counts as one without endpoints.
-    fn read(path: &Path) -> std::result::Result<Self, Misuse> {
-        let misuse = |why: String| Misuse { what: path.display().to_string(), why };
+    fn read(path: &Path) -> std::result::Result<Self, UnusableSetting> {
+        let unusable = |why: String| UnusableSetting { what: path.display().to_string(), why };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(misuse(error.to_string())),
+            Err(error) => return Err(unusable(error.to_string())),
         };
         let file: EndpointsFile = toml::from_str(&text).map_err(|error| {
             // The library's message quotes the source over several lines. Only the number of the
             // line is shown.
             let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
-            misuse(format!("line {}: {}", line.unwrap_or(1), error.message()))
+            unusable(format!("line {}: {}", line.unwrap_or(1), error.message()))
         })?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         let mut endpoints = BTreeMap::new();
         for (name, settings) in file.endpoint {
-            let wrong = |why: String| misuse(format!("[endpoint.{name}]: {why}"));
+            let wrong = |why: String| unusable(format!("[endpoint.{name}]: {why}"));
             let key = EndpointName::new(&name).ok_or_else(|| wrong(EndpointName::RULE.to_owned()))?;
             let settings = settings.checked(directory).map_err(wrong)?;
             endpoints.insert(key, settings);
@@ -128,7 +128,7 @@ impl EndpointSettings {
 /// The services of the named endpoints of a store. Clones of the store share them.
 pub(crate) struct NamedServices {
     file: Option<PathBuf>,
-    endpoints: OnceLock<std::result::Result<Endpoints, Misuse>>,
+    endpoints: OnceLock<std::result::Result<Endpoints, UnusableSetting>>,
     services: Mutex<HashMap<EndpointName, S3>>,
 }
 
@@ -141,7 +141,7 @@ impl NamedServices {
         let read = || self.file.as_deref().map_or_else(|| Ok(Endpoints::default()), Endpoints::read);
         match self.endpoints.get_or_init(read) {
             Ok(endpoints) => Ok(&endpoints.0),
-            Err(misuse) => Err(misuse.clone().into()),
+            Err(unusable) => Err(unusable.clone().into()),
         }
     }
 
@@ -177,7 +177,7 @@ impl NamedServices {
         Ok(scoped)
     }
 
-    fn unknown(&self, name: EndpointName) -> Misuse {
+    fn unknown(&self, name: EndpointName) -> UnusableSetting {
         let file = self.file.as_deref().unwrap_or(Path::new("~/.config/firstbyte/config.toml")).display();
         let known = self.names().unwrap_or_default();
         let known: Vec<_> = known.iter().map(EndpointName::as_str).collect();
@@ -185,7 +185,10 @@ impl NamedServices {
             [] => "it names no endpoint".to_owned(),
             known => format!("it names {}", known.join(", ")),
         };
-        Misuse { what: format!("s3+{name}://"), why: format!("no [endpoint.{name}] in {file}; {others}") }
+        UnusableSetting {
+            what: format!("s3+{name}://"),
+            why: format!("no [endpoint.{name}] in {file}; {others}"),
+        }
     }
 }
 
@@ -193,7 +196,7 @@ impl NamedServices {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> std::result::Result<Endpoints, Misuse> {
+    fn read(text: &str) -> std::result::Result<Endpoints, UnusableSetting> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.toml");
         std::fs::write(&path, text).unwrap();

@@ -24,7 +24,6 @@ mod errors;
 mod express;
 mod key;
 mod list;
-mod misuse;
 mod multipart;
 mod names;
 mod operation;
@@ -40,6 +39,7 @@ mod service;
 mod settings;
 mod sign;
 mod signature;
+mod unusable_setting;
 mod write;
 pub(crate) mod xml;
 

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use super::environment::{Setting, SettingSource, variable};
-use super::misuse::Misuse;
+use super::unusable_setting::UnusableSetting;
 use crate::error::Result;
 use crate::options::StoreOptions;
 
@@ -22,10 +22,10 @@ pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
+pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, UnusableSetting> {
     match named(options).filter(|name| name != "default") {
         None => Ok(None),
-        Some(name) => Err(Misuse {
+        Some(name) => Err(UnusableSetting {
             what: format!("profile {name}"),
             why: "AWS configuration files are not read: the feature `aws-config` was left out".to_owned(),
         }),
@@ -50,8 +50,8 @@ pub(super) fn has_services_section(_: &str) -> bool {
     false
 }
 
-pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
-    Misuse { what: what.to_owned(), why: why.to_owned() }
+pub(super) fn unusable_setting(what: &str, why: &str) -> UnusableSetting {
+    UnusableSetting { what: what.to_owned(), why: why.to_owned() }
 }
 
 pub(super) fn check_identity(_: &StoreOptions) -> Result<()> {

@@ -13,8 +13,8 @@ use aws_types::os_shim_internal::{Env, Fs};
 use super::config_files::{self, identifier};
 use super::environment::{Setting, SettingSource, from_variables, variable};
 use super::key::AccessKey;
-use super::misuse::Misuse;
 use super::runtime::{describe, runtime};
+use super::unusable_setting::UnusableSetting;
 use crate::error::Result;
 use crate::options::StoreOptions;
 use crate::signing::Signing;
@@ -36,7 +36,7 @@ pub(super) fn named(options: &StoreOptions) -> Option<String> {
 
 /// Reads the files, and selects the profile for settings. Returns `None` if no profile was named
 /// and there are no files. Only the profile `default` may be missing.
-pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
+pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, UnusableSetting> {
     let named = named(options);
     if named.is_none() && !config_files::paths().iter().any(|file| file.exists()) {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profile
         let is_faulty = |files: &EnvConfigFiles| load(named.as_deref(), files).is_err();
         let file = config_files::each_file().into_iter().find(|(_, files)| is_faulty(files));
         let place = file.map(|(path, _)| format!("{}: ", path.display())).unwrap_or_default();
-        Misuse { what: "AWS configuration".to_owned(), why: format!("{place}{why}") }
+        UnusableSetting { what: "AWS configuration".to_owned(), why: format!("{place}{why}") }
     })?;
     match named.filter(|name| name != "default" && profiles.get_profile(&identifier(name)).is_none()) {
         Some(name) => Err(unusable_profile(&name, "is not in")),
@@ -98,9 +98,9 @@ pub(super) fn has_services_section(name: &str) -> bool {
 }
 
 /// Returns the error for a setting that refers to something missing.
-pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
+pub(super) fn unusable_setting(what: &str, why: &str) -> UnusableSetting {
     let [config, _] = config_files::paths();
-    Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
+    UnusableSetting { what: what.to_owned(), why: format!("{why} {}", config.display()) }
 }
 
 /// Checks that the files can be read, that no role needs a code from a device, and that a profile
@@ -119,7 +119,7 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
 
 /// Refuses a role that requires a code from a device, in a profile or in those that it refers to.
 /// The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is denied.
-fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
+fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), UnusableSetting> {
     let has = |profile: &Profile, key| profile.get(key).is_some_and(|value| !value.is_empty());
     let mut reached = Some((name, profile));
     // A profile may refer to itself.
@@ -131,7 +131,7 @@ fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::
                  eval \"$(aws configure export-credentials --profile {name} --format env)\" first, and leave the \
                  profile out"
             );
-            return Err(Misuse { what: format!("profile {of}"), why });
+            return Err(UnusableSetting { what: format!("profile {of}"), why });
         }
         let source = profile.get("source_profile");
         reached = source.and_then(|source| Some((source, all.get_profile(source)?)));
@@ -140,7 +140,11 @@ fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::
 }
 
 /// Checks that a profile has a complete source of credentials.
-fn check_credentials(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
+fn check_credentials(
+    name: &str,
+    profile: &Profile,
+    all: &ProfileSet,
+) -> std::result::Result<(), UnusableSetting> {
     let has = |key: &str| profile.get(key).is_some_and(|value| !value.is_empty());
     if has("role_arn") {
         return match profile.get("source_profile") {
@@ -168,9 +172,9 @@ fn check_credentials(name: &str, profile: &Profile, all: &ProfileSet) -> std::re
 }
 
 /// Returns the error for a profile that is missing or has no credentials.
-fn unusable_profile(name: &str, why: &str) -> Misuse {
+fn unusable_profile(name: &str, why: &str) -> UnusableSetting {
     let files = config_files::paths().map(|file| file.display().to_string());
-    Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
+    UnusableSetting { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
 
 /// Returns the keys that the credentials file has for a profile with a `credential_process`. They

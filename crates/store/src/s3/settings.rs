@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use super::dialect::{Addressing, ListVersion, is_region};
 use super::endpoints::EndpointSettings;
 use super::environment::{Setting, SettingSource, variable};
-use super::misuse::Misuse;
 use super::profile::{self, Profiles};
+use super::unusable_setting::UnusableSetting;
 use crate::options::StoreOptions;
 
 const SERVICE: &str = "s3";
@@ -86,7 +86,10 @@ pub(super) enum ChecksumHeaders {
 impl ServiceSettings {
     /// Returns the settings of a named endpoint. Settings missing in the endpoint's table come only
     /// from the profile, because environment variables are for plain `s3://`.
-    pub(super) fn of_endpoint(options: &StoreOptions, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
+    pub(super) fn of_endpoint(
+        options: &StoreOptions,
+        endpoint: &EndpointSettings,
+    ) -> Result<Self, UnusableSetting> {
         let lookup = Lookup { variables: Vec::new(), profiles: profile::read(options)? };
         let (endpoint_url, endpoint_source) = match &endpoint.url {
             Some(url) => (Some(url.clone()), EndpointSource::Named),
@@ -110,7 +113,7 @@ impl ServiceSettings {
     }
 
     /// Reads the settings from options, environment variables and files.
-    pub(super) fn find(options: &StoreOptions) -> Result<Self, Misuse> {
+    pub(super) fn find(options: &StoreOptions) -> Result<Self, UnusableSetting> {
         let lookup = Lookup::new(options)?;
         let (endpoint_url, endpoint_source) = lookup.endpoint(options)?;
         let region = options.region.clone().or_else(|| variable("AWS_REGION"));
@@ -128,8 +131,8 @@ impl ServiceSettings {
         settings.check(&lookup)
     }
 
-    fn check(self, lookup: &Lookup) -> Result<Self, Misuse> {
-        let refuse = |what: String, why: &str| Err(Misuse { what, why: why.to_owned() });
+    fn check(self, lookup: &Lookup) -> Result<Self, UnusableSetting> {
+        let refuse = |what: String, why: &str| Err(UnusableSetting { what, why: why.to_owned() });
         if let Some(region) = self.region.as_ref().filter(|region| !is_region(region)) {
             return refuse(format!("region {region}"), "not a region; write one such as eu-west-1");
         }
@@ -168,7 +171,7 @@ struct Lookup {
 }
 
 impl Lookup {
-    fn new(options: &StoreOptions) -> Result<Self, Misuse> {
+    fn new(options: &StoreOptions) -> Result<Self, UnusableSetting> {
         // An empty variable counts as not set.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -193,18 +196,18 @@ impl Lookup {
         pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
     }
 
-    fn flag(&self, variable: &'static str, key: &'static str) -> Result<bool, Misuse> {
+    fn flag(&self, variable: &'static str, key: &'static str) -> Result<bool, UnusableSetting> {
         match self.find(Some(variable), key) {
             Some((text, _)) => parse_flag(key, &text),
             None => Ok(false),
         }
     }
 
-    fn nested_flag(&self, key: &'static str) -> Result<bool, Misuse> {
+    fn nested_flag(&self, key: &'static str) -> Result<bool, UnusableSetting> {
         self.nested(key).map_or(Ok(false), |text| parse_flag(key, &text))
     }
 
-    fn endpoint(&self, options: &StoreOptions) -> Result<(Option<String>, EndpointSource), Misuse> {
+    fn endpoint(&self, options: &StoreOptions) -> Result<(Option<String>, EndpointSource), UnusableSetting> {
         self.check_services()?;
         if let Some(url) = &options.endpoint_url {
             return Ok((Some(url.clone()), EndpointSource::Options));
@@ -225,7 +228,7 @@ impl Lookup {
     }
 
     /// Returns an error if the profile names a section that does not exist.
-    fn check_services(&self) -> Result<(), Misuse> {
+    fn check_services(&self) -> Result<(), UnusableSetting> {
         match self.in_profile("services") {
             Some(name) if !profile::has_services_section(&name) => Err(profile::unusable_setting(
                 &format!("[services {name}]"),
@@ -235,7 +238,7 @@ impl Lookup {
         }
     }
 
-    fn variants(&self) -> Result<Variants, Misuse> {
+    fn variants(&self) -> Result<Variants, UnusableSetting> {
         Ok(Variants {
             fips: self.flag("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint")?,
             dual_stack: self.flag("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint")?
@@ -245,27 +248,27 @@ impl Lookup {
 
     /// Returns whether checksums are sent
     /// (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>).
-    fn checksums(&self) -> Result<ChecksumHeaders, Misuse> {
+    fn checksums(&self) -> Result<ChecksumHeaders, UnusableSetting> {
         const KEY: &str = "request_checksum_calculation";
         let set =
             self.find(Some("AWS_REQUEST_CHECKSUM_CALCULATION"), KEY).map(|(text, _)| text.to_lowercase());
         match set.as_deref() {
             None | Some("when_supported") => Ok(ChecksumHeaders::Supported),
             Some("when_required") => Ok(ChecksumHeaders::Off),
-            Some(other) => Err(Misuse {
+            Some(other) => Err(UnusableSetting {
                 what: format!("{KEY} {other}"),
                 why: "write when_supported or when_required".to_owned(),
             }),
         }
     }
 
-    fn addressing(&self) -> Result<Addressing, Misuse> {
+    fn addressing(&self) -> Result<Addressing, UnusableSetting> {
         let set = self.find(None, "addressing_style").map(|(text, _)| text);
         match set.or_else(|| self.nested("addressing_style")).as_deref() {
             None | Some("auto" | "") => Ok(Addressing::Auto),
             Some("path") => Ok(Addressing::Path),
             Some("virtual") => Ok(Addressing::Virtual),
-            Some(other) => Err(Misuse {
+            Some(other) => Err(UnusableSetting {
                 what: format!("addressing_style {other}"),
                 why: "write auto, path or virtual".to_owned(),
             }),
@@ -273,10 +276,10 @@ impl Lookup {
     }
 }
 
-fn parse_flag(key: &str, text: &str) -> Result<bool, Misuse> {
+fn parse_flag(key: &str, text: &str) -> Result<bool, UnusableSetting> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(Misuse { what: format!("{key} {text}"), why: "write true or false".to_owned() }),
+        _ => Err(UnusableSetting { what: format!("{key} {text}"), why: "write true or false".to_owned() }),
     }
 }

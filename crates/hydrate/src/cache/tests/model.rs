@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-const OBJECTS: u64 = 3;
+const OBJECT_COUNT: u64 = 3;
 const BLOCKS: u64 = 5;
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ enum Stop {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let (instance, object, block) = (0..2_usize, 0..OBJECTS, 0..BLOCKS);
+    let (instance, object, block) = (0..2_usize, 0..OBJECT_COUNT, 0..BLOCKS);
     let at = (instance, object.clone());
     let lost = prop::collection::vec((object.clone(), block.clone()), 0..4);
     let stop = prop_oneof![Just(Stop::Clean), Just(Stop::Kill), Just(Stop::PowerCut)];
@@ -138,7 +138,7 @@ impl World {
             }
             Step::Reopen { stop, lost } => self.reopen(stop, &lost),
         }
-        for object in 0..OBJECTS {
+        for object in 0..OBJECT_COUNT {
             let complete = self.complete.contains(&object);
             for cached in self.open.iter().filter_map(|open| open[object as usize].as_ref()) {
                 assert_eq!(cached.is_complete(), complete);
@@ -172,7 +172,7 @@ impl World {
         }
         self.caches = vec![open_at(dir), open_at(dir)];
         // Lost blocks are counted as present until they are read, so all blocks are read first.
-        for object in 0..OBJECTS {
+        for object in 0..OBJECT_COUNT {
             let found: BTreeSet<_> = present(self.cached(0, object), object).into_iter().collect();
             assert_eq!(found, self.blocks(object));
         }
@@ -184,7 +184,7 @@ impl World {
 }
 
 fn closed() -> Vec<Vec<Option<CachedVersion>>> {
-    vec![vec![None; OBJECTS as usize]; 2]
+    vec![vec![None; OBJECT_COUNT as usize]; 2]
 }
 
 proptest! {

@@ -399,12 +399,12 @@ enum Step {
     },
 }
 
-const OBJECTS: u64 = 12;
+const OBJECT_COUNT: u64 = 12;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let at = (0..2_usize, 0..OBJECTS);
+    let at = (0..2_usize, 0..OBJECT_COUNT);
     let stop = prop_oneof![Just(Stop::Clean), Just(Stop::Kill), Just(Stop::PowerCut)];
-    let lost = prop::collection::vec(0..OBJECTS, 0..4);
+    let lost = prop::collection::vec(0..OBJECT_COUNT, 0..4);
     let step = prop_oneof![
         8 => at.clone().prop_map(|(instance, object)| Step::Put { instance, object }),
         4 => at.clone().prop_map(|(instance, object)| Step::Read { instance, object }),
@@ -452,7 +452,7 @@ impl World {
                 }
                 self.caches = vec![open_at(self.dir.path()), open_at(self.dir.path())];
                 // Lost objects are noticed only when they are read.
-                for object in 0..OBJECTS {
+                for object in 0..OBJECT_COUNT {
                     assert_eq!(is_here(&self.caches[0], object), self.here.contains_key(&object));
                 }
             }
@@ -472,7 +472,7 @@ proptest! {
             world.run(step);
         }
         let cache = world.caches[0].clone();
-        for object in 0..OBJECTS {
+        for object in 0..OBJECT_COUNT {
             prop_assert_eq!(is_here(&cache, object), world.here.contains_key(&object));
         }
         prop_assert_eq!(cache.verify().unwrap().wrong, 0);

@@ -10,7 +10,7 @@ use super::*;
 /// Environment variable that turns the test program into a child process, and holds its parameters.
 const PART: &str = "FIRSTBYTE_CACHE_TEST";
 const SIZE: u64 = 300 * BLOCK - 5;
-const OBJECTS: u64 = 3;
+const OBJECT_COUNT: u64 = 3;
 
 /// Starts a process that fills objects in `dir`, in the order given by `order`. The process prints
 /// every block that it has filled.
@@ -25,10 +25,10 @@ fn spawn(dir: &Path, order: u64, rounds: u64) -> Child {
 
 fn work(dir: &Path, order: u64, rounds: u64) {
     let cache = Cache::open(dir, CacheLimits { size: Some(400 * BLOCK), reserve: 0 }).unwrap();
-    let versions: Vec<_> = (0..OBJECTS).map(|seed| seeded(&cache, seed, SIZE)).collect();
+    let versions: Vec<_> = (0..OBJECT_COUNT).map(|seed| seeded(&cache, seed, SIZE)).collect();
     for step in 0..rounds {
-        let place = (step * (2 * order + 1) + order * 37) % (OBJECTS * 300);
-        let (seed, index) = (place % OBJECTS, place / OBJECTS);
+        let place = (step * (2 * order + 1) + order * 37) % (OBJECT_COUNT * 300);
+        let (seed, index) = (place % OBJECT_COUNT, place / OBJECT_COUNT);
         let cached = &versions[seed as usize];
         if is_right(cached, seed, index) {
             continue;
@@ -89,7 +89,7 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
         let report = cache.verify().unwrap();
         assert_eq!((report.wrong, report.corrupt), (0, 0), "after kill {kill}");
         let room = cache.usage().used.unwrap() < 300 * BLOCK;
-        let versions: Vec<_> = (0..OBJECTS).map(|seed| seeded(&cache, seed, SIZE)).collect();
+        let versions: Vec<_> = (0..OBJECT_COUNT).map(|seed| seeded(&cache, seed, SIZE)).collect();
         for (seed, index) in finished {
             // If the cache was full, some blocks may have been evicted.
             assert!(is_right(&versions[seed as usize], seed, index) || !room, "block {index} of {seed}");
@@ -98,7 +98,8 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
         let used = exact_count(&cache);
         assert!(on_disk(dir.path()) <= used && used <= 400 * BLOCK, "{used} counted");
         if kill % 10 == 9 {
-            (0..OBJECTS).for_each(|seed| _ = cache.release(&location(&format!("s3://b/{seed}"))).unwrap());
+            (0..OBJECT_COUNT)
+                .for_each(|seed| _ = cache.release(&location(&format!("s3://b/{seed}"))).unwrap());
             assert_eq!(exact_count(&cache), 0, "kills leave nothing counted");
         }
     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use super::super::DiskSteps as _;
 use super::super::{FilePlace, MoveResult, delete, find_file, first_of, move_file, put};
-use super::{ActorView, Answer, Moves, StopReason, World};
+use super::{ActorView, Answer, ModelDisk, Moves, StopReason};
 
 /// The operation of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ fn perform(work: Work, view: &ActorView) -> Result<Outcome, StopReason> {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SearchState {
-    world: World,
+    world: ModelDisk,
     /// The file that exists at the start.
     first: Option<u8>,
     actors: Vec<Actor>,
@@ -82,7 +82,7 @@ struct SearchState {
 
 impl SearchState {
     fn new(moves: Moves, place: FilePlace, first: Option<u8>, works: &[Work]) -> Self {
-        let mut world = World { flat: None, sharded: None, target: place, inside: 0, moves };
+        let mut world = ModelDisk { flat: None, sharded: None, target: place, inside: 0, moves };
         *world.at(place) = first;
         let actor = |work: &Work| Actor {
             work: *work,
@@ -146,7 +146,7 @@ impl SearchState {
     }
 
     fn has_two_files(&self) -> bool {
-        let World { flat, sharded, .. } = self.world;
+        let ModelDisk { flat, sharded, .. } = self.world;
         flat.is_some() && sharded.is_some() && flat != sharded
     }
 

@@ -14,7 +14,7 @@ use rustix_futex_sync::Mutex;
 
 use super::error::{Error, Result};
 use super::journal::{ArrivedPart, PartPlace};
-use super::session::{ClaimGate, RunningClaim, UploadSession, UploadState};
+use super::session::{ClaimBeingWritten, ClaimGate, UploadSession, UploadState};
 use crate::object::checksum::ChecksumValues;
 use crate::object::writer::WriteAt;
 
@@ -25,7 +25,7 @@ pub(crate) struct Claim {
     pub(super) state: Arc<Mutex<UploadState>>,
     pub(super) session: Arc<UploadSession>,
     pub(super) file: Arc<File>,
-    pub(super) running: RunningClaim,
+    pub(super) running: ClaimBeingWritten,
     pub(super) length: u64,
 }
 
@@ -59,7 +59,7 @@ impl Claim {
     /// The body was short, the upload is being ended, or the journal cannot be written. The earlier
     /// part stays.
     pub(crate) fn record(&self, length: u64, checksums: ChecksumValues) -> Result<ArrivedPart> {
-        let RunningClaim { number, place, gate } = &self.running;
+        let ClaimBeingWritten { number, place, gate } = &self.running;
         if length < self.length {
             return Err(Error::Short { number: *number, missing: self.length - length });
         }

@@ -29,7 +29,7 @@ pub(super) enum ClaimGate {
 
 /// The upload's record of a claim that is still being written.
 #[derive(Clone, Debug)]
-pub(super) struct RunningClaim {
+pub(super) struct ClaimBeingWritten {
     pub(super) number: u32,
     pub(super) place: PartPlace,
     /// Locked while a piece is written.
@@ -50,7 +50,7 @@ pub(super) struct UploadState {
     pub(super) placement: Placement,
     pub(super) parts: BTreeMap<u32, ArrivedPart>,
     pub(super) doubtful: BTreeSet<u32>,
-    pub(super) running: Vec<RunningClaim>,
+    pub(super) running: Vec<ClaimBeingWritten>,
     /// The journal's length in bytes when it was last read; 0 before that.
     pub(super) journal: u64,
     pub(super) session: Weak<UploadSession>,

@@ -25,7 +25,7 @@ use super::error::{Error, Result};
 use super::journal::{self, ArrivedPart, JournalLine, PartPlace, PartsJournal, open_at};
 use super::part::Claim;
 use super::placement::Placement;
-use super::session::{ClaimGate, RunningClaim, UploadPhase, UploadSession, UploadState, verify};
+use super::session::{ClaimBeingWritten, ClaimGate, UploadPhase, UploadSession, UploadState, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, FinishedFile};
@@ -114,7 +114,7 @@ impl ServedUpload {
                 Arc::new(file.map_err(|error| Error::io(name, error))?)
             }
         };
-        let running = RunningClaim { number, place, gate: Arc::new(Mutex::new(ClaimGate::Open)) };
+        let running = ClaimBeingWritten { number, place, gate: Arc::new(Mutex::new(ClaimGate::Open)) };
         state.running.push(running.clone());
         drop(state);
         Ok(ClaimResult::Write(Arc::new(Claim {

@@ -4,13 +4,13 @@ use crate::error::Error;
 
 /// A setting that cannot be used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misuse {
+pub(super) struct UnusableSetting {
     pub(super) what: String,
     pub(super) why: String,
 }
 
-impl From<Misuse> for Error {
-    fn from(Misuse { what, why }: Misuse) -> Self {
+impl From<UnusableSetting> for Error {
+    fn from(UnusableSetting { what, why }: UnusableSetting) -> Self {
         Self::Options { what, why }
     }
 }
