@@ -125,6 +125,7 @@ fn the_addressing_style_of_the_profile_puts_the_bucket_into_the_host_name() {
     path.run(&["ls", "s3://bucket/"]).fails(1, &["SecondLevelDomainForbidden", "addressing_style = virtual"]);
     for style in [
         "s3 =\n  addressing_style = virtual\n",
+        "addressing_style = path\ns3 =\n  addressing_style = virtual\n",
         "services = s\n[services s]\ns3 =\n  addressing_style = virtual\n",
     ] {
         let world = world_through(&format!("{at}{style}"), &store);

@@ -1,9 +1,11 @@
 //! Finds the configured service: endpoint, region, addressing.
 //!
-//! Options take precedence over environment variables, and variables over the profile. In each of
-//! these, a setting for S3 takes precedence over one for all services. `profile` finds settings as
-//! AWS's own clients do, so a file means the same here. A setting that cannot be honoured is
-//! refused by name, because the bytes of a private service must not go elsewhere.
+//! Options take precedence over environment variables, and variables over the profile. A named
+//! endpoint uses its own table in place of variables. In variables and profile, a setting for S3
+//! takes precedence over one for all services. An exception are dual-stack endpoints, which are
+//! used if either setting asks for them. `profile` finds settings as AWS's own clients do, so a
+//! file means the same here. A setting that cannot be honoured is refused by name, because the
+//! bytes of a private service must not go elsewhere.
 
 use std::path::PathBuf;
 
@@ -263,16 +265,26 @@ impl Lookup {
     }
 
     fn addressing(&self) -> Result<Addressing, UnusableSetting> {
-        let set = self.find(None, "addressing_style").map(|(text, _)| text);
-        match set.or_else(|| self.nested("addressing_style")).as_deref() {
+        const KEY: &str = "addressing_style";
+        match most_specific(self.find(None, KEY), self.nested(KEY)).as_deref() {
             None | Some("auto" | "") => Ok(Addressing::Auto),
             Some("path") => Ok(Addressing::Path),
             Some("virtual") => Ok(Addressing::Virtual),
             Some(other) => Err(UnusableSetting {
-                what: format!("addressing_style {other}"),
+                what: format!("{KEY} {other}"),
                 why: "write auto, path or virtual".to_owned(),
             }),
         }
+    }
+}
+
+/// Chooses between the value that [`Lookup::find`] returns for a setting and the value below `s3
+/// =`. The value below `s3 =` takes precedence only over the profile's value for all services.
+fn most_specific(found: Option<(String, SettingSource)>, nested: Option<String>) -> Option<String> {
+    match found {
+        Some((general, SettingSource::Profile)) => Some(nested.unwrap_or(general)),
+        Some((specific, _)) => Some(specific),
+        None => nested,
     }
 }
 
@@ -281,5 +293,27 @@ fn parse_flag(key: &str, text: &str) -> Result<bool, UnusableSetting> {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err(UnusableSetting { what: format!("{key} {text}"), why: "write true or false".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_below_s3_takes_precedence_over_one_of_the_profile_for_all_services() {
+        let chosen = |found: Option<SettingSource>, nested: Option<&str>| {
+            most_specific(found.map(|source| ("found".to_owned(), source)), nested.map(str::to_owned))
+        };
+        for (found, nested, wanted) in [
+            (None, None, None),
+            (None, Some("nested"), Some("nested")),
+            (Some(SettingSource::Profile), None, Some("found")),
+            (Some(SettingSource::Profile), Some("nested"), Some("nested")),
+            (Some(SettingSource::Services), Some("nested"), Some("found")),
+            (Some(SettingSource::Variable), Some("nested"), Some("found")),
+        ] {
+            assert_eq!(chosen(found, nested).as_deref(), wanted, "{found:?} {nested:?}");
+        }
     }
 }
