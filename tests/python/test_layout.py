@@ -179,7 +179,7 @@ def test_an_iteration_left_early_leaves_no_thread(tmp_path):
     layout = Layout.create(tmp_path / "new")
     for number in range(5000):
         layout.put(f"file-{number}", b"")
-    # Threads of earlier tests may end during this test, so only new threads count.
+    # Only new threads count, because threads of earlier tests may end during this test.
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         names = iter(layout)

@@ -68,7 +68,7 @@ pub enum Error {
 pub struct Refusal {
     /// The message, as one line.
     pub why: String,
-    /// The kind.
+    /// The kind of the failure.
     pub kind: FailureKind,
     /// The remedy, if one is known.
     pub advice: Option<String>,

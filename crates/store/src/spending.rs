@@ -1,10 +1,10 @@
 //! Enforces the budget of a run: every request is paid for before it is sent.
 //!
-//! Invariant: the amount paid never exceeds the limit. A range is paid completely with its request;
-//! the part that is not in the response is refunded, and bytes beyond the range, such as those of a
-//! whole object in its place, are paid as they are read. Any other body is paid before its first
-//! byte is read if its length is known, otherwise as it is read. The HTTP client calls this module,
-//! so no reader, writer or listing bypasses it.
+//! Invariant: the amount paid never exceeds the limit. A range is paid for completely with its
+//! request; the part that is not in the response is refunded, and bytes beyond the range, such as
+//! those of a whole object in its place, are paid for as they are read. Any other body is paid for
+//! before its first byte is read if its length is known, otherwise as it is read. The HTTP client
+//! calls this module, so no reader, writer or listing bypasses it.
 
 use firstbyte_location::ByteRange;
 use rustix_futex_sync::Mutex;
@@ -61,9 +61,9 @@ pub(crate) struct Purse {
 /// How the body of a response is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payment {
-    /// This number of bytes is paid already. Any further bytes are paid as they are read.
+    /// This number of bytes is paid for already. Further bytes are paid for as they are read.
     Ahead(u64),
-    /// As the bytes are read.
+    /// The bytes are paid for as they are read.
     AsRead,
 }
 

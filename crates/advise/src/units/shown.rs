@@ -1,4 +1,5 @@
-//! Formats quantities for display, with three significant digits and a suitable unit.
+//! Formats quantities for display, in a suitable unit and mostly with three significant digits. A
+//! number of 1000 or more keeps all digits before the point, and bytes below 1 kB are whole.
 
 /// Formats a size in decimal units: `2.20 GB`.
 #[must_use]
@@ -23,7 +24,8 @@ pub fn shown_seconds(seconds: f64) -> String {
     }
 }
 
-/// Formats a number with three significant digits, without an exponent.
+/// Formats a number with three significant digits, without an exponent. A larger number keeps all
+/// digits before the point.
 #[must_use]
 pub fn significant(value: f64) -> String {
     let size = value.abs();

@@ -43,7 +43,7 @@ pub fn line(counts: &MountCounts) -> String {
     )
 }
 
-/// Formats dollars: with whole cents, or below a dollar with three significant digits.
+/// Formats dollars: at least one dollar with cents, less with three significant digits.
 fn dollars(usd: f64) -> String {
     let decimals = (2.0 - usd.log10().floor()).clamp(2.0, 12.0);
     format!("{usd:.0$}", decimals as usize)

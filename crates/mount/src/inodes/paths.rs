@@ -45,7 +45,7 @@ impl InodePaths {
         number
     }
 
-    /// Counts one user less. Frees the path if no user is left.
+    /// Removes one user of the path with this number. Frees the path if no user is left.
     pub(crate) fn leave(&mut self, number: u32) {
         let (path, users) = &mut self.slots[number as usize];
         *users -= 1;

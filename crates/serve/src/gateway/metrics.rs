@@ -35,7 +35,7 @@ impl Drop for WaitingClient {
 }
 
 impl GatewayCounters {
-    /// Counts one more waiting client.
+    /// Counts a client as waiting until the returned value is dropped.
     pub(super) fn begin_wait(self: &Arc<Self>) -> WaitingClient {
         self.waiting.fetch_add(1, Relaxed);
         WaitingClient(Arc::clone(self))

@@ -80,7 +80,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     }
 }
 
-/// Lists the directory `path`. Omits partial files, and files that were deleted while open.
+/// Lists the directory `path`. Omits partial files and, on NFS, files that were deleted while open.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::ListingOptions {

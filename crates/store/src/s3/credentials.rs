@@ -34,7 +34,8 @@ const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 /// wait during an attempt, which may start a process or take a round trip.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// Finds credentials once and renews them before they expire.
+/// Finds credentials when they are first used, and again at the first use within [`RENEW_BEFORE`]
+/// of their end.
 pub(super) struct S3Credentials {
     /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,

@@ -149,7 +149,8 @@ fn counters_that_were_cut_short_are_counted_again() {
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
     File::options().write(true).open(dir.path().join("usage")).unwrap().set_len(7).unwrap();
-    // Opened as by another process while the first process has not noticed the damage.
+    // A second instance on the same directory behaves like another process. The first one has not
+    // noticed the damage.
     let other = open_at(dir.path());
     until("the blocks are counted", || other.usage().used.is_some_and(|used| used >= on_disk(dir.path())));
     assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
