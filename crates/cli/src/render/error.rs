@@ -231,7 +231,9 @@ impl From<firstbyte_transfer::Error> for Error {
 
 impl From<firstbyte_hydrate::Error> for Error {
     fn from(error: firstbyte_hydrate::Error) -> Self {
-        if matches!(error, firstbyte_hydrate::Error::Store(firstbyte_store::Error::Cancelled)) {
+        if let firstbyte_hydrate::Error::Store(cause) = &error
+            && matches!(**cause, firstbyte_store::Error::Cancelled)
+        {
             return Self::interrupted();
         }
         let advice = match &error {
@@ -322,7 +324,7 @@ mod tests {
         assert_eq!(error.exit, Exit::Failed);
         assert!(error.to_string().starts_with("s3://b/k: not found; `firstbyte ls s3://b/`"), "{error}");
         assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);
-        let cached = firstbyte_hydrate::Error::Store(firstbyte_store::Error::Cancelled);
+        let cached = firstbyte_hydrate::Error::Store(firstbyte_store::Error::Cancelled.into());
         assert_eq!(Error::from(cached).exit, Exit::Interrupted);
     }
 }
