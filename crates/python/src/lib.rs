@@ -75,7 +75,7 @@ mod _native {
     #[pymodule_export]
     use crate::listdir::listdir;
     #[pymodule_export]
-    use crate::logging::{log_begin, log_end, log_next};
+    use crate::logging::{log_begin, log_end, log_level, log_next};
     #[pymodule_export]
     use crate::many::{PyObjects, read_many};
     #[pymodule_export]
