@@ -6,6 +6,7 @@
 //! this module touches Python. The module is built against the stable ABI of Python 3.11, so one
 //! wheel serves all later versions.
 
+mod arguments;
 mod arrow;
 mod client;
 mod columns;
