@@ -14,7 +14,6 @@ has changed. `mv`, `rm`, `stat`, `exists`, `check` and `presign` do the same as 
 `plan` divides a copy among workers, and `merge` combines their receipts; `firstbyte.ray` runs such
 workers as Ray tasks. `firstbyte.filesystem` is a file system for fsspec, and `arrow_filesystem`
 makes one for pyarrow.
-pyarrow.
 
 Every function releases the interpreter's lock while it waits, and may be called from any thread.
 `firstbyte.aio` has the same functions for asyncio.
@@ -38,6 +37,7 @@ from firstbyte._walk import walk
 from firstbyte._write import TextWriteFile, WriteFile
 
 if TYPE_CHECKING:
+    from firstbyte import aio as aio
     from firstbyte._errors import (
         ArchivedError,
         BadAnswerError,
@@ -153,6 +153,9 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> object:
+        if name == "aio":
+            # The import makes it an attribute of this module.
+            return __import__("firstbyte.aio", fromlist=["aio"])
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = __import__(f"{__name__}.{_MODULES.get(name, '_errors')}", fromlist=[name])
