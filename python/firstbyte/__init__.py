@@ -37,6 +37,7 @@ from firstbyte._walk import walk
 from firstbyte._write import TextWriteFile, WriteFile
 
 if TYPE_CHECKING:
+    from firstbyte import aio as aio
     from firstbyte._errors import (
         ArchivedError,
         BadAnswerError,
@@ -152,6 +153,9 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> object:
+        if name == "aio":
+            # The import makes it an attribute of this module.
+            return __import__("firstbyte.aio", fromlist=["aio"])
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = __import__(f"{__name__}.{_MODULES.get(name, '_errors')}", fromlist=[name])

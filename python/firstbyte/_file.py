@@ -248,7 +248,8 @@ class File(io.BufferedReader):
     """An object opened for reading: a buffered binary file, like the result of
     `builtins.open(path, "rb")`.
 
-    Any number of threads may use it at once. Threads that each read at offsets of their own use
+    Any number of threads may use it at once, except that one thread at a time reads lines: Python's
+    `BufferedReader.readline` is not safe. Threads that each read at offsets of their own use
     `read_at`.
     """
 
@@ -296,7 +297,7 @@ class File(io.BufferedReader):
         """Read `size` bytes from the position on, or fewer at the end of the object. Read to the
         end if `size` is negative or None.
         """
-        if size is not None and size > 0:
+        if size is not None and 0 < (size := index(size)) <= _LAST:
             self._below._wanted = size
         return super().read(size)
 
@@ -304,7 +305,9 @@ class File(io.BufferedReader):
         """Read into a writable buffer, from the position on. Return the number of bytes, which is
         smaller than the buffer only at the end of the object.
         """
-        self._below._wanted = memoryview(buffer).nbytes
+        view = memoryview(buffer)
+        if not view.readonly:
+            self._below._wanted = view.nbytes
         return super().readinto(buffer)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

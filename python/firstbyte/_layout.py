@@ -7,7 +7,7 @@ import os
 
 from firstbyte import _native
 from firstbyte._path import Path
-from firstbyte._typing import BinaryIO, Iterator, Literal
+from firstbyte._typing import BinaryIO, Callable, Iterator, Literal
 
 Name = str | bytes
 # Types whose bytes are one contiguous buffer.
@@ -23,7 +23,7 @@ class Layout:
     instant. Names are str or bytes without `/`; methods return names of the same type as `root`.
     """
 
-    __slots__ = ("_native", "_root")
+    __slots__ = ("_durable", "_native", "_root")
 
     def __init__(self, root: Path, *, durable: bool = False) -> None:
         """Open the layout in the directory `root`.
@@ -37,7 +37,7 @@ class Layout:
             OSError: if it cannot be read; with errno ENOTSUP if a newer version wrote it, with
                 EBADMSG if it is damaged.
         """
-        self._root = os.fspath(root)
+        self._root, self._durable = os.fspath(root), durable
         self._native = _native.Layout.open(self._root, durable)
 
     @classmethod
@@ -72,7 +72,7 @@ class Layout:
             ValueError: if the arguments do not go together.
         """
         layout = cls.__new__(cls)
-        layout._root = os.fspath(root)
+        layout._root, layout._durable = os.fspath(root), durable
         layout._native = _native.Layout.create(layout._root, hash, leaf, (levels, width), files, durable)
         return layout
 
@@ -162,6 +162,14 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({self._root!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., Layout], tuple[Name, bool]]:
+        """Reduce to the directory, which is opened again, also in another working directory."""
+        return _reopened, (os.path.abspath(self._root), self._durable)
+
+
+def _reopened(root: Name, durable: bool) -> Layout:
+    return Layout(root, durable=durable)
 
 
 def _bytes(content: Buffer) -> bytes:

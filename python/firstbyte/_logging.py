@@ -1,7 +1,8 @@
 """Passes the events of the native half to `logging`, to loggers below `firstbyte`.
 
 A thread passes the events on. The thread starts at the first call of this package after the program
-has set the level INFO or DEBUG, so a program that logs nothing has no such thread.
+has set the level INFO or DEBUG, so a program that logs nothing has no such thread. A later call follows a
+level that has changed.
 """
 
 from __future__ import annotations
@@ -15,30 +16,56 @@ from firstbyte import _native
 from firstbyte._typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import logging
     import threading
 
 _worker: threading.Thread | None = None
 _lock = allocate_lock()
+# Level from which events are passed on. A new process passes on none.
+_level = 50
+# Number of loggers in the program when the names of the package's loggers were last collected, and
+# these names.
+_known: tuple[int, list[str]] = (0, [])
 
 
 def begin_logging() -> None:
-    """Start the thread, if the program has set a level at which events are logged."""
+    """Pass on the events of the levels that the program has set. Called before each operation, so
+    a level may be changed at any time.
+    """
     # A program that has not imported `logging` cannot have set a level.
     logging = sys.modules.get("logging")
-    if _worker is None and logging is not None and logging.getLogger("firstbyte").isEnabledFor(logging.INFO):
+    if logging is None:
+        return
+    level = _least_level(logging.getLogger("firstbyte").manager)
+    if level != _level and (_worker is not None or level <= 20):
         with _lock:
-            if _worker is None:
-                _start(logging.getLogger("firstbyte").getEffectiveLevel())
+            _start(level)
+
+
+def _least_level(manager: logging.Manager) -> int:
+    """Return the least level of the logger `firstbyte` and of the loggers below it."""
+    global _known
+    loggers = manager.loggerDict
+    if len(loggers) != _known[0]:
+        _known = len(loggers), [name for name in list(loggers) if name == "firstbyte" or name.startswith("firstbyte.")]
+    # A name without a logger of its own has a placeholder, which has no level.
+    methods = [getattr(loggers[name], "getEffectiveLevel", None) for name in _known[1]]
+    least: int = min(level_of() for level_of in methods if level_of)
+    return min(50, max(10, least, manager.disable + 1))
 
 
 def _start(level: int) -> None:
     # This import is fast, because `logging` has already imported `threading`.
     import threading
 
-    global _worker
-    _native.log_begin(max(10, min(level, 50)))
-    _worker = threading.Thread(target=_pass_on, name="firstbyte-log", daemon=True)
-    _worker.start()
+    global _level, _worker
+    _level = level
+    if _worker is None:
+        _native.log_begin(level)
+        _worker = threading.Thread(target=_pass_on, name="firstbyte-log", daemon=True)
+        _worker.start()
+    else:
+        _native.log_level(level)
 
 
 def _pass_on() -> None:
@@ -75,8 +102,8 @@ def _end() -> None:
 
 def _after_fork() -> None:
     """Forget the parent's thread, which does not exist in the child. The child starts its own."""
-    global _worker, _lock
-    _worker, _lock = None, allocate_lock()
+    global _worker, _lock, _level
+    _worker, _lock, _level = None, allocate_lock(), 50
 
 
 atexit.register(_end)

@@ -9,7 +9,7 @@ import os
 
 from firstbyte import _native
 from firstbyte._options import connect
-from firstbyte._path import Location
+from firstbyte._path import Location, text_of
 from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def ls(location: Location, *, recursive: bool = False, **options: Unpack[Options
     try:
         found = rows(client, location, recursive)
     except NotADirectoryError:
-        text = os.fspath(location)
+        text = text_of(location)
         return [Entry(text.rstrip("/").rpartition("/")[2], text, _native.stat(client, location))]
     return [Entry(*row) for row in found]
 

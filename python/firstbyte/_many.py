@@ -46,11 +46,11 @@ def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
         TypeError: if `samples` is a single location.
         ValueError: for negative numbers, or if a location or an option cannot be used.
     """
-    if isinstance(samples, (str, os.PathLike)):
+    if isinstance(samples, (str, bytes, os.PathLike)):
         raise TypeError(f"read_many and iter_many take several samples, not one: [{os.fspath(samples)!r}]")
     wanted: list[tuple[Location, tuple[int, int] | None]] = []
     for sample in samples:
-        if isinstance(sample, (str, os.PathLike)):
+        if isinstance(sample, (str, bytes, os.PathLike)):
             wanted.append((sample, None))
         else:
             location, offset, length = sample

@@ -48,6 +48,7 @@ __all__ = [
     "listdir",
     "log_begin",
     "log_end",
+    "log_level",
     "log_next",
     "merge",
     "mv",
@@ -232,6 +233,7 @@ class Client:
     def options(self) -> dict[str, Any]: ...
 
 def log_begin(least: int) -> None: ...
+def log_level(least: int) -> None: ...
 
 # Returns the level, the target and the fields (as JSON) of each event; then the number of dropped
 # events, and True if the log has ended.
@@ -336,7 +338,7 @@ def check(
     content: bool,
     patterns: builtins.list[tuple[bool, str]],
 ) -> tuple[_Outcome, str]: ...
-def presign(client: Client, location: Location, seconds: int, put: bool) -> str: ...
+def presign(client: Client, location: Location, expires: int, put: bool) -> str: ...
 def sync(
     client: Client,
     source: Location,

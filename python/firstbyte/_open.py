@@ -12,11 +12,13 @@ import os
 from firstbyte import _file, _native, _write
 from firstbyte._file import File, RawFile
 from firstbyte._options import OPEN, connect
-from firstbyte._path import Location
+from firstbyte._path import Location, anywhere
 from firstbyte._typing import TYPE_CHECKING, Any, Literal, cast, overload
-from firstbyte._write import RawWriter, TextWriteFile, WriteFile
+from firstbyte._write import Compressor, RawWriter, TextWriteFile, WriteFile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from firstbyte._options import OpenOptions
     from firstbyte._typing import Unpack
 
@@ -162,30 +164,31 @@ def open_location(
     buffering: int = -1,
     text: tuple[str | None, str | None, str | None] = (None, None, None),
     replay: Location | None = None,
+    compress: Callable[..., Any] | None = None,
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
-    """Open a location. `text` has the `encoding`, `errors` and `newline` of `builtins.open`."""
+    """Open a location. `text` has the `encoding`, `errors` and `newline` of `builtins.open`.
+    `compress` is a function of fsspec's `compr`, which compresses or expands.
+    """
     does, binary = _parse(mode)
     _check(does, binary, buffering, text)
     if does != "r":
         if does == "x":
             _refuse_existing(client, location)
-        raw = RawWriter(_native.writer(client, location, does == "x"), os.fspath(location), does + "b")
+        raw = RawWriter(_native.writer(client, location, does == "x"), os.fsdecode(location), does + "b")
+        if compress is not None:
+            raw = RawWriter(Compressor(raw, compress), raw.name, raw.mode)
         written: Any = _write.wrap(raw, buffering, None if binary else text)
         if not binary:
             written.mode = mode
         return cast("WriteFile | TextWriteFile", written)
     native = _native.open(client, location, replay)
-    file: Any = _file.wrap(native, buffering, (client, _anywhere(location)))
+    file: Any = _file.wrap(native, buffering, (client, anywhere(location)))
+    if compress is not None:
+        file = compress(file, mode="r")
     if not binary:
         file = io.TextIOWrapper(file, *text, line_buffering=buffering == 1)
         file.mode = mode
     return cast("File | RawFile | io.TextIOWrapper", file)
-
-
-def _anywhere(location: Location) -> str:
-    """Return the location in a form that is valid in any working directory."""
-    text = os.fspath(location)
-    return text if "://" in text else os.path.abspath(text)
 
 
 def _parse(mode: str) -> tuple[str, bool]:

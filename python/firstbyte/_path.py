@@ -8,8 +8,8 @@ from firstbyte._typing import TYPE_CHECKING, Iterable
 
 # A path in a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-# A location: a URL or a path.
-Location = str | os.PathLike[str]
+# A location: a URL or a path. Bytes are always a path.
+Location = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 if TYPE_CHECKING:
     # One pattern, or several.
@@ -22,6 +22,26 @@ _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 # Valid file descriptors: non-negative 31-bit numbers.
 _DESCRIPTORS = range(1 << 31)
+
+
+def text_of(location: Location) -> str:
+    """Return a location as the native half reads it. Bytes are a path even if they look like a URL;
+    `./` before them says so.
+    """
+    given = os.fspath(location)
+    if isinstance(given, bytes):
+        given = os.fsdecode(given)
+        return "./" + given if ":" in given and given[0] != "/" else given
+    return given
+
+
+def anywhere(location: Location) -> str:
+    """Return a location in a form that is valid in any working directory. A `/` at the end stays,
+    because it has a meaning.
+    """
+    text = text_of(location)
+    scheme, separator, _ = text.partition("://")
+    return text if separator and "/" not in scheme else os.path.join(os.getcwd(), text)
 
 
 def store_location(path: object) -> str | None:

@@ -13,6 +13,7 @@ import tempfile
 from typing import Any
 
 import ray
+from firstbyte._path import text_of
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Options of `hydrate` that have the same name in the program.
@@ -53,7 +54,7 @@ def _words(options: dict[str, Any]) -> list[str]:
         if name in _FLAGS:
             words.append(_FLAGS[name])
         elif name in _SAME_NAME_OPTIONS:
-            words += ["--" + name.replace("_", "-"), os.fspath(value) if hasattr(value, "__fspath__") else str(value)]
+            words += ["--" + name.replace("_", "-"), text_of(value) if isinstance(value, (bytes, os.PathLike)) else str(value)]
         else:
             raise TypeError(f"hydrate: with share there is no option {name!r}")
     return words

@@ -99,7 +99,7 @@ def load_safetensors(
         raise ValueError(f"load_safetensors: framework should be 'numpy' or 'torch', not {framework!r}")
     if device is not None and framework != "torch":
         raise ValueError("load_safetensors: only torch has devices")
-    single = isinstance(locations, (str, os.PathLike))
+    single = isinstance(locations, (str, bytes, os.PathLike))
     shards = [cast("Location", locations)] if single else list(cast("Iterable[Location]", locations))
     client = connect("load_safetensors", {"cache": False, **options}, READ)
     allocate = _for_torch(device) if framework == "torch" else _for_numpy()

@@ -4,11 +4,13 @@ receipts.
 
 from __future__ import annotations
 
+import os
+
 from firstbyte import _native
 from firstbyte._copy import rules
 from firstbyte._options import connect
 from firstbyte._path import Location
-from firstbyte._typing import TYPE_CHECKING, Any, cast
+from firstbyte._typing import TYPE_CHECKING, Any, Iterable, cast
 
 if TYPE_CHECKING:
     from firstbyte._options import Options
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    sources: Location | list[Location],
+    sources: Location | Iterable[Location],
     out: Location,
     *,
     shards: int = 8,
@@ -49,11 +51,11 @@ def plan(
         ValueError: if there is nothing to plan, or an argument cannot be used.
     """
     client = connect("plan", options)
-    several = sources if isinstance(sources, list) else [sources]
+    several: list[Location] = [sources] if isinstance(sources, (str, bytes, os.PathLike)) else list(sources)
     return _parse(_native.plan(client, several, out, shards, rules(include, exclude)))
 
 
-def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
+def merge(manifest: Location, receipts: Iterable[Location]) -> dict[str, Any]:
     """Compare receipts with a manifest. Report which objects are done, missing, done twice or
     changed.
 
@@ -69,7 +71,7 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
     Raises:
         OSError: if a file is not a manifest, or not a receipt of one of its shards.
     """
-    return _parse(_native.merge(manifest, receipts))
+    return _parse(_native.merge(manifest, list(receipts)))
 
 
 def _parse(text: str) -> dict[str, Any]:

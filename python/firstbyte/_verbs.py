@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from firstbyte import _native
 from firstbyte._copy import receipt, reporter, rules
 from firstbyte._ls import Entry
 from firstbyte._options import COPY, connect
-from firstbyte._path import Location
+from firstbyte._path import Location, text_of
 from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def stat(location: Location, **options: Unpack[Options]) -> Entry:
         FileNotFoundError: if nothing is there.
         OSError: as `firstbyte.open` raises it.
     """
-    text = os.fspath(location)
+    text = text_of(location)
     facts = _native.stat(connect("stat", options), location)
     return Entry(text.rstrip("/").rpartition("/")[2], text, facts)
 

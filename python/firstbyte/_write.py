@@ -11,7 +11,10 @@ import io
 import warnings
 
 from firstbyte import _native
-from firstbyte._typing import Any
+from firstbyte._typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Number of bytes that a writer collects before it passes them on.
 _PIECE = 1 << 20
@@ -69,7 +72,10 @@ class WriteFile(_Discarded, io.BufferedWriter):
                 self.commit()
 
     def commit(self) -> None:
-        """Make the object appear at its location."""
+        """Close the file if it is open, and make the object appear at its location."""
+        if not self.closed:
+            self.autocommit = False
+            self.close()
         self.writer.native.commit()
 
     def discard(self) -> None:
@@ -107,6 +113,22 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
                 raise
         super().close()
 
+    @property
+    def autocommit(self) -> bool:
+        """True if the object appears on close()."""
+        return self._file.autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        self._file.autocommit = value
+
+    def commit(self) -> None:
+        """Close the file if it is open, and make the object appear at its location."""
+        if not self.closed:
+            self.autocommit = False
+            self.close()
+        self._file.commit()
+
     def discard(self) -> None:
         """Close this file and the one below it. What was at the location before stays unchanged."""
         self._file.discard()
@@ -115,7 +137,7 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
 class RawWriter(io.RawIOBase):
     """Passes bytes to the native writer, until the file is discarded."""
 
-    def __init__(self, native: _native.Writer, name: str, mode: str) -> None:
+    def __init__(self, native: _native.Writer | Compressor, name: str, mode: str) -> None:
         super().__init__()
         self.native = native
         self.name = name
@@ -139,6 +161,40 @@ class RawWriter(io.RawIOBase):
             self.native.write(piece)
         self._position += len(piece)
         return len(piece)
+
+
+class Compressor:
+    """Compresses the bytes of an object. Takes the place of the native writer.
+
+    Most compressors do not close the file that they write to, so this class closes it.
+    """
+
+    def __init__(self, raw: RawWriter, compress: Callable[..., Any]) -> None:
+        """Not called directly. `compress` is a function of fsspec's `compr`."""
+        self._file = WriteFile(raw)
+        self._compressed = compress(self._file, mode="w")
+
+    def write(self, content: bytes) -> None:
+        self._compressed.write(content)
+
+    def commit(self) -> None:
+        """Write what the compressor still holds, and make the object appear."""
+        try:
+            self._compressed.close()
+        except BaseException:
+            self.discard()
+            raise
+        self._file.close()
+
+    def discard(self) -> None:
+        """Close the compressor and the file. What was at the location before stays unchanged."""
+        self._file.writer.dropped = True
+        try:
+            self._compressed.close()
+        except Exception:
+            # What the compressor could not write is discarded, too.
+            pass
+        self._file.discard()
 
 
 def wrap(

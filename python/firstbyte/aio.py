@@ -32,7 +32,7 @@ from firstbyte._path import Location
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from firstbyte._options import Options, ReadOptions
+    from firstbyte._options import OpenOptions, Options
 
 __all__ = [
     "File",
@@ -379,7 +379,7 @@ def open(
     location: Location,
     mode: Literal["rb", "br", "wb", "bw", "xb", "bx"] = "rb",
     buffering: int = -1,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> _Opening[bytes]: ...
 @overload
 def open(
@@ -389,7 +389,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> _Opening[str]: ...
 def open(
     location: Location,
@@ -398,7 +398,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> _Opening[Any]:
     """Open an object, as `firstbyte.open` does.
 

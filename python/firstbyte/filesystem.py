@@ -16,12 +16,13 @@ import contextlib
 import errno
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from glob import has_magic
 from typing import Any, ClassVar
 
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
@@ -31,15 +32,14 @@ from firstbyte import _native
 from firstbyte._batch import Batch, refuse
 from firstbyte._open import open_location
 from firstbyte._options import READ, STORE, connect, fsspec_options
-from firstbyte._write import WriteFile
+from firstbyte._parts import read_parts
+from firstbyte._write import TextWriteFile, WriteFile
 
 # Maximum size in bytes of a value that is uploaded in one request. Larger values are uploaded in
 # parts.
 _SMALL = 8 << 20
 # Bytes that are read at once from a local file that becomes a new object.
 _PIECE = 1 << 20
-# Maximum objects whose ranges are fetched at once.
-_OBJECTS = 16
 
 # Protocols before which this file system can be chained.
 _TARGETS = ("s3", "gs", "az", "http", "https", "file")
@@ -95,7 +95,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         options = fsspec_options(target_options or {}) | fsspec_options(given)
         super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
-        if target not in _TARGETS and not target.startswith(_NAMED):
+        if not _is_target(target):
             raise ValueError(f"firstbyte: target_protocol should be one of {', '.join(_TARGETS)}, not {target_protocol!r}")
         for name in options:
             if name in _OF_S3 - _SHARED.get("s3" if target.startswith(_NAMED) else target, set()):
@@ -116,7 +116,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def _strip_target(self, path: Any) -> Any:
         if isinstance(path, list):
             return [self._strip_target(p) for p in path]
-        path = type(self)._strip_protocol(path)
+        path = _without_own(path)
         scheme, separator, rest = path.partition("://")
         if separator and (scheme.isalnum() or scheme.startswith(_NAMED)):
             if scheme != self.target_protocol:
@@ -126,17 +126,22 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        """Return the scheme of a named endpoint in a URL, such as `s3+lab` in
-        `firstbyte://s3+lab://BUCKET/KEY`. fsspec itself does not know such schemes.
-        """
-        scheme, separator, _ = str(path).removeprefix("firstbyte://").partition("://")
-        return {"target_protocol": scheme} if separator and scheme.startswith(_NAMED) else {}
+        """Return the target in a URL, such as `s3+lab` in `firstbyte://s3+lab://BUCKET/KEY`."""
+        scheme, separator, _ = _without_own(path).partition("://")
+        return {"target_protocol": scheme} if separator and scheme != "s3" and _is_target(scheme) else {}
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Return the URL of a path, which names its target unless that is s3."""
+        path = self._strip_protocol(name)
+        return f"firstbyte://{path}" if self.target_protocol == "s3" else f"firstbyte://{self.target_protocol}://{path}"
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(p) for p in path]
-        return stringify_path(path).removeprefix("firstbyte://").rstrip("/")
+        path = _without_own(path)
+        scheme, separator, rest = path.partition("://")
+        return rest if separator and _is_target(scheme) else path
 
     def _location(self, path: str) -> str:
         return path if self.target_protocol == "file" else f"{self.target_protocol}://{path}"
@@ -259,13 +264,19 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> Any:
         """Open a path as `firstbyte.open` does. If a `with` block that writes fails, no object
-        appears.
+        appears. In a transaction, objects appear when it ends.
         """
-        if "b" in mode or compression is not None or self._intrans:
-            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = kwargs.pop("encoding", None), kwargs.pop("errors", None), kwargs.pop("newline", None)
+        autocommit = kwargs.pop("autocommit", not self._intrans)
         refuse("open", kwargs)
-        return open_location(self._client, self._location(self._strip_protocol(path)), mode, -1, text)
+        path = self._strip_protocol(path)
+        codec = get_compression(path, compression)
+        compress = compr[codec] if codec else None
+        file = open_location(self._client, self._location(path), mode, -1, text, compress=compress)
+        if isinstance(file, (WriteFile, TextWriteFile)) and not autocommit:
+            file.autocommit = False
+            self.transaction.files.append(file)
+        return file
 
     def _open(
         self,
@@ -306,39 +317,12 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error="return", the result for each range of an object that fails is the exception.
         """
         refuse("cat_ranges", kwargs)
-        if not isinstance(paths, list):
-            raise TypeError("cat_ranges: paths should be a list")
-        starts = starts if isinstance(starts, list) else [starts] * len(paths)
-        ends = ends if isinstance(ends, list) else [ends] * len(paths)
-        if not len(paths) == len(starts) == len(ends):
-            raise ValueError("cat_ranges: as many starts and ends as paths are needed")
-        ranges: dict[str, list[int]] = {}
-        for index, path in enumerate(paths):
-            ranges.setdefault(path, []).append(index)
-        results: list[Any] = [None] * len(paths)
+        return read_parts(self._read_parts, paths, starts, ends, returns_errors=on_error == "return")
 
-        def cat(path: str) -> None:
-            indices = ranges[path]
-            try:
-                found: list[Any] = self._cat_some(path, [slice(starts[index], ends[index]) for index in indices])
-            except Exception as error:
-                if on_error != "return":
-                    raise
-                found = [error] * len(indices)
-            for index, result in zip(indices, found):
-                results[index] = result
-
-        if len(ranges) == 1:
-            cat(paths[0])
-        else:
-            with ThreadPoolExecutor(_OBJECTS) as pool:
-                list(pool.map(cat, ranges))
-        return results
-
-    def _cat_some(self, path: str, slices: list[slice]) -> list[bytes]:
+    def _read_parts(self, path: str, parts: list[slice]) -> list[bytes]:
         file = _native.open(self._client, self._location(self._strip_protocol(path)))
         try:
-            bounds = [part.indices(file.size) for part in slices]
+            bounds = [part.indices(file.size) for part in parts]
             return file.read_ranges([(first, max(0, last - first)) for first, last, _ in bounds])
         finally:
             file.close()
@@ -434,6 +418,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return
         batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth)
+        if isinstance(path1, str) and not recursive and not batch.pairs:
+            raise _directory("move", path1)
         batch.copy_all(self._location, self._location, moves=True)
 
     def move_tree(self, source: str, target: str) -> None:
@@ -523,7 +509,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         is_link = self.target_protocol == "file" and os.path.islink(path)
         if not is_link and self.info(path)["type"] == "directory":
-            raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
+            raise _directory("delete", path)
         self._delete([path])
 
     _rm = rm_file
@@ -543,11 +529,24 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             if missing == len(roots):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(roots[0]))
             return
+        if isinstance(path, str) and not recursive and self.target_protocol != "file" and has_magic(path):
+            self._delete_matches(path)
+            return
         paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
         if isinstance(path, str) and not recursive and len(paths) == 1:
             self.rm_file(paths[0])
         else:
             self._delete(paths)
+
+    def _delete_matches(self, pattern: str) -> None:
+        """Delete the objects that match. Raise an error if a directory matches, too."""
+        found: Any = self.glob(pattern, detail=True)
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), pattern)
+        directories = [name for name, info in found.items() if info["type"] == "directory"]
+        self._delete([name for name, info in found.items() if info["type"] != "directory"])
+        if directories:
+            raise _directory("delete", directories[0])
 
     def rm_tree(self, path: str) -> None:
         """Delete what has exactly this name, and everything below it."""
@@ -565,12 +564,26 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             os.rmdir(directory)
 
 
+def _without_own(path: Any) -> str:
+    """Return a path or URL without `firstbyte://` before it and `/` after it."""
+    text: str = stringify_path(path).removeprefix("firstbyte://").rstrip("/")
+    return text
+
+
+def _is_target(protocol: str) -> bool:
+    return protocol in _TARGETS or protocol.startswith(_NAMED)
+
+
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
     kind, size, mtime, etag = facts
     # fsspec's own file system of local files gives a link without a target the type "other".
     kind = "other" if kind == "symlink" else kind
     size = 0 if kind == "directory" else size
     return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}
+
+
+def _directory(verb: str, path: str) -> IsADirectoryError:
+    return IsADirectoryError(errno.EISDIR, f"is a directory; {verb} it with recursive=True", path)
 
 
 def _raise_failure(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> None:

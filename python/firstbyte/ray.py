@@ -14,15 +14,18 @@ are not fetched again.
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import firstbyte
+from firstbyte._errors import FACTS
+from firstbyte._errors import error as make_error
 from firstbyte._options import STORE
-from firstbyte._path import Location
+from firstbyte._path import Location, anywhere, text_of
 
 try:
     import ray
@@ -41,6 +44,21 @@ Progress = Callable[[int, int, dict[str, Any]], None]
 # Aliases, because `list` is a function of this module.
 _Paths = builtins.list[Location]
 _Refs = builtins.list[Any]
+# Maximum number of failures that an exception has as exceptions.
+_ERRORS = 1000
+# Number of the operating system for kinds of failures. A receipt has kinds only.
+_NUMBERS = {
+    "not_found": errno.ENOENT,
+    "no_such_bucket": errno.ENOENT,
+    "denied": errno.EACCES,
+    "no_credentials": errno.EACCES,
+    "changed": errno.ESTALE,
+    "exists": errno.EEXIST,
+    "is_directory": errno.EISDIR,
+    "full": errno.ENOSPC,
+    "timed_out": errno.ETIMEDOUT,
+    "deadline": errno.ETIMEDOUT,
+}
 # Maximum number of rows in a block of a Dataset.
 ROWS = 65_536
 
@@ -114,11 +132,9 @@ def hydrate(
         raise ValueError("with share, give a source, and no manifest: every node gets all of it")
     from firstbyte._ray_share import hydrate_everywhere
 
-    shared = hydrate_everywhere(os.fspath(source), options)
+    shared = hydrate_everywhere(text_of(source), options)
     if shared["failed"]:
-        error = firstbyte.PartialError(f"{len(shared['failed'])} objects could not be brought: see receipt")
-        error.receipt = shared
-        raise error
+        raise _partial(f"{len(shared['failed'])} objects could not be brought: see receipt", shared)
     return shared
 
 
@@ -136,7 +152,7 @@ def list(location: Location, **options: Any) -> ray.data.Dataset:
     """
     import ray.data
 
-    batches: Any = ray.remote(_batches).options(num_returns="streaming").remote(_anywhere(location), options)
+    batches: Any = ray.remote(_batches).options(num_returns="streaming").remote(anywhere(location), options)
     return ray.data.from_arrow_refs([*batches])
 
 
@@ -186,10 +202,10 @@ def _run(
         # Workers may not be able to read the driver's files, so the manifest is passed as a Ray
         # object.
         shared = ray.put(content)
-        target = None if destination is None else _anywhere(destination)
+        target = None if destination is None else anywhere(destination)
         for name in ("cache", "sse_c_key"):
-            if isinstance(options.get(name), (str, os.PathLike)):
-                options[name] = _anywhere(options[name])
+            if isinstance(options.get(name), (str, bytes, os.PathLike)):
+                options[name] = anywhere(options[name])
         most = in_flight or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 0.01)))
         paths: _Paths = []
         waiting = iter(range(count))
@@ -208,20 +224,23 @@ def _run(
                 progress(len(paths), count, json.loads(text))
         merged = firstbyte.merge(manifest, paths)
     if merged["missing"]["objects"]:
-        error = firstbyte.PartialError(f"{merged['missing']['objects']} objects are missing: see receipt")
-        error.receipt = merged
-        raise error
+        raise _partial(f"{merged['missing']['objects']} objects are missing: see receipt", merged)
     return merged
 
 
-def _anywhere(location: Location) -> str:
-    """Return the location so that it names the same place in a task, which has a working directory
-    of its own. A `/` at the end stays, because it has a meaning.
-    """
-    text = os.fsdecode(location)
-    if "://" in text:
-        return text
-    return os.path.join(os.getcwd(), text)
+def _partial(line: str, receipt: dict[str, Any]) -> firstbyte.PartialError:
+    """Make the error of a run in which objects failed."""
+    error = firstbyte.PartialError(errno.EIO, line)
+    error.receipt = receipt
+    error.errors = [(item["location"], _error_of(item)) for item in receipt["failed"][:_ERRORS]]
+    return error
+
+
+def _error_of(item: dict[str, Any]) -> OSError:
+    """Make the exception for an item of a receipt."""
+    facts = {name: item[name] for name in FACTS if name in item}
+    number = _NUMBERS.get(item["kind"], errno.EIO)
+    return cast("OSError", make_error(item["kind"], number, item["error"], None, facts))
 
 
 def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:

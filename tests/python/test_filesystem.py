@@ -168,6 +168,69 @@ def test_a_write_that_fails_leaves_what_was_there(fs):
             file.write(b"x")
 
 
+@pytest.mark.parametrize(("compression", "name"), [("gzip", "x.gz"), ("bz2", "x.bz2"), ("xz", "x.xz"), ("zip", "x.zip")])
+def test_compressed_content_appears_when_its_file_is_closed(fs, compression, name):
+    path = f"bucket/compressed/{name}"
+    for mode, content in (("wb", b"binary" * 1000), ("w", "t\u00ebxt\n" * 1000)):
+        for asked in (compression, "infer"):
+            with fs.open(path, mode, compression=asked) as file:
+                file.write(content)
+            assert fs.open(path, mode.replace("w", "r"), compression=asked).read() == content
+            with pytest.raises(ZeroDivisionError), fs.open(path, mode, compression=asked) as file:
+                file.write(content[:1])
+                raise ZeroDivisionError
+            assert fs.open(path, mode.replace("w", "r"), compression=asked).read() == content
+        with fs.transaction:
+            with fs.open(path, mode, compression=compression) as file:
+                file.write(content * 2)
+            assert fs.open(path, mode.replace("w", "r"), compression=compression).read() == content
+        assert fs.open(path, mode.replace("w", "r"), compression=compression).read() == content * 2
+    with pytest.raises(ValueError, match="not supported"):
+        fs.open(path, "wb", compression="none such")
+
+
+@pytest.mark.parametrize(("mode", "content"), [("wb", b"content"), ("w", "content")])
+def test_a_file_that_is_open_at_the_end_of_a_transaction_is_closed_and_complete(fs, mode, content):
+    with fs.transaction:
+        file = fs.open("bucket/open/x", mode)
+        file.write(content)
+    assert file.closed and fs.cat("bucket/open/x") == b"content"
+    with pytest.raises(KeyError), fs.transaction:
+        file = fs.open("bucket/open/x", mode)
+        file.write(content[:2])
+        raise KeyError
+    assert file.closed and fs.cat("bucket/open/x") == b"content"
+
+
+def test_directories_are_moved_and_deleted_only_if_that_is_requested(fs):
+    fs.pipe({f"bucket/whole/{name}": b"x" for name in ("run-1/a", "run-2/a", "run-3")})
+    for move in (fs.mv, fs.rename):
+        for source in ("bucket/whole/run-1", "bucket/whole/run-1/", "bucket/whole/run-[12]"):
+            with pytest.raises(IsADirectoryError):
+                move(source, "bucket/elsewhere/")
+    with pytest.raises(IsADirectoryError) as error:
+        fs.rm("bucket/whole/run-[12]")
+    assert error.value.filename == "bucket/whole/run-1" and len(fs.find("bucket/whole")) == 3
+    with pytest.raises(IsADirectoryError):
+        fs.rm("bucket/whole/run-*")
+    assert fs.find("bucket/whole") == ["bucket/whole/run-1/a", "bucket/whole/run-2/a"]
+    fs.rm("bucket/whole/run-1/*")
+    with pytest.raises(FileNotFoundError):
+        fs.rm("bucket/whole/run-1/*")
+    fs.mv("bucket/whole/run-2", "bucket/whole/moved", recursive=True)
+    assert fs.find("bucket/whole") == ["bucket/whole/moved/a"]
+
+
+@pytest.mark.parametrize("target", ["s3", "gs", "az", "http", "https", "file"])
+def test_the_url_of_a_path_leads_back_to_it(target):
+    fs = fsspec.filesystem("firstbyte", target_protocol=target)
+    path = "/a/b" if target == "file" else "a/b"
+    other, there = fsspec.core.url_to_fs(fs.unstrip_protocol(path))
+    assert (other.target_protocol, there) == (target, path)
+    assert fsspec.open(fs.unstrip_protocol(path)).full_name == fs.unstrip_protocol(path)
+    assert other.unstrip_protocol(fs.unstrip_protocol(path)) == fs.unstrip_protocol(path)
+
+
 def test_directories_are_parts_of_names(fs):
     fs.mkdir("bucket/never")
     fs.makedirs("bucket/never/ever", exist_ok=True)

@@ -90,6 +90,7 @@ CALLS = {
     "the file system's info": SYSTEM + ".info('s3://bucket/key')",
     "its ls": SYSTEM + ".ls('s3://bucket/tree/')",
     "its cat": SYSTEM + ".cat_file('s3://bucket/key')",
+    "its cat_ranges of two objects": SYSTEM + ".cat_ranges(['bucket/a', 'bucket/b'], 0, 1)",
     "its rm": SYSTEM + ".rm_file('s3://bucket/key')",
     "its pipe": SYSTEM + ".pipe_file('s3://bucket/key', b'content')",
     "a large write": "f = firstbyte.open('s3://bucket/key', 'wb'); [f.write(bytes(1 << 20)) for _ in range(200)]; f.close()",

@@ -3,7 +3,9 @@
 import array
 import errno
 import hashlib
+import multiprocessing
 import os
+import pickle
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +88,27 @@ def test_wrong_arguments_say_what_is_wrong(tmp_path):
     with pytest.raises(FileNotFoundError):
         Layout(tmp_path / "nowhere")
     assert repr(layout) == f"Layout({str(tmp_path / 'new')!r})" and layout.root == str(tmp_path / "new")
+
+
+@pytest.mark.parametrize("options", [{"files": -1}, {"files": 2**70}, {"files": "many"}, {"levels": 300}, {"width": 1.5}])
+def test_an_error_of_a_number_names_its_argument(tmp_path, options):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(options))}: "):
+        Layout.create(tmp_path / "new", **options)
+
+
+def test_it_is_pickled_with_its_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for root in ("new", b"bytes", tmp_path / "path"):
+        Layout.create(root, files=1000).put("name.txt", b"content")
+        text = pickle.dumps(Layout(root, durable=True))
+        with monkeypatch.context() as patch:
+            patch.chdir("/")
+            other = pickle.loads(text)
+            assert other.get("name.txt") == b"content" and type(other.root) is (bytes if root == b"bytes" else str)
+            assert pickle.dumps(other) == text
+    layout = Layout("new")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(layout.get, ["name.txt"]) == [b"content"]
 
 
 def test_a_name_that_cannot_be_held_is_not_there(tmp_path):

@@ -49,6 +49,21 @@ def test_a_higher_level_leaves_requests_out_and_no_level_starts_no_thread(tmp_pa
     assert len(lines) == 1 and "firstbyte-log" not in lines[0], lines
 
 
+def test_a_level_of_a_logger_below_and_a_later_one_are_followed(tmp_path):
+    below = PROGRAM.replace("LEVEL", "logging.WARNING").replace(
+        "import firstbyte\n", "import firstbyte\nlogging.getLogger('firstbyte.store.request').setLevel(logging.DEBUG)\n"
+    )
+    assert any("method=GET" in line for line in run(tmp_path / "below", below))
+    again = "def again():\n    firstbyte.stat('s3://bucket/data', **options)\n    import time; time.sleep(0.1)\n"
+    later = PROGRAM.replace("LEVEL", "logging.INFO") + again + (
+        "logging.getLogger().setLevel(logging.DEBUG)\nagain()\n"
+        "logging.getLogger().setLevel(logging.WARNING)\nagain()\n"
+        "logging.getLogger('firstbyte.store').setLevel(logging.DEBUG)\nagain()\n"
+    )
+    lines = run(tmp_path / "later", later)
+    assert [line.split()[:2] for line in lines if " method=" in line] == [["firstbyte.store.request", "DEBUG"]] * 2, lines
+
+
 def test_a_child_after_a_fork_logs_by_a_thread_of_its_own(tmp_path):
     forking = PROGRAM.replace("LEVEL", "logging.DEBUG") + (
         "sys.stderr.flush()\nchild = os.fork()\n"

@@ -209,6 +209,14 @@ def test_an_overwritten_object_is_stale_where_it_was_not_read(place):
             assert fresh.version != file.version
 
 
+@pytest.mark.parametrize("size", [2**70, 1.5, "4", -7])
+def test_a_read_of_an_impossible_size_leaves_the_next_one_as_it_is(place, size):
+    with firstbyte.open(place("sizes", b"one\ntwo\n")) as file:
+        with pytest.raises((OverflowError, TypeError, ValueError)):
+            file.read(size)
+        assert file.readline() == b"one\n" and file.read() == b"two\n"
+
+
 def test_errors_are_those_of_files(place, tmp_path):
     place("tree/leaf", b"leaf")
     for location, kind, code in [

@@ -82,6 +82,37 @@ def test_keys_that_are_given_are_used(minio, monkeypatch):
         assert chained.cat("bucket/keyed") == b"content"
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("memory", "1 apple"), ("memory", -1), ("memory", 2**70), ("cache_size", 1.5), ("cache", 5), ("region", 5), ("profile", b"x")]
+    + [("deadline", "soon"), ("deadline", -1), ("endpoint_url", "nope"), ("endpoint_url", "")],
+)
+def test_an_error_of_an_option_names_it(option, value):
+    with pytest.raises((ValueError, TypeError), match=f"^{option}: "):
+        firstbyte.open("s3://bucket/x", **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong"),
+    [
+        (lambda **options: firstbyte.presign("s3://bucket/x", **options), {"expires": value})
+        for value in (0, -1, "1h", 1.5, 10**9, 2**70)
+    ]
+    + [
+        (lambda **options: firstbyte.cp("s3://bucket/x", "/nowhere/x", **options), wrong)
+        for wrong in ({"limit_rate": "x"}, {"limit_rate": -1}, {"metadata": {"a": 1}}, {"tags": [1]}, {"concurrency": 0}, {"budget": "x"})
+    ]
+    + [(lambda **options: firstbyte.read_many(["s3://bucket/x"], **options), {"concurrency": value}) for value in (0, -1, "x")]
+    + [
+        (lambda **options: firstbyte.plan("s3://bucket/x", "/nowhere/m", **options), {"shards": -1}),
+        (lambda **options: list(firstbyte.iter_batches("/", **options)), {"batch_size": -1}),
+    ],
+)
+def test_an_error_of_an_argument_names_it(call, wrong):
+    with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+        call(**wrong)
+
+
 def test_what_is_given_twice_and_differs_is_an_error():
     for twice in [
         {"endpoint": "http://one", "endpoint_url": "http://other"},

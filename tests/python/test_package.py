@@ -43,6 +43,12 @@ def test_importing_brings_no_other_package_along_nor_what_is_slow_to_import():
     assert not brought & {"typing", "re", "dataclasses", "collections", "contextlib", "asyncio"}
 
 
+def test_asyncio_needs_no_import_of_its_own():
+    program = "import firstbyte; print(firstbyte.aio.open.__module__, 'aio' in firstbyte.__all__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "firstbyte.aio False\n"
+
+
 def test_the_package_is_typed_and_carries_its_version():
     assert (resources.files(firstbyte) / "py.typed").is_file()
     assert (resources.files(firstbyte) / "_native.pyi").is_file()

@@ -1,5 +1,6 @@
 """`firstbyte.ray`: copies by tasks on a cluster whose nodes are lost, and listings as a Dataset."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -140,6 +141,11 @@ def test_objects_that_changed_are_named(served, cluster, tmp_path):
     with pytest.raises(firstbyte.PartialError, match="1 objects are missing") as error:
         firstbyte.ray.cp(None, tmp_path / "to", manifest=tmp_path / "m")
     assert [it["location"] for it in error.value.receipt["changed"]] == ["s3://bucket/few/object-000003"]
+    assert error.value.errors == [] and error.value.errno == errno.EIO
+    failed = {"location": "s3://bucket/x", "error": "s3://bucket/x: not found", "kind": "not_found", "status": 404}
+    [(location, reason)] = firstbyte.ray._partial("1 failed", {"failed": [failed]}).errors
+    assert location == "s3://bucket/x" and isinstance(reason, FileNotFoundError)
+    assert (reason.errno, reason.status, reason.kind) == (errno.ENOENT, 404, "not_found")
 
 
 def test_every_node_gets_all_of_a_tree_through_the_gateways_of_all(served, cluster, tmp_path):

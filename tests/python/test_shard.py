@@ -13,7 +13,7 @@ def manifest(place, tmp_path):
     for number in range(12):
         place(f"sharded/d{number % 2}/{number}", b"x" * (1_000 + number))
     place("sharded/skipped.tmp", b"")
-    header = firstbyte.plan("s3://bucket/sharded/", tmp_path / "m", shards=3, exclude=["*.tmp"])
+    header = firstbyte.plan(iter(["s3://bucket/sharded/"]), tmp_path / "m", shards=3, exclude=["*.tmp"])
     assert sum(shard["objects"] for shard in header["shards"]) == 12
     return tmp_path / "m"
 
@@ -27,7 +27,7 @@ def test_shards_together_are_the_whole(manifest, tmp_path):
         receipts.append(tmp_path / f"r{shard}")
         receipts[-1].write_text(json.dumps(receipt))
     assert len([path for path in (tmp_path / "to").rglob("*") if path.is_file()]) == 12
-    merged = firstbyte.merge(manifest, receipts)
+    merged = firstbyte.merge(manifest, iter(receipts))
     assert merged["done"]["objects"] == 12 and not merged["lost_shards"]
     assert firstbyte.merge(manifest, receipts[1:])["lost_shards"] == [0]
 

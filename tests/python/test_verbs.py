@@ -1,6 +1,7 @@
 """The verbs that notebooks use: stat, exists, rm, mv, check, presign, and progress of cp."""
 
 import os
+import pickle
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -247,6 +248,54 @@ def test_directories_are_made_without_a_right_on_the_bucket(tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_bytes_are_a_path_and_never_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (b"plain", b"\xff not text", b"s3://bucket/key", b"host:name"):
+        with firstbyte.open(name, "wb") as file:
+            file.write(name)
+        # Python's own function agrees.
+        with open(name, "rb") as file:
+            assert file.read() == name
+        assert firstbyte.open(name).read() == name and firstbyte.read_many([name, (name, 0, 2)]) == [name, name[:2]]
+        assert pickle.loads(pickle.dumps(firstbyte.open(name))).read() == name
+        assert firstbyte.exists(name) and firstbyte.stat(name).size == len(name) == firstbyte.ls(name)[0].size
+        assert firstbyte.cp(name, b"copy:" + name)["objects"] == 1
+        assert firstbyte.check(name, b"copy:" + name, content=True) == []
+        firstbyte.mv(b"copy:" + name, b"moved")
+        assert firstbyte.hydrate(name, cache=b"cache:")["objects"] == 1
+        with pytest.raises(FileExistsError):
+            firstbyte.open(name, "xb")
+        firstbyte.rm(name)
+        assert (tmp_path / "moved").read_bytes() == name
+    assert (tmp_path / "cache:").is_dir()
+    with pytest.raises(FileNotFoundError):
+        firstbyte.open(b"s3://bucket/key")
+
+
+def test_a_directory_is_no_file_to_write(tmp_path):
+    (tmp_path / "there").mkdir()
+    for name in ("there", "there/", "new/", "new/deeper/"):
+        for mode in ("wb", "w", "xb"):
+            with pytest.raises(IsADirectoryError):
+                firstbyte.open(f"{tmp_path}/{name}", mode)
+    assert os.listdir(tmp_path) == ["there"]
+
+
+def test_receipts_count_the_requests_of_their_run(place, tmp_path):
+    for name in ("q/one", "q/two", "q/d/three"):
+        place(name, b"content")
+    runs = [
+        firstbyte.hydrate("s3://bucket/q", recursive=True, cache=tmp_path / "cache"),
+        firstbyte.cp("s3://bucket/q", tmp_path / "to", recursive=True),
+        firstbyte.sync("s3://bucket/q", tmp_path / "synced"),
+        firstbyte.mv("s3://bucket/q/d", "s3://bucket/q/e", recursive=True),
+        firstbyte.rm("s3://bucket/q/one"),
+        firstbyte.rm("s3://bucket/q", recursive=True),
+    ]
+    for receipt, least in zip(runs, (4, 4, 4, 3, 2, 3)):
+        assert least <= receipt["requests"] < 20 and receipt["retries"] == 0, receipt
 
 
 def test_a_failed_write_leaves_no_directories(tmp_path):

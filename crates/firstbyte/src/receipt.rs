@@ -18,6 +18,7 @@ use crate::shard_receipt::ShardReceipt;
 /// Extent to which content was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum VerifiedExtent {
     /// Against nothing: the source stated no length, and the content ended with the connection.
     #[serde(rename = "none")]

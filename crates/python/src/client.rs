@@ -7,20 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use firstbyte::account::{self, Account, Terms};
-use firstbyte::billing::{Declared, Transfer, parse_money};
+use firstbyte::billing::{Declared, Transfer};
 use firstbyte::{ClientOptions, Error, Receipt, environment};
-use firstbyte_location::units::PositiveDuration;
-use firstbyte_location::{Location, units};
+use firstbyte_location::Location;
 use firstbyte_store::{
     CustomerKey, DeferredSetting, ServerSideEncryption, Sharing, Signing, SigningKeys, expires_header,
 };
 use firstbyte_transfer::{Concurrency, ContentTypes};
-use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyDict, PyString};
 use rustix_futex_sync::Mutex;
 
+use crate::arguments::{Money, PathArgument, SizeArgument, TimeLimit, named};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 
@@ -74,64 +73,23 @@ pub(crate) struct ClientRoute {
 #[pyfunction]
 #[pyo3(signature = (**options))]
 pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyClient> {
-    let mut all = ClientOptions::from_environment().map_err(|error| failure(py, &error, None))?;
-    let mut cached = match std::env::var_os("FIRSTBYTE_CACHE") {
+    let all = ClientOptions::from_environment().map_err(|error| failure(py, &error, None))?;
+    let cached = match std::env::var_os("FIRSTBYTE_CACHE") {
         Some(path) if !path.is_empty() => Cached::All,
         _ => Cached::Remote,
     };
-    let (mut keys, mut terms) = (GivenKeys::default(), None::<Terms>);
+    let (keys, terms) = (GivenKeys::default(), None);
+    let mut written = WrittenOptions { all, cached, keys, terms };
     let given = PyDict::new(py);
     for (name, value) in options.into_iter().flatten() {
         if value.is_none() {
             continue;
         }
         given.set_item(&name, &value)?;
-        match name.cast::<PyString>()?.to_str()? {
-            "cache" => match value.cast::<PyBool>() {
-                Ok(flag) => cached = if flag.is_true() { Cached::All } else { Cached::Nothing },
-                Err(_) => {
-                    // An empty directory name counts as not given, like an empty variable.
-                    let directory = value.extract::<PathBuf>()?;
-                    if !directory.as_os_str().is_empty() {
-                        cached = Cached::All;
-                        all.reads.cache = Some(directory);
-                    }
-                }
-            },
-            "cache_shared" if value.is_truthy()? => all.reads.sharing = Sharing::Group,
-            "cache_shared" => all.reads.sharing = Sharing::Private,
-            "cache_store" => all.reads.store_name = Some(value.extract()?),
-            "cache_size" => all.reads.cache_size = Some(value.extract::<SizeArgument>()?.0),
-            "memory" => all.set_memory(value.extract::<SizeArgument>()?.0),
-            "deadline" => {
-                all.set_deadline(value.extract::<TimeLimit>()?.0.get());
-            }
-            "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
-            "profile" => all.store.profile = Some(value.extract()?),
-            "region" => all.store.region = Some(value.extract()?),
-            "anonymous" if value.is_truthy()? => {
-                keys.anonymous = true;
-                all.store.signing = Signing::Anonymous;
-            }
-            "anonymous" => all.store.signing = Signing::Chain,
-            "access_key_id" => keys.access_key_id = Some(value.extract()?),
-            "budget" | "transfer" | "bill_as" | "model" => {
-                write_billing_option(
-                    terms.get_or_insert_default(),
-                    name.cast::<PyString>()?.to_str()?,
-                    &value,
-                )?;
-            }
-            "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
-            "session_token" => keys.session_token = Some(value.extract()?),
-            "sse_c_key" => {
-                let path = value.extract::<PathBuf>()?;
-                let key = DeferredSetting::new("sse_c_key", move || CustomerKey::read(&path));
-                all.store.customer_key = Some(key);
-            }
-            name => write_option(&mut all, name, &value)?,
-        }
+        let name = name.cast::<PyString>()?.to_str()?;
+        written.write(name, &value).map_err(|error| named(name, &value, error))?;
     }
+    let WrittenOptions { mut all, cached, keys, mut terms } = written;
     if let Some(terms) = &mut terms {
         terms.bill.region = all.store.region.clone();
     }
@@ -144,10 +102,69 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
     Ok(PyClient { route: Arc::new(ClientRoute { given: given.unbind(), options: all, cached, terms, key }) })
 }
 
+/// The options of a client while those that the caller gave are added.
+struct WrittenOptions {
+    all: ClientOptions,
+    cached: Cached,
+    keys: GivenKeys,
+    terms: Option<Terms>,
+}
+
+impl WrittenOptions {
+    /// Sets the option `name`.
+    fn write(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Self { all, keys, .. } = self;
+        match name {
+            "cache" => self.write_cache(value)?,
+            "cache_shared" if value.is_truthy()? => all.reads.sharing = Sharing::Group,
+            "cache_shared" => all.reads.sharing = Sharing::Private,
+            "cache_store" => all.reads.store_name = Some(value.extract()?),
+            "cache_size" => all.reads.cache_size = Some(value.extract::<SizeArgument>()?.0),
+            "memory" => all.set_memory(value.extract::<SizeArgument>()?.0),
+            "deadline" => all.set_deadline(value.extract::<TimeLimit>()?.0.get()),
+            "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
+            "profile" => all.store.profile = Some(value.extract()?),
+            "region" => all.store.region = Some(value.extract()?),
+            "anonymous" if value.is_truthy()? => {
+                keys.anonymous = true;
+                all.store.signing = Signing::Anonymous;
+            }
+            "anonymous" => all.store.signing = Signing::Chain,
+            "access_key_id" => keys.access_key_id = Some(value.extract()?),
+            "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
+            "session_token" => keys.session_token = Some(value.extract()?),
+            "budget" | "transfer" | "bill_as" | "model" => {
+                write_billing_option(self.terms.get_or_insert_default(), name, value)?;
+            }
+            "sse_c_key" => {
+                let PathArgument(path) = value.extract()?;
+                let key = DeferredSetting::new("sse_c_key", move || CustomerKey::read(&path));
+                all.store.customer_key = Some(key);
+            }
+            name => write_option(all, name, value)?,
+        }
+        Ok(())
+    }
+
+    fn write_cache(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(flag) = value.cast::<PyBool>() {
+            self.cached = if flag.is_true() { Cached::All } else { Cached::Nothing };
+            return Ok(());
+        }
+        let PathArgument(directory) = value.extract()?;
+        // An empty directory name counts as not given, like an empty variable.
+        if !directory.as_os_str().is_empty() {
+            self.cached = Cached::All;
+            self.all.reads.cache = Some(directory);
+        }
+        Ok(())
+    }
+}
+
 /// Sets an option that concerns the cost of a run: its budget, its bill, or the model that predicts
 /// it.
 fn write_billing_option(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    let refused = |why| PyValueError::new_err(format!("{name}: {why}"));
+    let refused = PyValueError::new_err::<String>;
     match name {
         "budget" => terms.budget = Some(value.extract::<Money>()?.0),
         "transfer" => {
@@ -159,7 +176,7 @@ fn write_billing_option(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>)
             terms.bill.declared = Some(declared.map_err(refused)?);
         }
         _ => {
-            let model = account::model(&value.extract::<PathBuf>()?);
+            let model = account::model(&value.extract::<PathArgument>()?.0);
             terms.model = Some(model.map_err(|error| failure(value.py(), &error, None))?);
         }
     }
@@ -176,7 +193,7 @@ fn write_option(all: &mut ClientOptions, name: &str, value: &Bound<'_, PyAny>) -
         }
         "expires" => {
             let time = expires_header(&value.extract::<String>()?);
-            let time = time.map_err(|why| PyValueError::new_err(format!("expires: {why}")))?;
+            let time = time.map_err(PyValueError::new_err)?;
             metadata.headers.insert("expires".to_owned(), time);
         }
         "guess_mime_type" => {
@@ -201,7 +218,7 @@ fn write_option(all: &mut ClientOptions, name: &str, value: &Bound<'_, PyAny>) -
         }
         "request_payer" => all.store.request_payer = value.is_truthy()?,
         "concurrency" => match value.extract::<usize>()? {
-            0 => return Err(PyValueError::new_err("concurrency: a number from 1 on")),
+            0 => return Err(PyValueError::new_err("a number from 1 on is needed")),
             number => all.copies.concurrency = Concurrency::Fixed(number),
         },
         other => return Err(PyTypeError::new_err(format!("there is no option `{other}`"))),
@@ -389,90 +406,4 @@ fn engine(py: Python<'_>, key: &str, options: ClientOptions) -> firstbyte::Resul
     drop(engines);
     py.detach(|| drop(made));
     Ok(engine)
-}
-
-/// A location, from `str` or `os.PathLike`.
-pub(crate) struct LocationArgument(pub(crate) Location);
-
-impl FromPyObject<'_, '_> for LocationArgument {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let text: PathBuf = given.extract()?;
-        Location::parse(text.as_os_str()).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
-    }
-}
-
-/// Returns a location that stays the same place if the process changes its working directory. For
-/// work that goes on after the call that was given the location; messages show the given spelling.
-pub(crate) fn in_any_directory(location: &Location) -> Location {
-    match location {
-        Location::Local(path) => Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
-        other => other.clone(),
-    }
-}
-
-/// A size in bytes: a number, or a string as on the command line.
-pub(crate) struct SizeArgument(pub(crate) u64);
-
-impl FromPyObject<'_, '_> for SizeArgument {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        if given.is_instance_of::<PyInt>() {
-            return Ok(Self(given.extract()?));
-        }
-        let text: String = given.extract()?;
-        units::parse_size(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
-    }
-}
-
-/// A rate in bytes per second: a number, or a string as on the command line.
-pub(crate) struct RateArgument(pub(crate) u64);
-
-impl FromPyObject<'_, '_> for RateArgument {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        if given.is_instance_of::<PyInt>() {
-            return Ok(Self(given.extract()?));
-        }
-        let text: String = given.extract()?;
-        units::parse_rate(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
-    }
-}
-
-/// An amount in dollars: a number, or a string as on the command line.
-struct Money(f64);
-
-impl FromPyObject<'_, '_> for Money {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let dollars = if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            Ok(given.extract::<f64>()?).and_then(|usd| match usd.is_finite() && usd >= 0.0 {
-                true => Ok(usd),
-                false => Err(format!("{usd} is no sum of money")),
-            })
-        } else {
-            parse_money(&given.extract::<String>()?)
-        };
-        dollars.map(Self).map_err(|why| PyValueError::new_err(format!("budget: {why}")))
-    }
-}
-
-/// A time limit: a number of seconds, or a string as on the command line.
-struct TimeLimit(PositiveDuration);
-
-impl FromPyObject<'_, '_> for TimeLimit {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let limit = if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            PositiveDuration::from_seconds(given.extract()?)
-        } else {
-            given.extract::<String>()?.parse()
-        };
-        limit.map(Self).map_err(|error| PyValueError::new_err(format!("deadline: {error}")))
-    }
 }

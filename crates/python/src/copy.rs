@@ -9,7 +9,7 @@ use firstbyte::filter::{Filter, RuleEffect};
 use firstbyte::receipt::FailedItem;
 use firstbyte::{Copy, Error, OperandKind, Receipt};
 use firstbyte_location::Location;
-use firstbyte_store::{Checksum, Durability};
+use firstbyte_store::{Checksum, Durability, Store, StoreCounts};
 use firstbyte_transfer::{
     CopyJob, Effect, EmptySource, Extras, Failure, Levels, NoObserver, ReplaceKind, Shard, Stop, Summary,
     TransferSettings, Tree, TreeNames,
@@ -18,7 +18,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::client::{CacheUse, LocationArgument, PyClient, RateArgument};
+use crate::arguments::{LocationArgument, PathArgument, RateArgument};
+use crate::client::{CacheUse, PyClient};
 use crate::error::{failure, failure_at};
 use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
@@ -29,14 +30,15 @@ use crate::wait::interruptible;
 pub(crate) fn cp<'py>(
     py: Python<'py>,
     client: &PyClient,
-    source: PathBuf,
-    destination: PathBuf,
+    source: PathArgument,
+    destination: PathArgument,
     recursive: bool,
     checksum: Option<&str>,
     limit_rate: Option<RateArgument>,
     patterns: Vec<(bool, String)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<CopyOutcome<'py>> {
+    let [source, destination] = [source.0, destination.0];
     let run = client.route.begin_run(py, CacheUse::Unused, &[&source, &destination])?;
     let engine = run.engine.clone();
     let copy = Copy {
@@ -50,7 +52,7 @@ pub(crate) fn cp<'py>(
         stop: Stop::default(),
     };
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
-    let started = Instant::now();
+    let start = RunStart::of(engine.store());
     let work = move |observer: &ByteProgress| engine.cp_observed(&from, &to, &copy, observer);
     let summary = run_with_progress(py, progress, || stop.stop(), work)?;
     let summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
@@ -58,7 +60,7 @@ pub(crate) fn cp<'py>(
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
+    outcome(py, receipt, &start, summary.failures, with_locations(summary.failed))
 }
 
 /// Makes the objects below the destination equal to those below the source. Returns the outcome.
@@ -68,12 +70,13 @@ pub(crate) fn cp<'py>(
 pub(crate) fn sync<'py>(
     py: Python<'py>,
     client: &PyClient,
-    source: PathBuf,
-    destination: PathBuf,
+    source: PathArgument,
+    destination: PathArgument,
     extras: (bool, bool),
     patterns: Vec<(bool, String)>,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
+    let [source, destination] = [source.0, destination.0];
     let places = [&source, &destination];
     let refused = |error: Error| failure_at_either(py, &error, places);
     let parse = |path: &PathBuf| Location::parse(path.as_os_str()).map_err(|error| refused(error.into()));
@@ -92,7 +95,7 @@ pub(crate) fn sync<'py>(
     let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
     let settings = TransferSettings { stop: stop.clone(), limit_rate, ..copies };
     let (engine, filter) = (run.engine.transfers(settings), filter(patterns));
-    let started = Instant::now();
+    let start = RunStart::of(engine.store());
     let work = move || {
         let select = |name: &[u8]| filter.takes(name);
         let (names, levels, shard) = (TreeNames::Listed, Levels::All, Shard::default());
@@ -111,7 +114,7 @@ pub(crate) fn sync<'py>(
     let mut receipt = Receipt { left_out: Some(0), deleted, ..receipt };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
+    outcome(py, receipt, &start, summary.failures, with_locations(summary.failed))
 }
 
 /// Makes a filter from patterns, in their order. A pattern marked `true` includes; the others
@@ -175,11 +178,33 @@ pub(crate) fn failure_at_either(py: Python<'_>, error: &Error, places: [&PathBuf
 /// failures as (location, OSError).
 pub(crate) type CopyOutcome<'py> = (String, u64, Bound<'py, PyList>);
 
-/// Completes a receipt with its failures and the process's resource usage, and makes the outcome.
+/// The time at which a run began, and the requests of its store until then.
+pub(crate) struct RunStart {
+    time: Instant,
+    store: Store,
+    counts: StoreCounts,
+}
+
+impl RunStart {
+    pub(crate) fn of(store: &Store) -> Self {
+        Self { time: Instant::now(), store: store.clone(), counts: store.counters() }
+    }
+
+    /// Adds to a receipt what the run has taken: requests, including those of lookups, and the
+    /// resources of the process.
+    fn finish(&self, receipt: &mut Receipt) {
+        let counts = self.store.counters();
+        receipt.requests = counts.requests - self.counts.requests;
+        receipt.retries = counts.retries - self.counts.retries;
+        receipt.finish(self.time);
+    }
+}
+
+/// Completes a receipt with its failures and with what the run has taken, and makes the outcome.
 pub(crate) fn outcome<'py>(
     py: Python<'py>,
     mut receipt: Receipt,
-    started: Instant,
+    start: &RunStart,
     failures: u64,
     failed: Vec<(String, Error)>,
 ) -> PyResult<CopyOutcome<'py>> {
@@ -187,7 +212,7 @@ pub(crate) fn outcome<'py>(
         FailedItem::new(location.clone(), error.to_string(), error.kind(), error.trace())
     };
     receipt.failed = failed.iter().map(line).collect();
-    receipt.finish(started);
+    start.finish(&mut receipt);
     let text = serde_json::to_string(&receipt).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok((text, failures, errors(py, failed)?))
 }

@@ -75,7 +75,7 @@ fn named_failure<'py>(
     location: Option<&str>,
     path: Option<Bound<'py, PyAny>>,
 ) -> PyErr {
-    let line = error.to_string();
+    let line = with_python_name(error.to_string());
     let code = match error.number() {
         Some(code) => Some(code),
         None if error.io_kind() == io::ErrorKind::InvalidInput => None,
@@ -92,6 +92,20 @@ fn named_failure<'py>(
     let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };
     let filename = place.map(|place| path.unwrap_or_else(|| PyString::new(py, place).into_any()));
     make_exception(py, kind, code, text, filename, error.trace()).unwrap_or_else(|failed| failed)
+}
+
+/// Replaces the option of the command line with which a message begins by its name in Python.
+fn with_python_name(line: String) -> String {
+    let Some((option, why)) = line.strip_prefix("--").and_then(|rest| rest.split_once(": ")) else {
+        return line;
+    };
+    let name = match option {
+        "no-sign-request" => "anonymous",
+        "tag" => "tags",
+        "sse-kms-key-id" => "sse",
+        other => &other.replace('-', "_"),
+    };
+    format!("{name}: {why}")
 }
 
 /// Calls `firstbyte._errors.exception_for`, which makes the exception for `kind`.

@@ -1,9 +1,8 @@
 //! Implements `hydrate`, `status` and `release`, the operations on the cache. Results have the
 //! field names of the command line's receipts and rows.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use firstbyte::{Error, Hydrate, KeepBlocks, OperandKind, Receipt};
 use firstbyte_hydrate::cache::{Pin, VersionStatus};
@@ -11,8 +10,9 @@ use firstbyte_hydrate::{HydrationFailure, HydrationJob};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client::{CacheUse, PyClient, RateArgument};
-use crate::copy::{CopyOutcome, outcome};
+use crate::arguments::{PathArgument, RateArgument};
+use crate::client::{CacheUse, PyClient};
+use crate::copy::{CopyOutcome, RunStart, outcome};
 use crate::error::{failure, failure_at};
 use crate::wait::{self, SIGNAL_CHECK_INTERVAL, abandonable};
 
@@ -21,11 +21,12 @@ use crate::wait::{self, SIGNAL_CHECK_INTERVAL, abandonable};
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
     client: &PyClient,
-    location: PathBuf,
+    location: PathArgument,
     recursive: bool,
     pin: bool,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
+    let PathArgument(location) = location;
     let run = client.route.begin_run(py, CacheUse::Used, &[&location])?;
     let engine = run.engine.clone();
     let how = Hydrate {
@@ -33,7 +34,7 @@ pub(crate) fn hydrate<'py>(
         keep: if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom },
         limit_rate: limit_rate.map(|rate| rate.0),
     };
-    let (started, wanted) = (Instant::now(), location.clone());
+    let (start, wanted) = (RunStart::of(engine.store()), location.clone());
     let job = abandonable(py, move |abandoned| {
         let job = engine.hydrate(&wanted, &how);
         if let Ok(job) = &job
@@ -49,7 +50,7 @@ pub(crate) fn hydrate<'py>(
     let failed = failed.into_iter();
     let failed: Vec<_> =
         failed.map(|failure| (failure.location.to_string(), Error::from(failure.error))).collect();
-    outcome(py, receipt, started, failed.len() as u64, failed)
+    outcome(py, receipt, &start, failed.len() as u64, failed)
 }
 
 /// Waits for a job. Returns its receipt and its failures.
@@ -79,7 +80,7 @@ pub(crate) fn wait_for_job(
 pub(crate) fn status<'py>(
     py: Python<'py>,
     client: &PyClient,
-    location: Option<PathBuf>,
+    location: Option<PathArgument>,
     recursive: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     if !client.route.has_cache(py)? {
@@ -87,7 +88,7 @@ pub(crate) fn status<'py>(
     }
     let engine = client.route.cached(py)?;
     let found = py.detach(|| match &location {
-        Some(location) => engine.status(location, depth(recursive)),
+        Some(location) => engine.status(&location.0, depth(recursive)),
         None => Ok(engine.cache()?.statuses().collect::<Result<_, _>>()?),
     });
     let found: Vec<VersionStatus> = found.map_err(|error| failure(py, &error, None))?;
@@ -112,7 +113,7 @@ pub(crate) fn status<'py>(
 pub(crate) fn release(
     py: Python<'_>,
     client: &PyClient,
-    location: Option<PathBuf>,
+    location: Option<PathArgument>,
     recursive: bool,
 ) -> PyResult<(u64, u64, u64)> {
     if !client.route.has_cache(py)? {
@@ -120,7 +121,7 @@ pub(crate) fn release(
     }
     let engine = client.route.cached(py)?;
     let released = py.detach(|| match &location {
-        Some(location) => engine.release(location, depth(recursive)),
+        Some(location) => engine.release(&location.0, depth(recursive)),
         None => engine.release_all(),
     });
     let released = released.map_err(|error| failure(py, &error, None))?;

@@ -20,6 +20,7 @@ use pyo3::types::{PyBytes, PyString};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
+use crate::arguments::number;
 use crate::error::os_error;
 use crate::name::{NameType, encode};
 use crate::place::DirectoryArgument;
@@ -48,14 +49,16 @@ impl PyLayout {
         root: &Bound<'_, PyAny>,
         hash: &str,
         leaf: &str,
-        shape: (Option<u8>, Option<u8>),
-        files: u64,
+        shape: (Option<Bound<'_, PyAny>>, Option<Bound<'_, PyAny>>),
+        files: &Bound<'_, PyAny>,
         durable: bool,
     ) -> PyResult<Self> {
         let refuse = |error: SchemeError| fail(root.py(), &error.into(), NameType::Text);
         let hash: DigitSource = hash.parse().map_err(refuse)?;
         let leaf: Leaf = leaf.parse().map_err(refuse)?;
-        let (levels, width) = shape;
+        let levels = shape.0.map(|levels| number("levels", &levels)).transpose()?;
+        let width = shape.1.map(|width| number("width", &width)).transpose()?;
+        let files = number("files", files)?;
         let scheme = LayoutScheme::suggest(hash, files, levels, width, leaf).map_err(refuse)?;
         Self::with(root, durable, |root| layout::Layout::create(root, scheme))
     }

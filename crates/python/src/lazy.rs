@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustix_futex_sync::Mutex;
 
-use crate::client::{ClientRoute, LocationArgument, PyClient, in_any_directory};
+use crate::arguments::{LocationArgument, in_any_directory};
+use crate::client::{ClientRoute, PyClient};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::target::{BufferTarget, bytes_to_fill, check_apart};

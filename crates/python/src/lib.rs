@@ -6,6 +6,7 @@
 //! lock, and no thread of this module touches Python. The module is built against the stable ABI of
 //! Python 3.11, so one wheel serves all later versions.
 
+mod arguments;
 mod arrow;
 mod client;
 mod columns;
@@ -75,7 +76,7 @@ mod _native {
     #[pymodule_export]
     use crate::listdir::listdir;
     #[pymodule_export]
-    use crate::logging::{log_begin, log_end, log_next};
+    use crate::logging::{log_begin, log_end, log_level, log_next};
     #[pymodule_export]
     use crate::many::{PyObjects, read_many};
     #[pymodule_export]

@@ -40,8 +40,6 @@ struct LogState {
     is_ended: bool,
 }
 
-impl Queue {}
-
 fn queue() -> Option<&'static Queue> {
     // SAFETY: the pointer is null, or points to a queue that was leaked.
     unsafe { QUEUE.load(Ordering::Acquire).as_ref() }
@@ -74,7 +72,6 @@ fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
 #[pyfunction]
 pub(crate) fn log_begin(least: u8) {
     static SUBSCRIBER: Once = Once::new();
-    MIN_LEVEL.store(least, Ordering::Relaxed);
     QUEUE.store(Box::leak(Box::<Queue>::default()), Ordering::Release);
     SUBSCRIBER.call_once(|| {
         let own = filter_fn(|metadata| {
@@ -88,6 +85,13 @@ pub(crate) fn log_begin(least: u8) {
             .with(firstbyte::events::layer::<Registry>(take).with_filter(own))
             .try_init();
     });
+    log_level(least);
+}
+
+/// Changes the lowest level of the queue that has begun.
+#[pyfunction]
+pub(crate) fn log_level(least: u8) {
+    MIN_LEVEL.store(least, Ordering::Relaxed);
     tracing::callsite::rebuild_interest_cache();
 }
 

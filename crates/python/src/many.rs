@@ -23,7 +23,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::{Condvar, Mutex};
 
-use crate::client::{LocationArgument, PyClient, in_any_directory};
+use crate::arguments::{LocationArgument, in_any_directory, number};
+use crate::client::PyClient;
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{self, SIGNAL_CHECK_INTERVAL};
@@ -46,8 +47,9 @@ pub(crate) fn read_many(
     py: Python<'_>,
     client: &PyClient,
     wanted: Vec<(LocationArgument, Option<(i64, i64)>)>,
-    concurrency: usize,
+    concurrency: &Bound<'_, PyAny>,
 ) -> PyResult<PyObjects> {
+    let concurrency: usize = number("concurrency", concurrency)?;
     if concurrency == 0 {
         return Err(PyValueError::new_err("concurrency should be at least 1, not 0"));
     }

@@ -12,10 +12,10 @@ use pyo3::types::{PyBytes, PyList, PyString};
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::client::{LocationArgument, PyClient};
+use crate::arguments::{LocationArgument, PathArgument};
+use crate::client::PyClient;
 use crate::error::{failure, failure_at};
 use crate::name::{NameType, encode};
 use crate::wait::interruptible;
@@ -113,9 +113,9 @@ pub(crate) fn join<'py>(
 pub(crate) fn glob<'py>(
     py: Python<'py>,
     client: &PyClient,
-    pattern: PathBuf,
+    pattern: PathArgument,
 ) -> PyResult<Bound<'py, PyList>> {
-    let operand = Operand::parse(pattern.as_os_str()).map_err(|error| failure(py, &error, None))?;
+    let operand = Operand::parse(pattern.0.as_os_str()).map_err(|error| failure(py, &error, None))?;
     let engine = client.route.uncached(py)?;
     let cancel = Cancel::new();
     let store = engine.store().scoped(&cancel);

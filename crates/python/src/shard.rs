@@ -2,9 +2,7 @@
 //! have the JSON of the command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use firstbyte::copy_rules::Wildcards;
 use firstbyte::manifest::{Manifest, ManifestPlan, ShardChoice, ShardRun};
@@ -14,8 +12,9 @@ use firstbyte_transfer::Stop;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::client::{PyClient, RateArgument};
-use crate::copy::{CopyOutcome, filter, outcome, with_locations};
+use crate::arguments::{PathArgument, RateArgument, number};
+use crate::client::PyClient;
+use crate::copy::{CopyOutcome, RunStart, filter, outcome, with_locations};
 use crate::error::failure;
 use crate::hydrate::wait_for_job;
 use crate::wait::interruptible;
@@ -25,14 +24,15 @@ use crate::wait::interruptible;
 pub(crate) fn plan(
     py: Python<'_>,
     client: &PyClient,
-    sources: Vec<PathBuf>,
-    out: PathBuf,
-    shards: u32,
+    sources: Vec<PathArgument>,
+    out: PathArgument,
+    shards: &Bound<'_, PyAny>,
     patterns: Vec<(bool, String)>,
 ) -> PyResult<String> {
+    let (PathArgument(out), shards) = (out, number("shards", shards)?);
     let engine = client.route.uncached(py)?;
     let filter = filter(patterns);
-    let sources: Vec<OsString> = sources.into_iter().map(PathBuf::into_os_string).collect();
+    let sources: Vec<OsString> = sources.into_iter().map(|source| source.0.into_os_string()).collect();
     let cancel = Cancel::new();
     let store = engine.store().scoped(&cancel);
     let planned = interruptible(
@@ -52,16 +52,17 @@ pub(crate) fn plan(
 pub(crate) fn cp_shard<'py>(
     py: Python<'py>,
     client: &PyClient,
-    manifest: PathBuf,
+    manifest: PathArgument,
     shard: &str,
-    destination: PathBuf,
+    destination: PathArgument,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
+    let [manifest, destination] = [manifest.0, destination.0];
     let engine = client.route.uncached(py)?;
     let run = Arc::new(open_shard(py, &manifest, shard)?);
     let copy = Copy { limit_rate: limit_rate.map(|rate| rate.0), stop: Stop::default(), ..Copy::default() };
     let (stop, mine, to) = (copy.stop.clone(), Arc::clone(&run), destination.clone());
-    let started = Instant::now();
+    let start = RunStart::of(engine.store());
     let copied = interruptible(py, || stop.stop(), move || engine.cp_shard(&mine, &to, &copy))?;
     let summaries = copied.map_err(|error| failure(py, &error, None))?;
     let destination = destination.to_string_lossy().into_owned();
@@ -73,7 +74,7 @@ pub(crate) fn cp_shard<'py>(
         failures += summary.failures;
         failed.extend(with_locations(summary.failed));
     }
-    outcome(py, receipt, started, failures, failed)
+    outcome(py, receipt, &start, failures, failed)
 }
 
 /// Hydrates the objects of a shard of a manifest.
@@ -81,14 +82,14 @@ pub(crate) fn cp_shard<'py>(
 pub(crate) fn hydrate_shard<'py>(
     py: Python<'py>,
     client: &PyClient,
-    manifest: PathBuf,
+    manifest: PathArgument,
     shard: &str,
     pin: bool,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let engine = client.route.cached(py)?;
-    let run = open_shard(py, &manifest, shard)?;
-    let started = Instant::now();
+    let run = open_shard(py, &manifest.0, shard)?;
+    let start = RunStart::of(engine.store());
     let keep = if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom };
     let job = py.detach(|| engine.hydrate_shard(&run, keep, limit_rate.map(|rate| rate.0)));
     let job = job.map_err(|error| failure(py, &error, None))?;
@@ -99,12 +100,13 @@ pub(crate) fn hydrate_shard<'py>(
         .into_iter()
         .map(|failure| (failure.location.to_string(), Error::from(failure.error)))
         .collect();
-    outcome(py, receipt, started, failed.len() as u64, failed)
+    outcome(py, receipt, &start, failed.len() as u64, failed)
 }
 
 /// Merges the receipts of a manifest. Returns the result as JSON.
 #[pyfunction]
-pub(crate) fn merge(py: Python<'_>, manifest: PathBuf, receipts: Vec<PathBuf>) -> PyResult<String> {
+pub(crate) fn merge(py: Python<'_>, manifest: PathArgument, receipts: Vec<PathArgument>) -> PyResult<String> {
+    let (manifest, receipts) = (manifest.0, receipts.into_iter().map(|path| path.0).collect::<Vec<_>>());
     let merged =
         py.detach(|| Manifest::open(&manifest).and_then(|it| firstbyte::manifest::merge(&it, &receipts)));
     json(&merged.map_err(|error| failure(py, &error, None))?)

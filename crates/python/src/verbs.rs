@@ -1,9 +1,9 @@
 //! Implements `rm`, `mv`, `check` and `presign`. They work like the command line's verbs, but never
 //! ask for confirmation. Receipts have the fields of the command line's receipts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards};
 use firstbyte::filter::Filter;
@@ -19,8 +19,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix_futex_sync::Mutex;
 
-use crate::client::{CacheUse, LocationArgument, PyClient};
-use crate::copy::{CopyOutcome, failure_at_either, filter, outcome, with_locations};
+use crate::arguments::{LocationArgument, PathArgument, number};
+use crate::client::{CacheUse, PyClient};
+use crate::copy::{CopyOutcome, RunStart, failure_at_either, filter, outcome, with_locations};
 use crate::error::failure;
 use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
@@ -43,7 +44,7 @@ pub(crate) fn rm<'py>(
     let LocationArgument(location) = location;
     let stop = Stop::default();
     let engine = engine(py, client, &stop)?;
-    let (started, root) = (Instant::now(), location.clone());
+    let (start, root) = (RunStart::of(engine.store()), location.clone());
     let removed = interruptible(py, || stop.stop(), move || remove(&engine, &root, recursive))?;
     let mut summary = removed.map_err(|error| failure(py, &error, Some(&location)))?;
     if let Some(error) = summary.ended.take() {
@@ -52,7 +53,7 @@ pub(crate) fn rm<'py>(
     let receipt = Receipt::new("rm", location.to_string(), None);
     let mut receipt = Receipt { deleted: Some(0), ..receipt };
     receipt.add(&summary);
-    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
+    outcome(py, receipt, &start, summary.failures, with_locations(summary.failed))
 }
 
 fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Result<Summary> {
@@ -116,17 +117,18 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
 pub(crate) fn mv<'py>(
     py: Python<'py>,
     client: &PyClient,
-    source: PathBuf,
-    destination: PathBuf,
+    source: PathArgument,
+    destination: PathArgument,
     recursive: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<CopyOutcome<'py>> {
+    let [source, destination] = [source.0, destination.0];
     let stop = Stop::default();
     let run = client.route.begin_run(py, CacheUse::Unused, &[&source, &destination])?;
     let durability = Durability::Full;
     let settings = TransferSettings { stop: stop.clone(), durability, ..run.engine.copies().clone() };
     let engine = run.engine.transfers(settings);
-    let started = Instant::now();
+    let start = RunStart::of(engine.store());
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { OperandKind::Tree } else { OperandKind::Object };
     let work = move |observer: &ByteProgress| move_operand(&engine, &from, &to, depth, observer);
@@ -139,7 +141,7 @@ pub(crate) fn mv<'py>(
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
     receipt.add(&summary);
     run.settle(&mut receipt);
-    outcome(py, receipt, started, summary.failures, with_locations(summary.failed))
+    outcome(py, receipt, &start, summary.failures, with_locations(summary.failed))
 }
 
 fn move_operand(
@@ -224,16 +226,17 @@ impl Observer for Differences {
 pub(crate) fn check<'py>(
     py: Python<'py>,
     client: &PyClient,
-    source: PathBuf,
-    destination: PathBuf,
+    source: PathArgument,
+    destination: PathArgument,
     content: bool,
     patterns: Vec<(bool, String)>,
 ) -> PyResult<(CopyOutcome<'py>, String)> {
+    let [source, destination] = [source.0, destination.0];
     let stop = Stop::default();
     let engine = engine(py, client, &stop)?;
     let filter = filter(patterns);
     let found = Arc::new(Differences::default());
-    let (started, observer) = (Instant::now(), Arc::clone(&found));
+    let (start, observer) = (RunStart::of(engine.store()), Arc::clone(&found));
     let (from, to) = (source.clone(), destination.clone());
     let content = if content { ContentComparison::Read } else { ContentComparison::Held };
     let compared = interruptible(
@@ -252,7 +255,7 @@ pub(crate) fn check<'py>(
     let rows = found.0.lock();
     let rows: Vec<_> = rows.iter().map(Difference::to_json).collect();
     let text = serde_json::to_string(&rows).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok((outcome(py, receipt, started, summary.failures, with_locations(summary.failed))?, text))
+    Ok((outcome(py, receipt, &start, summary.failures, with_locations(summary.failed))?, text))
 }
 
 fn compare(
@@ -287,13 +290,13 @@ pub(crate) fn presign(
     py: Python<'_>,
     client: &PyClient,
     location: LocationArgument,
-    seconds: u64,
+    expires: &Bound<'_, PyAny>,
     put: bool,
 ) -> PyResult<String> {
     let LocationArgument(location) = location;
-    let expires = Duration::from_secs(seconds);
+    let expires = Duration::from_secs(number("expires", expires)?);
     if expires.is_zero() || expires > Presign::LONGEST {
-        return Err(PyValueError::new_err("presign: expires should be 1 second to 7 days"));
+        return Err(PyValueError::new_err("expires: 1 second to 7 days are possible"));
     }
     let method = if put { PresignMethod::Put } else { PresignMethod::Get };
     let engine = client.route.uncached(py)?;

@@ -17,7 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::Mutex;
 
-use crate::client::{LocationArgument, PyClient, in_any_directory};
+use crate::arguments::{LocationArgument, in_any_directory};
+use crate::client::PyClient;
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{STOP_TIMEOUT, interruptible};
@@ -64,8 +65,8 @@ pub(crate) fn writer(
     exclusive: bool,
 ) -> PyResult<PyWriter> {
     let LocationArgument(location) = location;
-    // The key is checked now, instead of when the first part is sent.
-    firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
+    // The name is checked now, instead of when the first part is sent.
+    refuse_directory(&location).map_err(|error| failure(py, &error, Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
@@ -82,6 +83,17 @@ pub(crate) fn writer(
         location,
         state: Mutex::new(WriterState::Open(ProcessOwned::new(Upload { pieces, thread, stop }))),
     })
+}
+
+/// Refuses a location that cannot be one of an object or file.
+fn refuse_directory(location: &Location) -> firstbyte::Result<()> {
+    firstbyte_store::require_key(location)?;
+    match location.as_local() {
+        Some(path) if location.is_directory_like() || path.is_dir() => {
+            Err(firstbyte::Error::Directory { location: location.to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[pymethods]

@@ -67,6 +67,7 @@ fn transfer_line(receipt: &Receipt) -> String {
         VerifiedExtent::Full => "verified".into(),
         VerifiedExtent::Length => "verified by length".into(),
         VerifiedExtent::Nothing => "not verified: the server states no length".into(),
+        _ => "verified as the receipt states".into(),
     }));
     parts.extend(receipt.bound_by.as_ref().map(|bound| format!("bound by {bound}")));
     parts.join(", ")
@@ -83,7 +84,7 @@ fn check_line(receipt: &Receipt) -> String {
     };
     let proof = match receipt.verified {
         Some(VerifiedExtent::Full) => "by checksum",
-        Some(VerifiedExtent::Length | VerifiedExtent::Nothing) => "by size; --content compares bytes",
+        Some(_) => "by size; --content compares bytes",
         // No name is in both places.
         None => "compared by name, size and checksum",
     };

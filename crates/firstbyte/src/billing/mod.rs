@@ -64,6 +64,7 @@ impl JobTraffic {
 
 /// The network path from the service to the reader, which determines what the bytes cost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Transfer {
     /// Within one region, at no cost.
     None,

@@ -82,6 +82,7 @@ impl Declared {
 
 /// A fact that is needed for prices, and that is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum MissingFact {
     /// The service that bills the given place.
     Service(String),

@@ -106,6 +106,7 @@ pub struct PlannedSource {
 /// The kind of a source of a manifest.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum SourceKind {
     /// Everything below a location.
     Tree,

@@ -24,8 +24,9 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
 use rustix_futex_sync::Mutex;
 
+use crate::arguments::{LocationArgument, number};
 use crate::arrow;
-use crate::client::{self, PyClient};
+use crate::client::PyClient;
 use crate::error::failure;
 use crate::name::NameType;
 use crate::place::DirectoryArgument;
@@ -173,7 +174,7 @@ pub(crate) fn iter_batches(
     recursive: bool,
     stat: Option<&Bound<'_, PyAny>>,
     followlinks: bool,
-    batch_size: usize,
+    batch_size: &Bound<'_, PyAny>,
 ) -> PyResult<Batches> {
     let py = path.py();
     let request = Request::new(path, "iter_batches", recursive, stat, followlinks)?;
@@ -196,9 +197,9 @@ pub(crate) fn iter_batches(
 pub(crate) fn iter_stored(
     py: Python<'_>,
     client: &PyClient,
-    location: client::LocationArgument,
+    location: LocationArgument,
     recursive: bool,
-    batch_size: usize,
+    batch_size: &Bound<'_, PyAny>,
 ) -> PyResult<Batches> {
     let location = location.0;
     let rows = rows_of(batch_size)?;
@@ -217,7 +218,7 @@ pub(crate) fn iter_stored(
 pub(crate) fn list_stored(
     py: Python<'_>,
     client: &PyClient,
-    location: client::LocationArgument,
+    location: LocationArgument,
     recursive: bool,
 ) -> PyResult<PyListing> {
     let location = location.0;
@@ -246,8 +247,8 @@ fn begin(
     Ok(BatchSource::stored(listing, builder, cancel))
 }
 
-fn rows_of(batch_size: usize) -> PyResult<NonZeroUsize> {
-    NonZeroUsize::new(batch_size)
+fn rows_of(batch_size: &Bound<'_, PyAny>) -> PyResult<NonZeroUsize> {
+    NonZeroUsize::new(number("batch_size", batch_size)?)
         .ok_or_else(|| PyValueError::new_err("iter_batches: batch_size should be at least 1, not 0"))
 }
 
