@@ -5,11 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use firstbyte_hydrate::Hydrator;
 use firstbyte_location::Location;
-use firstbyte_store::Store;
+use firstbyte_store::{Moment, Store};
 use rustix::mount::UnmountFlags;
 use rustix_futex_sync::Mutex;
 
@@ -48,7 +47,7 @@ pub struct PreparedMount {
     device: OwnedFd,
     source: Arc<MountSource>,
     /// The first names of the root's listing, and the time at which the listing began.
-    children: Option<(Vec<Child>, Instant)>,
+    children: Option<(Vec<Child>, Moment)>,
     /// The location as the mount table shows it.
     name: String,
     /// The listening socket of the metrics server.
@@ -126,7 +125,7 @@ impl Mount {
         let device = mountpoint::device(&directory)?;
         mountpoint::may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
-        let begun = Instant::now();
+        let begun = Moment::now();
         let (source, children) = MountSource::open(store, location.clone(), options)?;
         let first = |children: Children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
