@@ -39,15 +39,14 @@ fn a_copy_with_the_attributes_of_a_mounted_file_is_no_path_under_the_mount() {
     let place = mounted(&server);
     place.world.run(&["hydrate", "--wait", "-r", "mnt"]).ok();
     let copy = place.world.write("copy", b"content");
-    setxattr(&copy, "user.firstbyte.location", b"s3://bucket/run/0.dat", XattrFlags::empty()).unwrap();
-    setxattr(
-        &copy,
-        "user.firstbyte.cache",
-        place.world.path("cache").as_os_str().as_bytes(),
-        XattrFlags::empty(),
-    )
-    .unwrap();
-    assert_eq!(rows(&place, &["copy"])[0]["location"], copy.to_str().unwrap());
+    let cache = place.world.path("cache");
+    for (name, value) in
+        [("location", &b"s3://bucket/run/0.dat"[..]), ("cache", cache.as_os_str().as_bytes())]
+    {
+        // A file system without such attributes has no copies of them.
+        let _ = setxattr(&copy, format!("user.firstbyte.{name}"), value, XattrFlags::empty());
+    }
+    assert_eq!(rows(&place, &["copy"])[0]["location"], "copy");
     place.world.run(&["release", "copy"]).ok();
     assert_eq!(rows(&place, &["mnt/run/0.dat"])[0]["state"], "hydrated");
     place.unmount().ok();
@@ -76,13 +75,11 @@ fn patterns_and_directories_below_a_mount_stand_for_what_is_mounted() {
 fn every_failure_of_a_hydration_by_the_daemon_is_reported() {
     let place = Place::new(World::new());
     for number in 0..130 {
-        place.world.write(&format!("src/{number}"), b"content");
+        place.world.write(&format!("src/{number}"), &bytes(number, 20_000));
     }
     place.mount("src", &["--cache", "cache", "--cache-size", "8KiB"]);
     let ran = place.world.run(&["--json", "hydrate", "--wait", "-r", "mnt"]);
-    let receipt = ran.receipt();
-    let done = receipt["objects"].as_u64().unwrap();
-    assert_eq!(receipt["failed"].as_array().unwrap().len() as u64 + done, 130, "{:?}", ran.code);
+    assert_eq!(ran.receipt()["failed"].as_array().unwrap().len(), 130, "{:?}", ran.code);
     place.unmount().ok();
 }
 
