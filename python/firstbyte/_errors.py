@@ -35,12 +35,12 @@ class FirstbyteError(Exception):
     seconds: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Reduce to a call of `error`. pickle could not find by its name a class that `error` has
-        made.
+        """Reduce to a call of `exception_for`. pickle could not find by its name a class that
+        `exception_for` has made.
         """
         filename = getattr(self, "filename", None)
         line = getattr(self, "strerror", None) or str(self)
-        return error, (self.kind, getattr(self, "errno", None), line, filename, _facts(self))
+        return exception_for, (self.kind, getattr(self, "errno", None), line, filename, _facts(self))
 
 
 class NotFoundError(FirstbyteError, FileNotFoundError):

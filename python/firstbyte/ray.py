@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import firstbyte
-from firstbyte._errors import FACTS
-from firstbyte._errors import error as make_error
+from firstbyte._errors import FACTS, exception_for
 from firstbyte._options import STORE
 from firstbyte._path import Location, anywhere, text_of
 
@@ -240,7 +239,7 @@ def _error_of(item: dict[str, Any]) -> OSError:
     """Make the exception for an item of a receipt."""
     facts = {name: item[name] for name in FACTS if name in item}
     number = _NUMBERS.get(item["kind"], errno.EIO)
-    return cast("OSError", make_error(item["kind"], number, item["error"], None, facts))
+    return cast("OSError", exception_for(item["kind"], number, item["error"], None, facts))
 
 
 def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:

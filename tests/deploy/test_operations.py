@@ -59,6 +59,8 @@ def test_options_of_fstab_become_options_of_the_program(tmp_path):
     ]  # fmt: skip
     assert helper(tmp_path, "s3://b/k", "/mnt") == ["--quiet", "mount", "s3://b/k", "/mnt"]
     assert helper(tmp_path, "s3://b/k", "/mnt", "-f") == []
+    for_mount_alone = "strictatime,lazytime,nosymfollow,silent,iversion,auto_unmount,default_permissions"
+    assert helper(tmp_path, "s3://b/k", "/mnt", "-o", for_mount_alone) == ["--quiet", "mount", "s3://b/k", "/mnt"]
 
 
 @pytest.mark.needs_root

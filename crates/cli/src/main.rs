@@ -19,6 +19,7 @@ mod verbs;
 use std::process::ExitCode;
 
 use args::{Cli, Verb};
+use firstbyte_location::shown;
 use render::console;
 use render::error::{Error, Exit, Result};
 use render::json;
@@ -67,10 +68,22 @@ fn print_failure(cli: &Cli, error: &Error) {
         |word: &String| error.message.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with(':'));
     let words = title::words();
     let location = error.missing.clone().or_else(|| words.filter(|word| !word.is_empty()).find(is_named));
-    let item = error.item(location.unwrap_or_default());
+    let item = error.item(location.or_else(|| subject(&cli.verb)).unwrap_or_default());
     let object = serde_json::json!({ "failed": [item] });
     // The error itself was printed, and is the one to report.
     let _ = console::print(json::summary(&cli.verb_name, &object));
+}
+
+/// Returns the place that a verb with a single place is about. Its errors may begin with another
+/// form of the name, such as the real path.
+fn subject(verb: &Verb) -> Option<String> {
+    let place = match verb {
+        Verb::Mount(args) => args.directory.as_os_str(),
+        Verb::Unmount(args) => args.directory.as_os_str(),
+        Verb::Serve(args) => args.location.as_os_str(),
+        _ => return None,
+    };
+    Some(shown(place).to_string())
 }
 
 fn run(cli: &Cli) -> Result<Exit> {

@@ -292,3 +292,40 @@ fn a_pipe_is_named_as_the_reason_why_it_is_not_hydrated() {
     let ran = world.run(&["hydrate", "pipe"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("device, socket or pipe"), "{ran:?}");
 }
+
+#[test]
+fn an_empty_object_is_hydrated_until_it_is_released() {
+    let server = S3::ours();
+    let world = world(&server);
+    fs::write(server.root.join(BUCKET).join("empty"), b"").unwrap();
+    assert_eq!(status(&world, &["s3://bucket/empty"])[0]["state"], "released");
+    hydrate(&world, &["s3://bucket/empty"]).ok();
+    assert_eq!(status(&world, &["s3://bucket/empty"])[0]["state"], "hydrated");
+    assert_eq!(world.run(&["status", "--cache", "cache", "--verify"]).code, Some(0));
+    world.run(&["release", "--cache", "cache", "s3://bucket/empty"]).ok();
+    assert_eq!(status(&world, &["s3://bucket/empty"])[0]["state"], "released");
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_the_reason_and_not_its_size() {
+    let server = S3::ours();
+    let world = world(&server);
+    hydrate(&world, &["s3://bucket/big"]).ok();
+    let map =
+        support::names_below(&world.path("cache")).into_iter().find(|name| name.ends_with(".map")).unwrap();
+    let shard = world.path("cache").join(map).parent().unwrap().to_owned();
+    fs::remove_dir_all(&shard).unwrap();
+    fs::write(&shard, b"no directory").unwrap();
+    let ran = world.run(&["hydrate", "--cache", "cache", "s3://bucket/big"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("Not a directory"), "{ran:?}");
+    assert!(!ran.stderr.contains("--cache-size"), "{ran:?}");
+}
+
+#[test]
+fn control_characters_of_names_do_not_reach_the_terminal() {
+    let world = World::new();
+    world.write("tree/a\x1b[2J\nb", b"content");
+    hydrate(&world, &["-r", "tree"]).ok();
+    let text = String::from_utf8(world.run(&["status", "--cache", "cache", "-r"]).ok().stdout).unwrap();
+    assert!(text.contains("a\\x1b[2J\\x0ab") && !text.contains('\x1b'), "{text:?}");
+}

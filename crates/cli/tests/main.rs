@@ -42,6 +42,7 @@ mod ls;
 mod mistakes;
 mod mount;
 mod mount_memory;
+mod mounted_paths;
 mod mv;
 mod names_taken;
 mod no_head;

@@ -135,9 +135,11 @@ fn an_object_that_changed_fails_with_both_versions_and_nothing_else_does() {
 fn an_object_that_changed_is_not_hydrated_in_another_version() {
     let (s3, world) = planned();
     fs::write(s3.root.join("bucket/run/d0/n00"), b"another").unwrap();
-    let codes: Vec<Option<i32>> =
-        (0..SHARDS).map(|number| shard(&world, "hydrate", number, &[]).code).collect();
-    assert_eq!(codes.iter().filter(|code| **code == Some(3)).count(), 1, "{codes:?}");
+    let ran: Vec<_> = (0..SHARDS).map(|number| shard(&world, "hydrate", number, &[])).collect();
+    let failed: Vec<_> = ran.iter().filter(|ran| ran.code == Some(3)).collect();
+    assert_eq!(failed.len(), 1, "{ran:?}");
+    let said = &failed[0].stderr;
+    assert!(said.contains("plan again") && !said.contains("open it again"), "{said}");
     let all = merged(&world, &["r0", "r1", "r2"]).receipt();
     assert_eq!(all["changed"][0]["location"], "s3://bucket/run/d0/n00", "{all}");
     assert_eq!(all["done"]["objects"], OBJECT_COUNT - 1);

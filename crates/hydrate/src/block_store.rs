@@ -52,7 +52,7 @@ pub(crate) struct BlockStore {
     id: u64,
     size: u64,
     cache: Option<(Cache, Location, Version)>,
-    cached: OnceLock<Option<CacheEntry>>,
+    cached: OnceLock<Result<CacheEntry, Error>>,
     /// The store's checksum of the whole object, or `None` if the store has none. Not set until the
     /// store has answered.
     checksum: OnceLock<Option<Checksum>>,
@@ -92,12 +92,19 @@ impl BlockStore {
     /// Returns the version in the cache. `None` if there is no cache or the cached version cannot
     /// be used.
     pub(crate) fn cached(&self) -> Option<&CacheEntry> {
+        let (cache, location, version) = self.cache.as_ref()?;
         let open = || {
-            let (cache, location, version) = self.cache.as_ref()?;
             let opened = CacheEntry::open(cache, location, version, self.checksum.get().cloned().flatten());
-            opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
+            opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache"))
         };
-        self.cached.get_or_init(open).as_ref()
+        self.cached.get_or_init(open).as_ref().ok()
+    }
+
+    /// Returns the reason why the cached version cannot be used, unless the reason is that there is
+    /// no cache or no room.
+    pub(crate) fn cache_error(&self) -> Option<Error> {
+        let error = self.cached.get()?.as_ref().err()?;
+        (!error.is_full_disk()).then(|| error.clone())
     }
 
     /// Copies the contiguous bytes that are present from `offset` on. Returns the number of bytes
@@ -195,6 +202,15 @@ impl BlockStore {
         cached
     }
 
+    /// Records in the cache that an object without content is here. No fetch brings it.
+    pub(crate) fn store_empty(&self, exempt: Exempt) {
+        if self.size == 0
+            && let Some(cached) = self.cached()
+        {
+            cached.fill_empty(exempt);
+        }
+    }
+
     /// Fills a block by calling `transfer`, which writes the block into the cached file: see
     /// [`CachedVersion::receive`](crate::cache::CachedVersion::receive). If `transfer` is called,
     /// the block is cached afterwards, or an error is returned.
@@ -245,7 +261,7 @@ impl BlockStore {
     /// an effect.
     pub(crate) fn set_checksum(&self, checksum: Option<Checksum>) {
         if self.checksum.set(checksum.clone()).is_ok()
-            && let (Some(Some(cached)), Some(checksum)) = (self.cached.get(), checksum)
+            && let (Some(Ok(cached)), Some(checksum)) = (self.cached.get(), checksum)
         {
             cached.set_checksum(checksum);
         }

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use firstbyte_store::{FailureKind, Trace, differing_texts};
 
+/// Advice for a reader whose object has changed, and for a job that has read no old content.
+const OPEN_AGAIN: &str = "open it again";
+const RUN_AGAIN: &str = "run it again";
+
 /// A failed operation on a file or the cache. Cloning is cheap, because the error of one fetch is
 /// reported to every read that waits for the fetch.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -154,6 +158,23 @@ impl Error {
         }
     }
 
+    /// Returns the error as a job reports it, which has opened nothing.
+    pub(crate) fn of_job(self) -> Self {
+        self.advise_instead(RUN_AGAIN)
+    }
+
+    /// Replaces the advice to open a changed object, or to run the job, again. For a job that asks
+    /// for a version, which would not be found again either.
+    #[must_use]
+    pub fn advise_instead(self, advice: &'static str) -> Self {
+        match self {
+            Self::Changed { location, expected, found, advice: OPEN_AGAIN | RUN_AGAIN } => {
+                Self::Changed { location, expected, found, advice }
+            }
+            other => other,
+        }
+    }
+
     /// Creates the error of a read that took longer than `deadline`.
     pub(crate) fn deadline(location: &firstbyte_location::Location, deadline: std::time::Duration) -> Self {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
@@ -180,7 +201,7 @@ impl From<firstbyte_store::Error> for Error {
                     true => {
                         "or the servers behind this address disagree on its ETag: `firstbyte cat` reads it in one request"
                     }
-                    false => "open it again",
+                    false => OPEN_AGAIN,
                 };
                 let (expected, found) = differing_texts(&expected, &found);
                 Self::Changed { location, expected, found, advice }

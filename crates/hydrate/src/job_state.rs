@@ -103,6 +103,7 @@ impl JobState {
     }
 
     pub(crate) fn fail(&self, failure: HydrationFailure) {
+        let failure = HydrationFailure { error: failure.error.of_job(), ..failure };
         tracing::warn!(error = %failure.error, "not hydrated");
         self.lock_progress().failed.push(failure);
     }

@@ -17,6 +17,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
 use crate::bounded::bounded;
 use crate::error::{Error, Result};
 use crate::mount_table::Mounts;
@@ -36,14 +38,22 @@ pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     /// Maximum length of a value, bytes. The longest value is a location: a key has up to 1,024
     /// bytes and a path up to 4,096, and both may be percent-encoded.
     const MAX_VALUE_LENGTH: usize = 16 << 10;
+    let mounts = Mounts::current().unwrap_or_default();
+    let numbers: Vec<String> =
+        mounts.iter().filter(|mount| mount.kind == FS_TYPE).map(|mount| mount.number.clone()).collect();
     // Without a mount of this type, no thread has to wait for an answer.
-    if Mounts::current().is_ok_and(|mounts| mounts.iter().all(|mount| mount.kind != FS_TYPE)) {
+    if numbers.is_empty() {
         return Ok(None);
     }
     let (queried_path, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
     let found = bounded(move || {
         let mut value = vec![0; MAX_VALUE_LENGTH];
         let length = rustix::fs::getxattr(&queried_path, attribute, &mut value)?;
+        // A file elsewhere may have a copy of the attribute.
+        let found = rustix::fs::statx(CWD, &queried_path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
+        if !numbers.contains(&format!("{}:{}", found.stx_dev_major, found.stx_dev_minor)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         value.truncate(length);
         Ok(value)
     });

@@ -12,9 +12,10 @@ mod pages;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_location::to_usize;
+use firstbyte_store::Moment;
 use rustix_futex_sync::Mutex;
 
 use crate::child::Child;
@@ -65,23 +66,23 @@ pub(crate) struct DirectorySnapshot {
     /// Positions in `listed`, sorted by name.
     by_name: Vec<u32>,
     /// The time at which the listing began.
-    taken: Instant,
+    taken: Moment,
     /// True if the names that the kernel caches are those of this snapshot.
     is_in_kernel: AtomicBool,
 }
 
 impl DirectorySnapshot {
-    pub(crate) fn new(listed: Vec<ListedName>, taken: Instant) -> Self {
+    pub(crate) fn new(listed: Vec<ListedName>, taken: Moment) -> Self {
         Self::sorted(Extent::Whole, 0, listed, taken)
     }
 
     /// Creates a page of adjacent names of a wide directory. The first of them is at position
     /// `first` of the directory's listing.
-    pub(crate) fn page(listed: Vec<ListedName>, first: usize, taken: Instant) -> Self {
+    pub(crate) fn page(listed: Vec<ListedName>, first: usize, taken: Moment) -> Self {
         Self::sorted(Extent::Page, first, listed, taken)
     }
 
-    fn sorted(extent: Extent, first: usize, listed: Vec<ListedName>, taken: Instant) -> Self {
+    fn sorted(extent: Extent, first: usize, listed: Vec<ListedName>, taken: Moment) -> Self {
         let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
         by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
         Self { extent, first, listed, by_name, taken, is_in_kernel: AtomicBool::new(false) }
@@ -137,13 +138,13 @@ impl DirectorySnapshot {
     }
 
     /// Returns the time at which the listing began.
-    pub(crate) fn began(&self) -> Instant {
+    pub(crate) fn began(&self) -> Moment {
         self.taken
     }
 
     /// Returns how much of `ttl` is left, which is the time for which the names are still valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
-        ttl.saturating_sub(self.taken.elapsed())
+        ttl.saturating_sub(self.taken.age())
     }
 }
 
@@ -287,7 +288,7 @@ impl KnownDirectories {
     }
 
     /// Keeps the next names of a wide directory's listing, in packed form.
-    pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[ListedName], taken: Instant) {
+    pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[ListedName], taken: Moment) {
         self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
@@ -387,7 +388,7 @@ mod tests {
         let listed = (0..count)
             .map(|index| ListedName { child: Arc::new(Child::directory(name(index).as_bytes())), ino: 2 })
             .collect();
-        Arc::new(DirectorySnapshot::new(listed, Instant::now()))
+        Arc::new(DirectorySnapshot::new(listed, Moment::now()))
     }
 
     #[test]
@@ -457,6 +458,17 @@ mod tests {
     }
 
     #[test]
+    fn names_expire_while_the_machine_is_suspended() {
+        let ttl = Duration::from_secs(60);
+        let directories = KnownDirectories::new(ttl, 0);
+        let snapshot = |taken| Arc::new(DirectorySnapshot::new(Vec::new(), taken));
+        directories.keep(b"d", snapshot(Moment::now()));
+        assert!(matches!(directories.get(b"d"), KnownNames::Whole(_)));
+        directories.keep(b"d", snapshot(Moment::now().before_suspension(ttl)));
+        assert!(matches!(directories.get(b"d"), KnownNames::Nothing));
+    }
+
+    #[test]
     fn a_page_is_requested_only_for_names_looked_up_in_their_order() {
         let directories = KnownDirectories::new(Duration::from_secs(60), 0);
         let in_order = |name: &str| directories.note_lookup_in_order(b"d", name.as_bytes());
@@ -466,7 +478,7 @@ mod tests {
         assert_eq!(["f", "c", "d", "e", "f", "a", "b"].map(in_order), [false; 7]);
         let listed = |name: &str| ListedName { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
         let names = ["b", "c", "d", "e"].map(listed).to_vec();
-        directories.keep(b"d", Arc::new(DirectorySnapshot::page(names, 1000, Instant::now())));
+        directories.keep(b"d", Arc::new(DirectorySnapshot::page(names, 1000, Moment::now())));
         assert!(directories.page(b"d", b"a").is_none());
         for name in ["b", "c", "d", "e"] {
             let page = directories.page(b"d", name.as_bytes()).unwrap();

@@ -75,6 +75,18 @@ pub enum Error {
         /// The path of the directory.
         path: PathBuf,
     },
+    /// Another file system is mounted below the mount.
+    #[error(
+        "{}: in use: something is mounted at {}; unmount that first, or say --lazy to detach both now",
+        shown(path),
+        shown(below)
+    )]
+    Covered {
+        /// The path of the directory.
+        path: PathBuf,
+        /// The mount point below it.
+        below: PathBuf,
+    },
     /// The kernel does not support FUSE, or this container has no access to it.
     #[error(
         "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
@@ -93,6 +105,16 @@ pub enum Error {
         path: PathBuf,
         /// The reason for the refusal.
         detail: String,
+    },
+    /// `fusermount3` refuses this mount.
+    #[error("{}: {detail}; {advice}", shown(path))]
+    HelperRefused {
+        /// The path of the directory.
+        path: PathBuf,
+        /// The message of the program.
+        detail: String,
+        /// Advice on what to do.
+        advice: &'static str,
     },
     /// An operation of the operating system failed.
     #[error("{}: {what}: {source}", shown(path))]

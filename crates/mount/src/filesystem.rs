@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use firstbyte_hydrate::{File, Hydrator};
 use firstbyte_location::EntryKind;
+use firstbyte_store::Moment;
 
 use crate::child::Child;
 use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName};
@@ -124,7 +125,7 @@ impl FileSystem {
         let ListedName { child, ino } = &known.listed()[position];
         child
             .is_known()
-            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.began()))
+            .then(|| self.inodes.enter_seen(&directory.path, child, Some(*ino), known.began().steady()))
             .map(|found| LookupResult::Found(found, valid))
     }
 
@@ -156,12 +157,15 @@ impl FileSystem {
                 Err(_) => {}
             }
         }
-        let begun = Instant::now();
+        let begun = Moment::now();
         let found = self.source.find(&directory.path, name)?;
-        let valid = self.ttl.saturating_sub(begun.elapsed());
+        let valid = self.ttl.saturating_sub(begun.age());
         let Some(child) = found else { return Ok(LookupResult::Missing(valid)) };
         let number = self.numbered(&directory.path, name);
-        Ok(LookupResult::Found(self.inodes.enter_seen(&directory.path, &child, number, begun), valid))
+        Ok(LookupResult::Found(
+            self.inodes.enter_seen(&directory.path, &child, number, begun.steady()),
+            valid,
+        ))
     }
 
     /// Returns the inode number that an earlier listing gave to a name.
@@ -173,7 +177,7 @@ impl FileSystem {
     /// Requests a page of a directory and keeps it: the page that begins with the name `from`, or
     /// the first page.
     fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<DirectorySnapshot>> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let page = self.source.page(path, from)?;
         // Names that were listed before keep their inode numbers.
         let before = from.and_then(|name| self.directories.around(path, name));
@@ -202,7 +206,7 @@ impl FileSystem {
 
     /// Keeps the names of a directory. If there are more than [`FIRST_PAGE_NAMES`], keeps only that
     /// many, as a page.
-    pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Instant) {
+    pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Moment) {
         let is_wide = children.len() > FIRST_PAGE_NAMES;
         children.truncate(FIRST_PAGE_NAMES);
         let listed =

@@ -5,11 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use firstbyte_hydrate::Hydrator;
 use firstbyte_location::Location;
-use firstbyte_store::Store;
+use firstbyte_store::{Moment, Store};
 use rustix::mount::UnmountFlags;
 use rustix_futex_sync::Mutex;
 
@@ -48,7 +47,7 @@ pub struct PreparedMount {
     device: OwnedFd,
     source: Arc<MountSource>,
     /// The first names of the root's listing, and the time at which the listing began.
-    children: Option<(Vec<Child>, Instant)>,
+    children: Option<(Vec<Child>, Moment)>,
     /// The location as the mount table shows it.
     name: String,
     /// The listening socket of the metrics server.
@@ -126,7 +125,7 @@ impl Mount {
         let device = mountpoint::device(&directory)?;
         mountpoint::check_may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
-        let begun = Instant::now();
+        let begun = Moment::now();
         let (source, children) = MountSource::open(store, location.clone(), options)?;
         let first = |children: Children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
@@ -196,13 +195,38 @@ fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
 }
 
 fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &MountOptions) -> Result<ServedMount> {
-    let refused = |detail: String| Error::NoPrivilege { path: directory.to_owned(), detail };
-    fuse.mount(directory, name, options.access).map_err(|error| refused(error.to_string()))
+    fuse.mount(directory, name, options.access)
+        .map_err(|error| refused_by_helper(directory, &error.to_string()))
+}
+
+/// Converts the message of `fusermount3`.
+fn refused_by_helper(directory: &Path, message: &str) -> Error {
+    let (path, detail) = (directory.to_owned(), message.trim().to_owned());
+    // The texts are those of util/fusermount.c in libfuse 3.14 (2026-11-28).
+    let advice = match &detail {
+        text if text.contains("user_allow_other") => "or leave --allow-other out",
+        text if text.contains("no write access to mountpoint") => "name a directory that you can write to",
+        text if text.contains("mount_max") => "or unmount another one",
+        _ => return Error::NoPrivilege { path, detail },
+    };
+    Error::HelperRefused { path, detail, advice }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_of_the_helper_is_one_line_with_its_own_advice() {
+        let line = |message| refused_by_helper(Path::new("/m"), message).to_string();
+        let other = line(
+            "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n",
+        );
+        assert!(other.ends_with("in /etc/fuse.conf; or leave --allow-other out"), "{other}");
+        let place = line("fusermount3: user has no write access to mountpoint /m\n");
+        assert!(!place.contains('\n') && !place.contains("install"), "{place}");
+        assert!(line("fusermount3: mount failed: Operation not permitted\n").contains("install fuse3"));
+    }
 
     #[test]
     fn a_local_source_and_its_mount_may_not_contain_each_other() {

@@ -191,11 +191,21 @@ pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts>
         Err(error) if is_busy(&error) && is_orphaned(&path)? => {
             detach(&path, UnmountFlags::DETACH).map_err(failed)?;
         }
-        Err(error) if is_busy(&error) => return Err(Error::Busy { path: path.clone() }),
+        Err(error) if is_busy(&error) => return Err(busy(path.clone())),
         other => other.map_err(failed)?,
     }
     let is_left = mounts()?.iter().any(|mount| mount.number == number);
     Ok(if is_left { RemainingMounts::OtherMount } else { RemainingMounts::Nothing })
+}
+
+/// Returns the error for a mount that is in use.
+fn busy(path: PathBuf) -> Error {
+    let mounts = mounts().unwrap_or_default();
+    let below = mounts.iter().find(|mount| mount.at != path && mount.at.starts_with(&path));
+    match below.map(|mount| mount.at.clone()) {
+        Some(below) => Error::Covered { path, below },
+        None => Error::Busy { path },
+    }
 }
 
 /// Unmounts by the system call if this process may, otherwise by the helper program.

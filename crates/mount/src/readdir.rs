@@ -8,7 +8,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use firstbyte_store::Moment;
 
 use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName, OnlyReader};
 use crate::error::{Error, Result};
@@ -51,7 +53,7 @@ enum Feed {
         children: Children,
         /// All names so far or, if the directory is wide, only the names of the current page.
         names: Vec<ListedName>,
-        begun: Instant,
+        begun: Moment,
         /// True if the directory has too many names to be kept as a whole.
         is_wide: bool,
     },
@@ -68,7 +70,7 @@ pub(crate) struct ReadDir {
     /// Number of names taken from the listing so far.
     drawn: usize,
     /// The most recent names, each with the time at which it came.
-    recent: VecDeque<(ListedName, Instant)>,
+    recent: VecDeque<(ListedName, Moment)>,
     /// Proves that the kernel's cache gets its names from this handle only. `None` if it may have
     /// names from elsewhere, or if this handle has begun again.
     only_reader: Option<OnlyReader>,
@@ -124,7 +126,7 @@ impl ReadDir {
             if self.recent.len() >= 2 * MAX_REPLY_NAMES {
                 self.recent.pop_front();
             }
-            self.recent.push_back((listed, Instant::now()));
+            self.recent.push_back((listed, Moment::now()));
             self.drawn += 1;
         }
         let oldest = self.drawn - self.recent.len();
@@ -135,7 +137,7 @@ impl ReadDir {
     /// if the time has passed.
     pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&ListedName, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
-        let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
+        let valid = ttl.saturating_sub(came.age()).min(self.valid(ttl));
         (!valid.is_zero()).then_some((listed, valid))
     }
 
@@ -175,7 +177,7 @@ impl ReadDir {
                         }
                         names.clear();
                         names.shrink_to(PAGE_NAMES);
-                        *begun = Instant::now();
+                        *begun = Moment::now();
                     }
                     Ok(Some(listed))
                 }
@@ -197,7 +199,7 @@ impl ReadDir {
         if let KnownNames::Whole(directory) = self.sources.directories.get(&self.path) {
             return Ok(Feed::Known(directory));
         }
-        let begun = Instant::now();
+        let begun = Moment::now();
         let children = self.sources.source.list(&self.path)?;
         Ok(Feed::Listing { children, names: Vec::new(), begun, is_wide: false })
     }

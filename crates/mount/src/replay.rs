@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_hydrate::{Error as HydrateError, HydrationJob, HydrationList, StartFile};
 use firstbyte_location::Location;
-use firstbyte_store::STACK;
+use firstbyte_store::{Moment, STACK};
 
 use crate::error::{Error, Result};
 use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
@@ -67,7 +67,7 @@ fn list_directories<'scope>(
 fn list(core: &FileSystem, location: &Location) {
     let location = core.source.with_secrets(location.clone());
     let Some(path) = core.source.path_of(&location) else { return };
-    let begun = Instant::now();
+    let begun = Moment::now();
     let listed = core.source.list(&path);
     match listed.and_then(|children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>()) {
         Ok(children) => core.keep(&path, children, begun),

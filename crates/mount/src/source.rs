@@ -95,6 +95,10 @@ impl MountSource {
         let listed = root.is_directory_like() && root.as_local().is_none();
         if !listed {
             let stat = store.stat(&root)?;
+            if stat.kind == EntryKind::Other {
+                let location = root.to_string();
+                return Err(Error::Data(firstbyte_hydrate::Error::Special { location }));
+            }
             if stat.kind != EntryKind::Directory {
                 let name =
                     root.file_name().map_or_else(|| b"object".to_vec(), |name| name.as_bytes().to_vec());

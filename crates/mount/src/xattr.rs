@@ -1,5 +1,9 @@
 //! Shows the state of a file as extended attributes, `user.firstbyte.*`.
 //!
+//! The attributes are readable by name and are not listed: `cp -a`, `rsync -X` and `tar --xattrs`
+//! store all listed attributes with a copy, which has another state. The virtual attributes of Ceph
+//! are not listed for the same reason (<https://github.com/ceph/ceph/pull/29339>, 2026-11-28).
+//!
 //! For every file, `ls -l` requests attributes that only other file systems have. Attributes
 //! outside `user.` are reported as unsupported and not as missing, so that `ls` stops requesting
 //! them.
@@ -43,20 +47,13 @@ impl FileSystem {
         Ok(value.map_or(Attribute::Missing, Attribute::Value))
     }
 
-    /// Returns the names of all attributes, each followed by a zero byte.
-    pub(crate) fn attribute_names(&self, ino: Ino) -> Result<Vec<u8>> {
-        let node = self.inodes.get(ino)?;
-        let own = names(&node).filter(|name| match *name {
-            "control" => self.control.is_some(),
-            "version" | "location" => true,
-            _ => self.hydrator.cache().is_some(),
-        });
-        Ok(own.flat_map(|name| format!("{PREFIX}{name}\0").into_bytes()).collect())
-    }
-
     fn value(&self, node: &Node, name: &str) -> Option<String> {
         Some(match name {
-            "location" => self.source.location(&node.path).to_string(),
+            "location" => {
+                let location = self.source.location(&node.path);
+                // A text without secrets names the same object: see `MountSource::with_secrets`.
+                location.to_text().unwrap_or_else(|| location.to_string())
+            }
             "control" => self.control.as_ref()?.display().to_string(),
             "cache" => self.hydrator.cache()?.directory().display().to_string(),
             "version" => node.pin.version()?.to_string(),

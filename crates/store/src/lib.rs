@@ -100,6 +100,7 @@ pub use local::{
     ReplaceKind, Sharing, StoredTimes, USUAL_SECONDS, local_path, location_below, open_regular,
     refused_calls, set_modified, truncate, unfinished_name,
 };
+pub use moment::Moment;
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
     AzureConnection, CustomerKey, HttpHeaders, Outages, Proxies, Proxy, Redirects, ServerSideEncryption,

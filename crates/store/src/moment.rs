@@ -8,26 +8,34 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A point in time, by two clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub struct Moment {
     steady: Instant,
     wall: SystemTime,
 }
 
 impl Moment {
     /// Returns the present.
-    pub(crate) fn now() -> Self {
+    #[must_use]
+    pub fn now() -> Self {
         Self { steady: Instant::now(), wall: SystemTime::now() }
     }
 
     /// Returns the time since this moment by the clock that advanced most. A wall clock that was
     /// set back does not make it younger.
-    pub(crate) fn age(&self) -> Duration {
+    #[must_use]
+    pub fn age(&self) -> Duration {
         self.steady.elapsed().max(self.wall.elapsed().unwrap_or_default())
     }
 
-    /// Returns this moment as it is after the machine was suspended for `time`.
-    #[cfg(test)]
-    pub(crate) fn before_suspension(self, time: Duration) -> Self {
+    /// Returns this moment by the steady clock, which orders moments.
+    #[must_use]
+    pub fn steady(&self) -> Instant {
+        self.steady
+    }
+
+    /// Returns this moment as it is after the machine was suspended for `time`. For tests.
+    #[must_use]
+    pub fn before_suspension(self, time: Duration) -> Self {
         Self { wall: self.wall - time, ..self }
     }
 }

@@ -120,10 +120,11 @@ pub struct CacheOperand {
 }
 
 impl CacheOperand {
-    /// Parses `text`. A path under a mount becomes the location that is mounted there.
+    /// Parses `text`. A path under a mount becomes the location that is mounted there, also before
+    /// a pattern.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let operand = Operand::parse(text)?;
-        let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {
+        let Some(path) = operand.root.as_local() else {
             return Ok(Self { operand, mounted: None });
         };
         let Some(behind) = firstbyte_mount::attribute(path, "location")? else {
@@ -131,7 +132,8 @@ impl CacheOperand {
         };
         let path = std::path::absolute(path).map_err(|error| Error::io(shown(path), &error))?;
         let root = Location::parse(&behind)?;
-        Ok(Self { operand: Operand { root, glob: None, text: text.to_owned() }, mounted: Some(path) })
+        let text = text.to_owned();
+        Ok(Self { operand: Operand { root, glob: operand.glob, text }, mounted: Some(path) })
     }
 
     /// Parses all of `texts`.

@@ -87,6 +87,13 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     if places.iter().any(|place| place.mounted.is_some()) {
         args.account.refuse_bill("a path under a mount")?;
     }
+    if let Some(place) = places.iter().find(|place| place.mounted.is_some() && place.operand.glob.is_some()) {
+        return Err(Error::usage(format!(
+            "{}: no path under the mount has this name",
+            shown(&place.operand.text)
+        ))
+        .advise("the shell expands patterns there, or give the location that is mounted"));
+    }
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
@@ -138,11 +145,18 @@ fn hydrate_here(
         list = hydrator.pinned(list);
     }
     let job = hydrator.hydrate(list, args.limit_rate)?;
+    let advice = advice_for_changed(args, shard);
     let reached = || {
         if stop.is_stopped() {
             job.cancel();
         }
-        Ok(job.wait(PROGRESS_INTERVAL).into())
+        let mut progress = job.wait(PROGRESS_INTERVAL);
+        if let Some(advice) = advice {
+            progress.failed.iter_mut().for_each(|failure| {
+                failure.error = failure.error.clone().advise_instead(advice);
+            });
+        }
+        Ok(progress.into())
     };
     follow(globals, report, stop, reached)?;
     if stop.is_stopped() {
@@ -154,6 +168,15 @@ fn hydrate_here(
         report.receipt().shard = Some(shard.receipt());
     }
     Ok(())
+}
+
+/// Returns the advice for objects that are not in the version which a file names.
+fn advice_for_changed(args: &HydrateArgs, shard: Option<&ShardRun>) -> Option<&'static str> {
+    match (shard, &args.replay) {
+        (Some(_), _) => Some("plan again to hydrate the new version"),
+        (None, Some(_)) => Some("record the start file again for the new version"),
+        (None, None) => None,
+    }
 }
 
 /// Lists the objects of an operand, as they are found.
@@ -202,7 +225,7 @@ fn by_daemon(
 ) -> Result<()> {
     let (Some(mut control), Some(path)) = (place.control()?, &place.mounted) else { return Ok(()) };
     let request = ControlRequest::Hydrate(HydrateRequest {
-        location: place.operand.root.to_string(),
+        location: place.operand.root.to_text().unwrap_or_else(|| place.operand.root.to_string()),
         recursive: args.recursive,
         pin: args.pin,
         limit_rate: args.limit_rate,
@@ -212,16 +235,13 @@ fn by_daemon(
     };
     if !args.wait {
         if !globals.quiet {
-            let path = shown(path);
-            console::say(format_args!("{path}: begun; `firstbyte status {path}` says how far it is"));
+            let (path, option) = (shown(path), if args.recursive { " -r" } else { "" });
+            console::say(format_args!("{path}: begun; `firstbyte status{option} {path}` says how far it is"));
         }
         return Ok(());
     }
     follow(globals, report, stop, || {
-        let ControlResponse::Progress(now) = ask(&mut control, path, &ControlRequest::Progress { job })?
-        else {
-            return Err(unexpected_response(path));
-        };
+        let now = progress_of(&mut control, path, job)?;
         let reached = ReachedProgress::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
@@ -232,6 +252,25 @@ fn by_daemon(
         }
         Ok(reached)
     })
+}
+
+/// Requests the progress of a daemon's job. If the job is over, requests all of its failures.
+fn progress_of(control: &mut Control, path: &Path, job: u64) -> Result<JobProgress> {
+    let mut failed: Vec<JobFailure> = Vec::new();
+    loop {
+        let request = ControlRequest::Progress { job, known_failures: failed.len() };
+        let ControlResponse::Progress(mut now) = ask(control, path, &request)? else {
+            return Err(unexpected_response(path));
+        };
+        // A daemon of an earlier version has no more failures than those in its first answer.
+        let is_next = now.known_failures == failed.len() && !now.failed.is_empty();
+        if is_next {
+            failed.append(&mut now.failed);
+        }
+        if !now.is_over || !is_next || failed.len() >= now.failures {
+            return Ok(JobProgress { failed, ..now });
+        }
+    }
 }
 
 /// Makes the error for a run that a signal ended.

@@ -62,7 +62,7 @@ pub struct MountArgs {
     source: OsString,
     /// Empty directory for the mount
     #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    pub directory: PathBuf,
     /// Run in the foreground until unmounted or interrupted, instead of returning when ready
     #[arg(long)]
     foreground: bool,
@@ -113,8 +113,8 @@ pub struct MountArgs {
     /// Serve counters at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Log file of the daemon [default: a file in $XDG_RUNTIME_DIR/firstbyte, printed when it is
-    /// mounted]
+    /// Log file of the daemon, which is continued [default: a file in $XDG_RUNTIME_DIR/firstbyte,
+    /// printed when it is mounted]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[command(flatten)]
@@ -145,7 +145,7 @@ impl From<Passthrough> for PassthroughUse {
 
 impl MountArgs {
     fn place(&self) -> Result<MountPaths> {
-        MountPaths::of(&self.directory, self.log.as_deref())
+        MountPaths::unused(&self.directory, self.log.as_deref())
     }
 
     /// Returns the location, with an absolute path if it is local, because a daemon leaves the
@@ -171,6 +171,23 @@ impl MountArgs {
 
     fn metrics(&self) -> Result<Option<SocketAddr>> {
         self.metrics.as_ref().map(|text| address::resolve("--metrics", text)).transpose()
+    }
+
+    /// Returns the options of the mount that follow from the arguments alone.
+    fn options(&self, globals: &Globals) -> Result<MountOptions> {
+        Ok(MountOptions {
+            metadata_ttl: self.metadata_ttl,
+            deadline: self.read_deadline.get(),
+            eager: self.eager,
+            memory: globals.memory_ceiling(),
+            access: if self.allow_other { AllowedUsers::Everyone } else { AllowedUsers::Owner },
+            occupied: if self.nonempty { OccupiedAction::Hide } else { OccupiedAction::Refuse },
+            modes: self.modes(),
+            passthrough: self.passthrough.into(),
+            record: self.record.clone(),
+            metrics: self.metrics()?,
+            ..MountOptions::default()
+        })
     }
 
     /// Returns the settings of a reader without a cache.
@@ -212,7 +229,7 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     if !args.foreground {
         return daemon::start(args, globals);
     }
-    serve(args, globals, &mut |receipt| {
+    serve(args, globals, &args.place()?, &mut |receipt| {
         if globals.json {
             console::print(receipt)?;
         } else if !globals.quiet {
@@ -223,7 +240,12 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Mounts, calls `ready`, and serves until the location is unmounted or a signal arrives.
-fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
+fn serve(
+    args: &MountArgs,
+    globals: &Globals,
+    place: &MountPaths,
+    ready: &mut dyn FnMut(&Value) -> Result<()>,
+) -> Result<Exit> {
     let started = Instant::now();
     super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
@@ -237,24 +259,14 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         ..given
     };
     let store = globals.store_of(store_options.clone())?;
-    let place = args.place()?;
     let read = |file: &OsString| start::read_checked(file, &location, &store);
     let start = args.replay.as_ref().map(read).transpose()?;
     let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
     let options = MountOptions {
-        metadata_ttl: args.metadata_ttl,
-        deadline: args.read_deadline.get(),
-        eager: args.eager,
-        memory: globals.memory_ceiling(),
-        access: if args.allow_other { AllowedUsers::Everyone } else { AllowedUsers::Owner },
-        occupied: if args.nonempty { OccupiedAction::Hide } else { OccupiedAction::Refuse },
-        modes: args.modes(),
-        passthrough: args.passthrough.into(),
-        record: args.record.clone(),
         replay: start,
-        metrics: args.metrics()?,
         control: Some(place.control.clone()),
         prices: account.prices(),
+        ..args.options(globals)?
     };
     // The lock is held while mounting, so that a signal either comes before the mount or finds a
     // mount to unmount.
@@ -280,7 +292,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         "seconds": started.elapsed().as_secs_f64(),
         "pid": std::process::id(),
         "cache": cache,
-        "log": (!args.foreground).then_some(place.log),
+        "log": (!args.foreground).then_some(&place.log),
         "control": place.control,
         "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
         "start": brought,

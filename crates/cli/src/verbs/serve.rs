@@ -38,7 +38,7 @@ pub struct ServeArgs {
     /// Directory to serve; nothing outside it can be reached. Or a remote location to read through
     /// the cache
     #[arg(value_name = "LOCATION")]
-    location: OsString,
+    pub location: OsString,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: String,

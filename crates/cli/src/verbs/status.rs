@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use firstbyte::size::{grouped, human};
 use firstbyte_hydrate::cache::{Cache, Pin, VersionState, VersionStatus};
-use firstbyte_location::shown;
+use firstbyte_location::{one_line, shown};
 use firstbyte_mount::mount_table::Mounts;
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
                 cache.as_ref().map(|cache| cache.find(&place.operand.root)).transpose()?.unwrap_or_default();
             if versions.is_empty() {
                 check_exists(place)?;
-                show(Row::unknown(place), &mut out)?;
+                show(Row::without_versions(place, cache.as_ref())?, &mut out)?;
             }
             versions.into_iter().try_for_each(|status| show(Row::from(status), &mut out))?;
         }
@@ -240,6 +240,8 @@ struct Row {
     state: VersionState,
     pin: Pin,
     last_use: Option<SystemTime>,
+    /// Number of cached objects below, if the row is that of a directory.
+    below: u64,
 }
 
 impl From<VersionStatus> for Row {
@@ -252,14 +254,16 @@ impl From<VersionStatus> for Row {
             state: status.state,
             pin: status.pin,
             last_use: Some(status.last_use),
+            below: 0,
         }
     }
 }
 
 impl Row {
-    /// Makes the row of an object that is not in the cache.
-    fn unknown(place: &CacheOperand) -> Self {
-        Self {
+    /// Makes the row of a location of which the cache has no version: a directory, if something
+    /// below it is cached, or else an object that is not in the cache.
+    fn without_versions(place: &CacheOperand, cache: Option<&Cache>) -> Result<Self> {
+        let mut row = Self {
             location: place.operand.root.to_string(),
             version: None,
             here: 0,
@@ -267,7 +271,18 @@ impl Row {
             state: VersionState::Released,
             pin: Pin::Unpinned,
             last_use: None,
+            below: 0,
+        };
+        for status in cache.into_iter().flat_map(Cache::statuses) {
+            let status = status?;
+            if place.operand.takes(&status.location) {
+                row.below += 1;
+                row.here += status.here;
+                // Objects that were never opened are not known, so it may not be whole.
+                row.state = VersionState::Partial;
+            }
         }
+        Ok(row)
     }
 
     fn json(&self) -> Value {
@@ -286,15 +301,23 @@ impl Row {
         // Without seconds: the part after the second colon is cut off.
         let opened = self.last_use.and_then(rows::rfc3339);
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
+        let percent = match self.size {
+            None if self.below > 0 => "-".to_owned(),
+            size => size.map_or(0, |size| VersionStatus::percent(self.here, size)).to_string(),
+        };
         format!(
-            "{:>4}% {:>10} {:>10}  {:8} {:16}  {}{}",
-            self.size.map_or(0, |size| VersionStatus::percent(self.here, size)),
+            "{percent:>4}% {:>10} {:>10}  {:8} {:16}  {}{}{}",
             human(self.here),
             self.size.map_or("-".into(), human),
             self.state.word(),
-            opened.unwrap_or_else(|| "never".into()),
-            self.location,
+            opened.unwrap_or_else(|| if self.below > 0 { "-" } else { "never" }.into()),
+            one_line(&self.location),
             if self.pin == Pin::Pinned { "  (pinned)" } else { "" },
+            if self.below > 0 {
+                format!("  ({} below; -r lists them)", objects(self.below))
+            } else {
+                String::new()
+            },
         )
     }
 }

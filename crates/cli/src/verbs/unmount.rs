@@ -30,7 +30,7 @@ Examples:
 pub struct UnmountArgs {
     /// Mount point
     #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    pub directory: PathBuf,
     /// Detach immediately, even if files are open
     #[arg(long)]
     lazy: bool,
@@ -39,8 +39,8 @@ pub struct UnmountArgs {
 /// Connects to the daemon of the mount at `directory`; `None` if the daemon does not answer.
 fn daemon(directory: &Path) -> Option<Control> {
     let directory = firstbyte_mount::mounted_directory(directory).ok()?;
-    let usual = MountPaths::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
-    usual.or_else(|| Control::of(&directory).ok().flatten())
+    let only = MountPaths::only_daemon(&directory).ok().flatten();
+    only.or_else(|| Control::of(&directory).ok().flatten())
 }
 
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {

@@ -292,8 +292,8 @@ impl Candidate {
         }
         blocks.release_if_empty();
         let location = self.version.table.location.clone();
-        let capacity = self.version.table.blocks.capacity();
-        let error = Error::NoRoom { location: location.to_string(), capacity };
+        let no_room = || Error::NoRoom { location: location.to_string(), capacity: blocks.capacity() };
+        let error = blocks.cache_error().unwrap_or_else(no_room);
         job.fail(HydrationFailure { location, error });
         Admission::Refused
     }
@@ -301,6 +301,7 @@ impl Candidate {
     /// Starts the file, and counts its cached bytes.
     fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
         let Self { version, blocks, bytes, is_first, .. } = self;
+        version.table.blocks.store_empty(job.exempt);
         let mut is_cached = version.table.blocks.ascending_cache_test();
         let cached_blocks = blocks.clone().filter(|block| is_cached(*block));
         let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
@@ -422,7 +423,8 @@ impl ActiveFile {
         }
         let missing = self.blocks.clone().find(|block| !self.version.table.blocks.is_cached(*block));
         match missing {
-            None if self.bytes.len() == self.version.table.size()
+            None if !self.blocks.is_empty()
+                && self.bytes.len() == self.version.table.size()
                 && !self.version.table.blocks.is_settled() =>
             {
                 // If nothing had to be fetched, no fetch has verified the version.

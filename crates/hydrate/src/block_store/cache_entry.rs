@@ -113,6 +113,13 @@ impl CacheEntry {
         }
     }
 
+    /// Records an object without content. A version in files of its own is recorded by its files.
+    pub(super) fn fill_empty(&self, exempt: Exempt) {
+        if let Self::Packed(packed) = self {
+            packed.fill(&[], exempt);
+        }
+    }
+
     /// Fills a block by calling `transfer`, which writes into the cached file. `None` if no file
     /// can receive the block directly.
     pub(super) fn receive(

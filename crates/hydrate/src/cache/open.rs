@@ -106,6 +106,11 @@ pub(super) fn open(
         let files = Files { map: Arc::new(map), data, header };
         return prepare(shared, paths, files, missing, opener, retention).map(Some);
     }
+    if shared.dir.is_removed() {
+        let gone =
+            io::Error::new(io::ErrorKind::NotFound, "it was removed while in use; mount or run it again");
+        return Err(Error::cache(shared.dir.path(), "cannot use the cache directory")(gone));
+    }
     Err(Error::cache(&shown, "other processes keep removing a cached object")(
         io::ErrorKind::ResourceBusy.into(),
     ))
@@ -323,8 +328,10 @@ impl Drop for OpenVersion {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
-        let empty =
-            live.flags.load(Ordering::Acquire) & PINNED == 0 && live.present.load(Ordering::Acquire) == 0;
+        // The files of an object without blocks show that it was hydrated.
+        let empty = self.map.blocks() > 0
+            && live.flags.load(Ordering::Acquire) & PINNED == 0
+            && live.present.load(Ordering::Acquire) == 0;
         live.flags.fetch_and(!DIRTY, Ordering::Release);
         let freeing = (removed || empty).then(free);
         if let Some(freeing) = freeing

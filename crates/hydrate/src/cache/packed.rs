@@ -43,12 +43,12 @@ pub struct Packed {
 
 impl Cache {
     /// Returns one version of a small object. Returns `None` if the version must be opened by
-    /// [`version`](Self::version): if it is empty or has more than one block, if it does not
-    /// identify the content for sure, or if the file system cannot free parts of files.
+    /// [`version`](Self::version): if it has more than one block, if it does not identify the
+    /// content for sure, or if the file system cannot free parts of files.
     #[must_use]
     pub fn packed(&self, location: &Location, version: &Version) -> Option<Packed> {
         self.shared.packs.as_ref()?;
-        let is_small = version.size.is_some_and(|size| (1..=BLOCK).contains(&size));
+        let is_small = version.size.is_some_and(|size| size <= BLOCK);
         if !is_small || version.strength() != Strength::Strong {
             return None;
         }

@@ -14,8 +14,7 @@ use crate::filesystem::FileSystem;
 /// Maximum number of ended jobs that are remembered. Clients poll every tenth of a second, and
 /// thousands of jobs may be started in a day.
 const MAX_ENDED_JOBS: usize = 64;
-/// Maximum number of failures of one job that are reported. The total number of failures is always
-/// reported.
+/// Maximum number of failures in one answer. Clients ask for the others one answer after another.
 const MAX_REPORTED_FAILURES: usize = 100;
 
 /// The jobs of a mount, by their numbers.
@@ -54,10 +53,12 @@ impl MountJobs {
         }
     }
 
-    pub(super) fn progress(&self, job: u64) -> ControlResponse {
+    /// Returns the progress of a job, with the failures that follow the `known_failures`.
+    pub(super) fn progress(&self, job: u64, known_failures: usize) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown_job() };
         let progress = job.progress();
-        let failed = progress.failed.iter().take(MAX_REPORTED_FAILURES).map(|failure| JobFailure {
+        let next = progress.failed.iter().skip(known_failures).take(MAX_REPORTED_FAILURES);
+        let failed = next.map(|failure| JobFailure {
             location: failure.location.to_string(),
             error: failure.error.to_string(),
         });
@@ -72,6 +73,7 @@ impl MountJobs {
             seconds: progress.elapsed.as_secs_f64(),
             failures: progress.failed.len(),
             failed: failed.collect(),
+            known_failures,
         })
     }
 

@@ -20,6 +20,9 @@ pub enum ControlRequest {
     Progress {
         /// The number of the job.
         job: u64,
+        /// Number of failures that the client knows. The answer has the next ones.
+        #[serde(default)]
+        known_failures: usize,
     },
     /// Ends a job. The blocks that it has fetched stay in the cache. The answer is
     /// [`ControlResponse::Done`].
@@ -111,8 +114,12 @@ pub struct JobProgress {
     pub seconds: f64,
     /// Total number of files that could not be hydrated.
     pub failures: usize,
-    /// The first failures; later ones are only counted.
+    /// Some of the failures, from number `known_failures` on, which is that of the request.
     pub failed: Vec<JobFailure>,
+    /// Number of failures before those in `failed`. Daemons of earlier versions have only the first
+    /// failures.
+    #[serde(default)]
+    pub known_failures: usize,
 }
 
 /// A file that could not be hydrated.
@@ -136,7 +143,7 @@ mod tests {
             ControlRequest::About,
             ControlRequest::Counts,
             ControlRequest::Hydrate(hydrate),
-            ControlRequest::Progress { job: 1 },
+            ControlRequest::Progress { job: 1, known_failures: 100 },
             ControlRequest::Cancel { job: 1 },
         ];
         for request in requests {

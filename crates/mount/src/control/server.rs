@@ -28,8 +28,7 @@ impl ControlListener {
     /// Starts to answer requests about `core` on a socket at `path`.
     pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
-        // If there is a socket, its daemon has died: a running daemon would have its mount at this
-        // directory.
+        // If there is a socket, its daemon has died: the caller chooses a path where none answers.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -102,7 +101,7 @@ fn respond(core: &FileSystem, jobs: &MountJobs, request: ControlRequest) -> Cont
         }
         ControlRequest::Counts => ControlResponse::Counts(counts(core)),
         ControlRequest::Hydrate(request) => jobs.begin(core, request),
-        ControlRequest::Progress { job } => jobs.progress(job),
+        ControlRequest::Progress { job, known_failures } => jobs.progress(job, known_failures),
         ControlRequest::Cancel { job } => jobs.cancel(job),
     }
 }

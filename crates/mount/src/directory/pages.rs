@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{EntryKind, to_usize};
+use firstbyte_store::Moment;
 
 use super::{DirectorySnapshot, ListedName};
 use crate::child::{Child, VersionIdentity};
@@ -32,7 +33,7 @@ struct Page {
     /// The packed names. For each: the part that differs from the previous name, the attributes,
     /// and the inode number.
     bytes: Box<[u8]>,
-    taken: Instant,
+    taken: Moment,
 }
 
 /// All packed pages, with the oldest first.
@@ -51,7 +52,7 @@ impl PackedPages {
         path: &[u8],
         first: usize,
         listed: &[ListedName],
-        taken: Instant,
+        taken: Moment,
         most: usize,
     ) {
         let names = || listed.iter().map(|listed| &*listed.child.name);
@@ -217,7 +218,7 @@ mod tests {
             let listed: Vec<ListedName> =
                 children.into_iter().map(|(child, ino)| ListedName { child: Arc::new(child), ino }).collect();
             let mut pages = PackedPages::default();
-            pages.add(b"d", 7, &listed, Instant::now(), usize::MAX);
+            pages.add(b"d", 7, &listed, Moment::now(), usize::MAX);
             let found = pages.find(b"d", &listed[0].child.name).unwrap();
             prop_assert_eq!(found.first_position(), 7);
             for (found, listed) in found.listed().iter().zip(&listed) {
@@ -239,7 +240,7 @@ mod tests {
             (from..from + 1000).map(|number| ListedName { child: Arc::new(child(number)), ino: 7 }).collect()
         };
         let tag = VersionIdentity::Tagged(17_000, "\"0123456789abcdef0123456789abcdef\"".into());
-        let (mut pages, now, most) = (PackedPages::default(), Instant::now(), 100_000);
+        let (mut pages, now, most) = (PackedPages::default(), Moment::now(), 100_000);
         (0..3).for_each(|page| pages.add(b"", page * 1000, &listed(page * 1000, &tag), now, most));
         assert!(pages.bytes <= most && pages.bytes / pages.pages.len() < 50_000, "{}", pages.bytes);
         assert!(pages.find(b"", b"name-000999").is_none());

@@ -1,6 +1,7 @@
 //! Builds replies to the kernel: attributes, entries, and error numbers.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -126,11 +127,18 @@ fn number(error: &Error) -> Errno {
             Store::NotFound { .. } => Errno::ENOENT,
             Store::Denied { .. } | Store::Credentials { .. } | Store::Archived { .. } => Errno::EACCES,
             Store::Budget { .. } => Errno::EDQUOT,
-            Store::Io { ref source, .. } if source.raw_os_error() == Some(Errno::ELOOP.code()) => {
-                Errno::ELOOP
-            }
+            Store::Io { ref source, .. } => number_of_local(source),
             _ => Errno::EIO,
         },
+        _ => Errno::EIO,
+    }
+}
+
+/// Returns the error number for an error of a local source.
+fn number_of_local(error: &io::Error) -> Errno {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Errno::EACCES,
+        _ if error.raw_os_error() == Some(Errno::ELOOP.code()) => Errno::ELOOP,
         _ => Errno::EIO,
     }
 }
@@ -154,3 +162,20 @@ macro_rules! failing {
 failing!(ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyXattr);
 
 const _: () = assert!(ROOT == INodeNo::ROOT.0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_the_daemon_may_not_read_is_no_broken_disk() {
+        let number_of = |errno: Errno| {
+            let source = io::Error::from_raw_os_error(errno.code());
+            number(&firstbyte_store::Error::Io { location: "/x".into(), source }.into()).code()
+        };
+        assert_eq!(number_of(Errno::EACCES), Errno::EACCES.code());
+        assert_eq!(number_of(Errno::EPERM), Errno::EACCES.code());
+        assert_eq!(number_of(Errno::ELOOP), Errno::ELOOP.code());
+        assert_eq!(number_of(Errno::ENOSPC), Errno::EIO.code());
+    }
+}

@@ -99,14 +99,14 @@ impl Prefetch {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use firstbyte_store::Moment;
 
     use super::*;
     use crate::child::Child;
 
     fn found(names: &[&str], stem: &str) -> Vec<String> {
         let listed = |name: &&str| ListedName { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
-        let directory = DirectorySnapshot::new(names.iter().map(listed).collect(), Instant::now());
+        let directory = DirectorySnapshot::new(names.iter().map(listed).collect(), Moment::now());
         let name = |listed: ListedName| String::from_utf8(listed.child.name.to_vec()).unwrap();
         members(&directory, stem.as_bytes()).into_iter().map(name).collect()
     }

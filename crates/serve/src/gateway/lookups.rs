@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{EntryKind, Location};
-use firstbyte_store::{Stat, Store};
+use firstbyte_store::{Moment, Stat, Store};
 use rustix_futex_sync::Mutex;
 
 use super::error::GatewayRefusal;
@@ -59,7 +59,7 @@ struct Arrival<'a> {
 #[derive(Clone)]
 struct LookUp {
     stat: Arc<Stat>,
-    asked: Instant,
+    asked: Moment,
 }
 
 impl Lookups {
@@ -85,7 +85,7 @@ impl Lookups {
             gateway.counters.looked_up_fresh.fetch_add(1, Relaxed);
             return Ok(found(last.clone(), None));
         }
-        let before = before.filter(|last| last.asked.elapsed() <= self.fresh.saturating_add(gateway.stale));
+        let before = before.filter(|last| last.asked.age() <= self.fresh.saturating_add(gateway.stale));
         let answers = |last: &CallAnswer<LookUp>| match &last.result {
             Ok(look_up) => self.is_fresh(look_up, &arrival),
             Err(_) => is_paused(last),
@@ -104,7 +104,7 @@ impl Lookups {
             (Err(error), Some(last)) if error.is_outage() => {
                 gateway.counters.looked_up_stale.fetch_add(1, Relaxed);
                 tracing::warn!(%location, %error, "served as it was known before");
-                let age = last.asked.elapsed();
+                let age = last.asked.age();
                 Ok(found(last, Some(age)))
             }
             (Err(error), _) => {
@@ -123,7 +123,7 @@ impl Lookups {
             let etag = look_up.stat.version.etag.as_deref().map(etag_value);
             arrival.expected.is_none_or(|tags| tags_contain(tags, etag.unwrap_or_default()))
         };
-        look_up.asked.elapsed() < self.fresh && is_expected()
+        look_up.asked.age() < self.fresh && is_expected()
     }
 
     /// Returns true if the name at `location` is that of a directory. Asks with `ask`.
@@ -186,7 +186,7 @@ async fn ask(
     location: &Location,
     version: Option<String>,
 ) -> Result<LookUp, GatewayRefusal> {
-    let asked = Instant::now();
+    let asked = Moment::now();
     let (store, of) = (gateway.hydrator.store().clone(), location.clone());
     gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
     let absence = if version.is_some() { GatewayRefusal::NoVersion } else { GatewayRefusal::NotFound };

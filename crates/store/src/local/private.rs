@@ -238,6 +238,12 @@ impl PrivateDirectory {
         &self.path
     }
 
+    /// Returns whether the directory was removed since it was opened.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.directory).is_ok_and(|found| found.st_nlink == 0)
+    }
+
     /// Returns an error for a directory that other users may have prepared.
     fn check(&self) -> io::Result<()> {
         let found = rustix::fs::fstat(&self.directory)?;

@@ -19,6 +19,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use serde_json::{Value, json};
 
+use super::place::MountPaths;
 use super::{MountArgs, describe, serve};
 use crate::globals::Globals;
 use crate::render::console;
@@ -35,7 +36,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let Some(child) = fork().map_err(failed)? else {
         drop(outcome);
         become_daemon(parent, &log, told).map_err(failed)?;
-        return run(args, globals, &place.log);
+        return run(args, globals, &place);
     };
     drop((log, told));
     let mut line = String::new();
@@ -48,10 +49,9 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     if let Some(message) = outcome["error"].as_str() {
         // The message says why the daemon failed, so the exit status of the daemon is not needed.
         let _ = wait_for(child);
-        match args.log {
-            // The user named this log file, so it is removed only if it is empty.
-            Some(_) => remove_if_empty(&place.log),
-            None => drop(fs::remove_file(&place.log)),
+        if args.log.is_none() {
+            // If removing fails, a log without a mount is left.
+            let _ = fs::remove_file(&place.log);
         }
         let exit = if outcome["usage"] == true { Exit::Usage } else { Exit::Failed };
         return Err(Error { exit, ..Error::failed(message) });
@@ -99,19 +99,19 @@ fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
 }
 
 /// Serves the mount, in the daemon.
-fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
-    // The log's path is made absolute, because the current directory changes.
-    let log = std::path::absolute(log).ok();
+fn run(args: &MountArgs, globals: &Globals, place: &MountPaths) -> Result<Exit> {
     let mut told = false;
-    let ended = serve(args, globals, &mut |receipt| {
+    let ended = serve(args, globals, place, &mut |receipt| {
         told = true;
         set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
         report_outcome(receipt)?;
         // After this, the directory in which the mount was started can be unmounted or removed.
         std::env::set_current_dir("/").map_err(|error| Error::io("/", &error))
     });
-    if ended.is_ok() {
-        log.iter().for_each(|log| remove_if_empty(log));
+    // The log in the runtime directory, whose path is absolute, is this daemon's alone. A file that
+    // the user has named may be the log of other mounts too.
+    if ended.is_ok() && args.log.is_none() {
+        remove_if_empty(&place.log);
     }
     if let (Err(error), false) = (&ended, told) {
         report_outcome(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;

@@ -1,5 +1,6 @@
 //! Chooses the paths of a mount's control socket and log. Both are derived from the directory of
-//! the mount, unless `--log` names the log.
+//! the mount, unless `--log` names the log, and from a number if other daemons of that directory
+//! still run: after a lazy unmount a daemon serves open files while the next one is mounted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,12 +10,17 @@ use std::path::{Path, PathBuf};
 
 use firstbyte::environment::{self, VariableLookup};
 use firstbyte_location::shown;
+use firstbyte_mount::Control;
 use firstbyte_store::{FileAccess, PrivateDirectory, Sharing};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::render::error::{Error, Result};
 
-/// Paths of a mount. Mounts at different directories have different paths, unless `--log` names one
-/// file for both.
+/// Maximum number of daemons of one directory that can be reached at the same time.
+const MAX_DAEMONS: usize = 16;
+
+/// Paths of a mount. No other daemon of this user on this machine uses them, unless `--log` names
+/// one file for several.
 pub struct MountPaths {
     /// Directory of the control socket. Also has the log, unless `--log` names another file.
     runtime: PrivateDirectory,
@@ -23,38 +29,67 @@ pub struct MountPaths {
 }
 
 impl MountPaths {
-    /// Chooses the paths of a mount at `directory`.
-    pub fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
+    /// Chooses the paths of a new mount at `directory`.
+    pub fn unused(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
-        let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
-        let name = file_name_of(&absolute);
-        let control = runtime.shown(format!("{name}.sock").as_ref());
+        let names = file_names(directory)?;
+        let is_unused = |name: &String| Control::at(&control_path(&runtime, name)).is_err();
+        let last = names.len() - 1;
+        let name = names.iter().find(|name| is_unused(name)).unwrap_or(&names[last]);
+        let control = control_path(&runtime, name);
         let log = log.map_or_else(|| runtime.shown(format!("{name}.log").as_ref()), Path::to_owned);
         Ok(Self { runtime, log, control })
     }
 
-    /// Opens the log. Each mount truncates its log. Only the owner can read the log, because it may
-    /// name private files.
+    /// Connects to the daemon of a mount at `directory`. Returns `None` if none answers, or if
+    /// several do, because the names do not tell which of them serves the mount.
+    pub fn only_daemon(directory: &Path) -> Result<Option<Control>> {
+        let runtime = runtime_directory(&environment::variable)?;
+        let mut daemons = file_names(directory)?.into_iter().filter_map(|name| {
+            let control = control_path(&runtime, &name);
+            Control::at(&control).ok()
+        });
+        let only = daemons.next();
+        Ok(only.filter(|_| daemons.next().is_none()))
+    }
+
+    /// Opens the log. A log in the runtime directory begins anew with each mount; a named file is
+    /// continued, because it may be the log of other mounts too. Only the owner can read the log,
+    /// because it may name private files.
     pub fn open_log(&self) -> Result<File> {
         let failed = |error: io::Error| Error::writing(format!("--log {}", shown(&self.log)), &error);
         let parent = self.log.parent().filter(|parent| !parent.as_os_str().is_empty());
         let name = self.log.file_name().map(Path::new);
-        let file = match (parent, name) {
+        match (parent, name) {
             (Some(parent), Some(name)) if parent == self.runtime.path() => {
-                self.runtime.file(name, FileAccess::Create)
+                let file = self.runtime.file(name, FileAccess::Create).map_err(failed)?;
+                file.set_len(0).map_err(failed)?;
+                append(&file).map_err(failed)?;
+                Ok(file)
             }
             _ => {
                 parent.map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-                OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&self.log)
+                OpenOptions::new().create(true).append(true).mode(0o600).open(&self.log).map_err(failed)
             }
-        };
-        let file = file.map_err(failed)?;
-        // A device, such as /dev/null, cannot be truncated.
-        if file.metadata().is_ok_and(|found| found.is_file()) {
-            file.set_len(0).map_err(failed)?;
         }
-        Ok(file)
     }
+}
+
+/// Makes each write go to the end of the file, also after another program has truncated it.
+fn append(file: &File) -> io::Result<()> {
+    Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::APPEND)?)
+}
+
+fn control_path(runtime: &PrivateDirectory, name: &str) -> PathBuf {
+    runtime.shown(format!("{name}.sock").as_ref())
+}
+
+/// Returns the names that the daemons of mounts at `directory` may have, the usual one first.
+fn file_names(directory: &Path) -> Result<Vec<String>> {
+    let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
+    let name = file_name_of(&absolute);
+    let numbered = (2..=MAX_DAEMONS).map(|number| format!("{name}.{number}"));
+    Ok(std::iter::once(name.clone()).chain(numbered).collect())
 }
 
 /// Opens the private directory of this user: `$XDG_RUNTIME_DIR/firstbyte`; if the variable is not

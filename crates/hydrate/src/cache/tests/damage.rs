@@ -394,6 +394,21 @@ fn a_directory_with_other_contents_does_not_become_a_cache_and_keeps_its_mode() 
 }
 
 #[test]
+fn a_cache_directory_that_was_removed_is_named() {
+    let dir = scratch();
+    let path = dir.path().join("cache");
+    let cache = open_at(&path);
+    fs::remove_dir_all(&path).unwrap();
+    let location = Location::parse("s3://b/k".as_ref()).unwrap();
+    let version = Version { size: Some(5 << 20), etag: Some("\"1\"".into()), ..Version::default() };
+    let error = cache.version(&location, &version, None).unwrap_err().to_string();
+    assert!(
+        error.contains(path.to_str().unwrap()) && error.contains("it was removed while in use"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_format_file_that_is_empty_or_cut_short_is_written_again() {
     let dir = scratch();
     fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
