@@ -10,6 +10,28 @@ use firstbyte_testkit::{
 use support::place::Place;
 use support::{World, names_below};
 
+#[test]
+fn a_copy_within_azure_has_the_properties_that_are_named() {
+    let cloud = azure("az://properties");
+    cloud.world.write("page", b"content");
+    cloud.world.run(&["cp", "page", &cloud.at("page"), "--metadata", "run=7"]).ok();
+    for target in ["other", "page"] {
+        let words =
+            ["--content-type", "text/x-vcf", "--cache-control", "no-cache", "--storage-class", "Cool"];
+        cloud.world.run(&[&["cp", &cloud.at("page"), &cloud.at(target)], &words[..]].concat()).ok();
+        let stat = cloud.world.run(&["--json", "stat", &cloud.at(target)]).ok().receipt();
+        assert_eq!(
+            (&stat["content_type"], &stat["cache_control"]),
+            (&"text/x-vcf".into(), &"no-cache".into())
+        );
+        assert_eq!(
+            (&stat["storage_class"], &stat["metadata"]["run"]),
+            (&"Cool".into(), &"7".into()),
+            "{stat}"
+        );
+    }
+}
+
 /// A server, a world that uses the server, and the location of a bucket on it.
 struct Cloud<S> {
     _server: S,

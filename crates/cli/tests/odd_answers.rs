@@ -69,6 +69,37 @@ fn page(names: &[&str]) -> ScriptedReply {
     ScriptedReply::answer("200 OK", &["Content-Type: text/html"], text.as_bytes())
 }
 
+#[test]
+fn content_that_a_server_compresses_unasked_is_no_file() {
+    let server = Scripted::start(|_, head| match Asked::new(head) {
+        asked if asked.method == "HEAD" => asked.object(&[b'x'; 900], &[DATE]),
+        asked if asked.target.ends_with(".gz") => {
+            asked.object(b"a file", &["Content-Encoding: gzip", "Vary: *"])
+        }
+        asked if asked.target.ends_with("/stored") => asked.object(b"an object", &["Content-Encoding: gzip"]),
+        _ => {
+            let lines = ["Content-Encoding: gzip", "Vary: Accept-Encoding", "Transfer-Encoding: chunked"];
+            ScriptedReply::raw("200 OK", &lines, b"3\r\n\x1f\x8b\x08\r\n0\r\n\r\n").then_close()
+        }
+    });
+    let world = World::new();
+    let at = |name: &str| format!("{}/{name}", server.url());
+    for words in [&["cp", &at("page.txt"), "."][..], &["cat", &at("page.txt")]] {
+        let ran = world.run(words);
+        assert!(ran.code == Some(1) && ran.stdout.is_empty(), "{ran:?}");
+        assert!(
+            ran.stderr.contains("compressed by gzip") && ran.stderr.contains("Accept-Encoding"),
+            "{ran:?}"
+        );
+    }
+    assert!(world.names().is_empty());
+    world.run(&["cp", &at("page.txt"), ".", "--header", "Accept-Encoding: gzip"]).ok();
+    assert_eq!(world.read("page.txt"), b"\x1f\x8b\x08");
+    // Files and objects whose stored content has the coding.
+    world.run(&["cp", &at("a.gz"), &at("stored"), "."]).ok();
+    assert_eq!((world.read("a.gz"), world.read("stored")), (b"a file".to_vec(), b"an object".to_vec()));
+}
+
 /// A world whose S3 service is the server.
 fn world_of(server: &Scripted) -> World {
     let mut world = World::new();

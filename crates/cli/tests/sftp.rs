@@ -177,6 +177,61 @@ fn a_removed_tree_takes_its_links_and_not_what_they_lead_to() {
 }
 
 #[test]
+fn a_directory_that_keeps_a_name_stays_and_is_no_failure() {
+    let host = Host::new();
+    let world = &host.world;
+    for name in ["r/sub/x.keep", "r/sub/y", "r/gone/z", "q/sub/f", "q/sub/.g.firstbyte-part", "q/deep/er/h"] {
+        let path = host.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    world.run(&["rm", "-r", &host.at("r"), "--exclude", "*.keep"]).ok();
+    assert_eq!(names_below(&host.root.join("r")), ["sub/x.keep"]);
+    assert!(!host.root.join("r/gone").exists());
+    let moved = world.run(&["--json", "mv", "-r", &host.at("q"), "here"]).ok().receipt();
+    assert_eq!((&moved["objects"], &moved["left_out"]), (&2.into(), &1.into()), "{moved}");
+    assert_eq!(names_below(&host.root.join("q")), ["sub/.g.firstbyte-part"]);
+    assert!(!host.root.join("q/deep").exists());
+}
+
+#[test]
+fn a_link_on_a_host_that_leads_to_the_destination_is_a_failure_and_no_copy_grows() {
+    let host = Host::new();
+    let world = &host.world;
+    for name in ["s/f", "s/deep/g", "dst/of/h", "other/i"] {
+        let path = host.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    symlink("../dst", host.root.join("s/l")).unwrap();
+    symlink("../other", host.root.join("s/fine")).unwrap();
+    symlink("s", host.root.join("alias")).unwrap();
+    let copied = ["deep/g", "f", "fine/i", "of/h"];
+    for words in [
+        &["cp", "-r", &host.at("s/"), &host.at("dst")][..],
+        &["sync", &host.at("s"), &host.at("dst")],
+        &["sync", "--compare", "none", &host.at("s"), &host.at("dst")],
+    ] {
+        let ran = world.run(words);
+        assert!(ran.code == Some(3) && ran.stderr.contains("leads to the destination"), "{ran:?}");
+        assert_eq!(names_below(&host.root.join("dst")), copied, "{words:?}");
+    }
+    // The destination lies in the source, by another path. It may not exist yet.
+    fs::remove_file(host.root.join("s/l")).unwrap();
+    for _ in 0..2 {
+        let ran = world.run(&["cp", "-r", &host.at("s/"), &host.at("alias/in")]);
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
+        assert_eq!(names_below(&host.root.join("s/in")), ["deep/g", "f", "fine/i"]);
+    }
+    // A link to a file that the run may delete.
+    fs::remove_dir_all(host.root.join("s/in")).unwrap();
+    symlink("../dst/of/h", host.root.join("s/h")).unwrap();
+    let ran = world.run(&["sync", "--delete", &host.at("s"), &host.at("dst")]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("leads to the destination"), "{ran:?}");
+    assert_eq!(fs::read(host.root.join("dst/of/h")).unwrap(), b"dst/of/h");
+}
+
+#[test]
 fn mistakes_are_named_in_one_line() {
     let mut host = Host::new();
     host.world.write("one", b"1");

@@ -2,6 +2,7 @@
 
 use crate::support;
 
+use rustix::fs::{Mode, OFlags};
 use support::World;
 use support::servers::S3;
 
@@ -38,6 +39,48 @@ t
     world.run(&["tree", "nowhere"]).fails(1, &["nowhere", "not found"]);
 }
 
+/// Creates nested directories, and a file in the deepest, whose path may be longer than a system call
+/// takes.
+fn plant_deep(world: &World, root: &str, name: &str, levels: usize) {
+    std::fs::create_dir_all(world.path(root)).unwrap();
+    let mut at = std::os::fd::OwnedFd::from(std::fs::File::open(world.path(root)).unwrap());
+    for _ in 0..levels {
+        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).unwrap();
+        at = rustix::fs::openat(&at, name, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    rustix::fs::openat(&at, "file", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o644)).unwrap();
+}
+
+#[test]
+fn a_tree_is_drawn_whatever_its_depth() {
+    let world = World::new();
+    plant_deep(&world, "long", &"d".repeat(200), 25);
+    let drawn = text(&world, &["tree", "long"]);
+    assert!(drawn.contains("file") && drawn.ends_with("25 directories, 1 file\n"), "{drawn}");
+    // More levels than descriptors. The names after a directory come after everything in it.
+    plant_deep(&world, "deep", "d", 400);
+    for name in ["deep/a", "deep/z", "deep/d/d/z"] {
+        world.write(name, b"");
+    }
+    let mut shell = support::shell("sh");
+    shell.args(["-c", "ulimit -n 128; exec \"$PROGRAM\" tree deep"]).current_dir(world.path(""));
+    let ran = support::Ran::from(shell.output().unwrap()).ok();
+    let drawn = String::from_utf8(ran.stdout).unwrap();
+    let lines: Vec<&str> = drawn.lines().collect();
+    assert!(drawn.ends_with("400 directories, 4 files\n"), "{:?}", lines.last());
+    assert_eq!(
+        lines[..4],
+        [
+            "deep",
+            "\u{251c}\u{2500}\u{2500} a",
+            "\u{251c}\u{2500}\u{2500} d/",
+            "\u{2502}   \u{2514}\u{2500}\u{2500} d/"
+        ]
+    );
+    let ends = ["\u{2502}       \u{2514}\u{2500}\u{2500} z", "\u{2514}\u{2500}\u{2500} z"];
+    assert_eq!(lines[lines.len() - 4..lines.len() - 2], ends);
+}
+
 #[test]
 fn ls_and_du_know_the_flags_of_habit() {
     let s3 = S3::ours();
@@ -63,4 +106,5 @@ fn ls_and_du_know_the_flags_of_habit() {
     assert!(text(&world, &["cp", "-h"]).contains("Usage"));
     assert_eq!(text(&world, &["ls", "-h", "t"]).lines().count(), 3);
     assert_eq!(world.run(&["ls", "-t", "-S", "t"]).code, Some(2));
+    world.run(&["ls", "--buffer", "0", "t"]).fails_usage("--buffer");
 }

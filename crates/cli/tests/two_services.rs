@@ -5,7 +5,8 @@
 use crate::support;
 
 use firstbyte_testkit::{
-    ACCESS_KEY, Certificate, CertificateKind, Quirk, QuirkStore, SECRET_KEY, bytes, free_port, lacks_root,
+    ACCESS_KEY, Certificate, CertificateKind, Quirk, QuirkStore, SECRET_KEY, Scripted, ScriptedReply, bytes,
+    free_port, lacks_root,
 };
 use support::servers::S3;
 use support::{World, kills};
@@ -133,6 +134,40 @@ fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
             assert!(!new[field].is_null() && old[field] == new[field], "{name}, {field}: {old} {new}");
         }
     }
+}
+
+#[test]
+fn a_copy_between_two_services_needs_no_more_memory_for_longer_parts() {
+    const SIZE: u64 = 200 << 30;
+    let server = Scripted::start(|_, head| {
+        let request = head.split_once(' ').unwrap();
+        let tag = "etag: \"e\"";
+        match request {
+            ("HEAD", _) => ScriptedReply::raw("200 OK", &[tag, &format!("content-length: {SIZE}")], b""),
+            ("GET", _) => {
+                let range = head.split_once("range: bytes=").unwrap().1.lines().next().unwrap();
+                let (first, last) = range.split_once('-').unwrap();
+                let length = last.parse::<usize>().unwrap() - first.parse::<usize>().unwrap() + 1;
+                let line = format!("content-range: bytes {first}-{last}/{SIZE}");
+                ScriptedReply::answer("206 Partial Content", &[tag, &line], &vec![7; length])
+            }
+            ("POST", _) => {
+                let text =
+                    "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
+                ScriptedReply::answer("200 OK", &[], text.as_bytes())
+            }
+            ("DELETE", _) => ScriptedReply::answer("204 No Content", &[], b""),
+            _ => ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"),
+        }
+    });
+    let mut world = World::new();
+    let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_REGION", "here-1")];
+    keys.into_iter().for_each(|(name, value)| world.set(name, value));
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    let ran = world.run(&["--json", "cp", &format!("{}/large", server.url()), "s3://b/large"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let receipt = ran.receipt();
+    assert!(receipt["peak_memory_bytes"].as_u64().unwrap() < 64 << 20, "{receipt}");
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! unless an existing directory has the name of the destination; the object is then copied into
 //! that directory.
 
+mod overlap;
+
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{DestinationName, EntryKind, Location, PLACES_WITH_COLON, shown};
 use firstbyte_store::{Store, require_bucket};
 
+use self::overlap::{Overlap, absolute};
 use crate::error::{Error, Result};
 use crate::operand::{Glob, OperandKind};
 
@@ -49,6 +52,16 @@ pub enum ParsedSource {
         /// The pattern that the names have to match.
         glob: Glob,
     },
+}
+
+/// Whether an object may be copied onto itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OntoItself {
+    /// It may not, because nothing would change.
+    #[default]
+    Refuse,
+    /// An object in a store may, because the copy has other properties or is of another version.
+    Rewrite,
 }
 
 /// The place to which copies go.
@@ -111,30 +124,47 @@ impl ParsedSource {
     /// copied into itself. Or the copy of a tree, or of the names that match a pattern, would be at
     /// or below a file.
     pub fn target(&self, destination: &Destination) -> Result<Location> {
+        self.target_of(destination, OntoItself::Refuse)
+    }
+
+    /// Returns the location of the copy like [`target`](Self::target). A copy onto itself has
+    /// exactly the location of the source.
+    ///
+    /// # Errors
+    /// The errors of [`target`](Self::target).
+    pub fn target_of(&self, destination: &Destination, onto_itself: OntoItself) -> Result<Location> {
+        let (Self::Object(source) | Self::Tree { root: source, .. } | Self::Glob { base: source, .. }) = self;
+        let target = self.unchecked_target(destination)?;
+        if onto_itself == OntoItself::Rewrite
+            && matches!(source, Location::Object(_))
+            && Overlap::of(source, &target) == Overlap::Same
+        {
+            return Ok(source.clone());
+        }
+        match self {
+            Self::Object(_) => refuse_onto_itself(source, &target).map(|()| target),
+            Self::Tree { .. } => {
+                refuse_into_itself(source, &target).and_then(|()| refuse_below_file(source, &target))
+            }
+            Self::Glob { .. } => {
+                refuse_onto_itself(source, &target).and_then(|()| refuse_below_file(source, &target))
+            }
+        }
+    }
+
+    fn unchecked_target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
                 let name = source.file_name().ok_or_else(|| Error::Operand {
                     operand: source.to_string(),
                     why: "has no usable file name; name the destination".into(),
                 })?;
-                let target = directory.child(&name);
-                refuse_onto_itself(source, &target).map(|()| target)
+                Ok(directory.child(&name))
             }
-            (Self::Object(source), Destination::As(target)) => {
-                refuse_onto_itself(source, target).map(|()| target.clone())
+            (Self::Tree { name: Some(name), .. }, Destination::Into(directory)) => Ok(directory.child(name)),
+            (_, Destination::Into(target) | Destination::There(target) | Destination::As(target)) => {
+                Ok(target.clone())
             }
-            (Self::Tree { root, name: Some(name) }, Destination::Into(directory)) => {
-                let target = directory.child(name);
-                refuse_into_itself(root, &target).and_then(|()| refuse_below_file(root, &target))
-            }
-            (
-                Self::Tree { root, .. },
-                Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_into_itself(root, target).and_then(|()| refuse_below_file(root, target)),
-            (
-                Self::Glob { base, .. },
-                Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_onto_itself(base, target).and_then(|()| refuse_below_file(base, target)),
         }
     }
 }
@@ -360,7 +390,8 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
 }
 
 /// Refuses copies of named objects if two of them have the same target, because only the last one
-/// would be left. Trees with the same target are merged.
+/// would be left. Trees with the same target are merged: a name that two of them have is copied from
+/// the first one, and the second is a failure of its own.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -390,62 +421,6 @@ pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> 
             advice: "move it elsewhere first".into(),
         }),
         Overlap::Apart | Overlap::Same => Ok(()),
-    }
-}
-
-/// Relation of a destination to its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Overlap {
-    /// Neither location is inside the other.
-    Apart,
-    /// Both locations are the same.
-    Same,
-    /// The destination is below the source.
-    Inside,
-}
-
-impl Overlap {
-    /// Compares two locations. Local paths are resolved up to their last existing part.
-    fn of(source: &Location, destination: &Location) -> Self {
-        let (from, to) = (absolute(source), absolute(destination));
-        let inside = match (&from, &to) {
-            _ if from == to => return Self::Same,
-            (Location::Local(from), Location::Local(to)) => to.starts_with(from),
-            (Location::Object(from), Location::Object(to)) => {
-                (from.service, &from.bucket) == (to.service, &to.bucket) && to.key.starts_with(&from.key)
-            }
-            (Location::Sftp(_), Location::Sftp(_)) => to.name_below(&from).is_some(),
-            _ => false,
-        };
-        if inside { Self::Inside } else { Self::Apart }
-    }
-}
-
-/// Returns a location in canonical form: local paths are resolved up to their last existing part,
-/// and locations in buckets and on SFTP servers end in `/`.
-fn absolute(location: &Location) -> Location {
-    match location {
-        Location::Local(path) => {
-            let existing = path.ancestors().find_map(|part| {
-                let part = if part.as_os_str().is_empty() { ".".as_ref() } else { part };
-                Some((part, fs::canonicalize(part).ok()?))
-            });
-            Location::Local(match existing {
-                Some((part, resolved)) => match path.strip_prefix(part) {
-                    Ok(rest) if rest.as_os_str().is_empty() => resolved,
-                    Ok(rest) => resolved.join(rest),
-                    Err(_) => resolved.join(path),
-                },
-                None => path.clone(),
-            })
-        }
-        Location::Object(object) if !location.is_directory_like() => {
-            Location::Object(object.with_key(format!("{}/", object.key)))
-        }
-        Location::Sftp(place) if !location.is_directory_like() => {
-            Location::Sftp(place.at([&place.path, &b"/"[..]].concat()))
-        }
-        _ => location.clone(),
     }
 }
 

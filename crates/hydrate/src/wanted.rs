@@ -2,7 +2,7 @@
 //! lists are lazy.
 
 use firstbyte_location::{ByteRange, Entry, EntryKind, Location, Version};
-use firstbyte_store::{ListOptions, Store};
+use firstbyte_store::{Links, ListOptions, Store};
 
 use crate::error::Error;
 
@@ -58,7 +58,8 @@ pub fn one(store: &Store, location: &Location) -> std::result::Result<HydrationI
 /// Lists every object below `root` lazily, or `root` itself if it is an object.
 #[must_use]
 pub fn below(store: &Store, root: &Location) -> HydrationList {
-    let (root, options) = (root.clone(), ListOptions { recursive: true, ..ListOptions::default() });
+    let root = root.clone();
+    let options = ListOptions { recursive: true, links: Links::Follow, ..ListOptions::default() };
     let failed = |location: &Location, error: firstbyte_store::Error| HydrationFailure {
         location: location.clone(),
         error: error.into(),
@@ -66,17 +67,15 @@ pub fn below(store: &Store, root: &Location) -> HydrationList {
     match store.list(&root, &options) {
         Err(firstbyte_store::Error::NotFound { .. }) => Box::new(std::iter::once(one(store, &root))),
         Err(error) => Box::new(std::iter::once(Err(failed(&root, error)))),
-        Ok(listing) => {
-            Box::new(listing.refusing_broken_links(&root, None).filter_map(move |entry| match entry {
-                Ok(entry) if entry.kind != EntryKind::File => None,
-                Ok(entry) => Some(Ok(HydrationItem {
-                    location: root.join(&entry.name),
-                    version: version(&entry),
-                    range: None,
-                })),
-                Err(error) => Some(Err(failed(&root, error))),
-            }))
-        }
+        Ok(listing) => Box::new(listing.filter_map(move |entry| match entry {
+            Ok(entry) if entry.kind != EntryKind::File => None,
+            Ok(entry) => Some(Ok(HydrationItem {
+                location: root.join(&entry.name),
+                version: version(&entry),
+                range: None,
+            })),
+            Err(error) => Some(Err(failed(&root, error))),
+        })),
     }
 }
 

@@ -6,6 +6,7 @@
 //! component at a time. That is slower, but equally safe, and paths may have any length.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,9 @@ use crate::options::Symlinks;
 /// Maximum number of directories that are kept open, in addition to about two for each worker. A
 /// process may have 1,024 descriptors by default, so most are left to the caller.
 const MAX_OPEN_DIRECTORIES: usize = 256;
+
+/// Longest path of a system call, in bytes, including the terminating NUL.
+const PATH_MAX: usize = 4_096;
 
 /// An open directory.
 #[derive(Debug)]
@@ -35,7 +39,7 @@ impl DirectoryHandle {
 
     /// Opens the root of a listing, which may be a symbolic link.
     pub(crate) fn root(path: &Path, count: &Arc<AtomicUsize>) -> rustix::io::Result<Self> {
-        open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map(|fd| Self::new(fd, count))
+        open_root(path).map(|fd| Self::new(fd, count))
     }
 
     /// Opens the directory `name`, a single component, in this directory. `symlinks` decides
@@ -82,6 +86,23 @@ impl Drop for DirectoryHandle {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Opens a directory by a path of any length. A system call takes at most [`PATH_MAX`] bytes, so a
+/// longer path is opened in pieces.
+fn open_root(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut rest = path.as_os_str().as_bytes();
+    let mut at: Option<OwnedFd> = None;
+    while rest.len() >= PATH_MAX {
+        let cut = rest[..PATH_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let piece = if cut == 0 { &b"/"[..] } else { &rest[..cut] };
+        let from = at.as_ref().map_or(CWD, AsFd::as_fd);
+        at = Some(open_at(from, piece, Symlinks::Follow, OFlags::PATH)?);
+        let slashes = rest[cut..].iter().take_while(|byte| **byte == b'/').count();
+        rest = &rest[cut + slashes..];
+    }
+    let from = at.as_ref().map_or(CWD, AsFd::as_fd);
+    open_at(from, if rest.is_empty() { b"." } else { rest }, Symlinks::Follow, OFlags::RDONLY)
 }
 
 /// Opens a directory once more, with its own read position.

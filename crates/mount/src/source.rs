@@ -298,7 +298,7 @@ impl MountSource {
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
         // Each link of a local source is looked up, because some are not shown.
-        let links = if self.links.is_some() { Links::Report } else { Links::Follow };
+        let links = if self.links.is_some() { Links::Report } else { Links::FollowExisting };
         let options = ListOptions { recursive: false, order, requests, links, ..ListOptions::default() };
         let listing =
             self.store.list(&self.location(directory), &options).map_err(|error| self.unlisted(error))?;

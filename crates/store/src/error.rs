@@ -427,7 +427,12 @@ impl Error {
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {
-            (Location::Local(_), Self::NotFound { location, .. } | Self::Io { location, .. })
+            (
+                Location::Local(_),
+                Self::NotFound { location, .. }
+                | Self::Io { location, .. }
+                | Self::InvalidName { location, .. },
+            )
             | (
                 Location::Sftp(_),
                 Self::NotFound { location, .. }
@@ -472,7 +477,7 @@ impl Error {
     #[must_use]
     pub fn leads_to_destination(location: String) -> Self {
         let why = "leads to the destination of this run, which would be copied into itself or deleted";
-        Self::Io { location, source: std::io::Error::other(why) }
+        Self::InvalidName { location, why: why.to_owned() }
     }
 
     /// Returns the error for a location whose store is not part of this build.

@@ -1,5 +1,6 @@
 //! Reads and writes files on any HTTP server, by GET, HEAD, PUT and DELETE.
 
+mod coding;
 mod listing;
 mod page;
 mod redirect;
@@ -270,6 +271,7 @@ impl Http {
             if own.iter().all(|(name, _)| name != "cookie") {
                 headers.extend(self.cookies.header(&at));
             }
+            let takes_codings = own.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept-encoding"));
             headers.extend(own);
             let request = WireRequest {
                 place: &place,
@@ -299,6 +301,9 @@ impl Http {
                 HttpMethod::Post | HttpMethod::Delete => false,
             };
             let Some(target) = head.get("location").filter(|_| moved) else {
+                if call.method == HttpMethod::Get && !takes_codings {
+                    coding::refuse_applied(&place, &at, &head, &incoming)?;
+                }
                 return Ok(Reply { head, incoming, at });
             };
             self.cookies.store_cookies(&at, &head);

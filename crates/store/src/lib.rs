@@ -107,7 +107,8 @@ pub use options::{
     StoreOptions,
 };
 pub use query::{
-    Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
+    CopiedTo, Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength,
+    Unfinished,
 };
 pub use requests::{RequestCounts, StoreCounts};
 pub use retry::attempt_span;

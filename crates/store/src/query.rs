@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use firstbyte_listing::{EntryOrder, WalkBounds};
-use firstbyte_location::{ByteRange, Entry, EntryKind, Version};
+use firstbyte_location::{ByteRange, Entry, EntryKind, Location, Version};
 use firstbyte_pacing::Throttle;
 
 use crate::cancel::Cancel;
@@ -52,14 +52,14 @@ pub enum StatedLength {
     Ignored,
 }
 
-/// How symbolic links below a local directory are listed.
+/// How symbolic links below a local directory, or on a host with SSH, are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Links are followed to their targets. A local link without a target is an error of its name.
-    #[default]
+    /// Links are followed to their targets. A link without a target is an error of its name.
     Follow,
     /// Links are followed to their targets. A link without a target is listed as a link, and a
     /// local name that was deleted meanwhile is left out.
+    #[default]
     FollowExisting,
     /// Links are listed as links.
     Report,
@@ -106,6 +106,15 @@ pub enum Unfinished {
     Remove,
 }
 
+/// The destination of a run that lists its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedTo {
+    /// The location to which each name is joined.
+    pub destination: Location,
+    /// Whether the run deletes names there.
+    pub deletes: bool,
+}
+
 /// Parameters of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
@@ -119,8 +128,11 @@ pub struct ListOptions {
     /// The order of the entries: unsorted, which is fastest, or by the bytes of the whole name. A
     /// directory is sorted as `NAME/`.
     pub order: EntryOrder,
-    /// How links below a local directory are listed.
+    /// How links are listed.
     pub links: Links,
+    /// The destination to which a run copies the names. On a host with SSH, a link or directory
+    /// that leads there is an error of its name. Of local directories, `bounds` has these.
+    pub copied_to: Option<CopiedTo>,
     /// The bounds of the listing of directories. A store that lists keys ignores them.
     pub bounds: WalkBounds,
     /// Whether a recursive listing of a local tree includes directories.

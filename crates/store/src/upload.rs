@@ -161,6 +161,8 @@ impl Precondition {
 pub struct PutOptions {
     /// The metadata.
     pub metadata: Metadata,
+    /// The storage class that the object gets if the options of the store name none.
+    pub storage_class: Option<String>,
     /// The precondition.
     pub precondition: Precondition,
     /// The parameters for sending the bytes.

@@ -28,14 +28,28 @@ pub(crate) trait DirectoryTree: Send + Sync + 'static {
     /// Whether directories exist by themselves. If so, they are listed.
     const HAS_DIRECTORIES: bool;
 
-    /// Reads the entries of `directory`, which is empty for the root and otherwise ends in `/`.
-    fn read(&self, directory: &[u8]) -> Result<Vec<Entry>>;
+    /// Reads the names in `directory`, which is empty for the root and otherwise ends in `/`.
+    fn read(&self, directory: &[u8]) -> Result<DirectoryNames>;
 
     /// Returns true if the walk may continue after this error of a directory.
     fn may_skip(&self, error: &Error) -> bool;
 
     /// Returns the location of a directory, for errors.
     fn place(&self, directory: &[u8]) -> String;
+}
+
+/// The names in a directory, relative to it.
+#[derive(Default)]
+pub(crate) struct DirectoryNames {
+    pub(crate) entries: Vec<Entry>,
+    /// The names that cannot be listed.
+    pub(crate) failed: Vec<(Vec<u8>, Error)>,
+}
+
+impl From<Vec<Entry>> for DirectoryNames {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self { entries, failed: Vec::new() }
+    }
 }
 
 /// A walk, with all directories from the root to the current one.
@@ -46,7 +60,9 @@ pub(crate) struct StoreWalk<T> {
     /// The directory to enter next. The entry of this directory was already returned.
     entering: Option<Vec<u8>>,
     /// The directories that are being read ahead.
-    ahead: HashMap<Vec<u8>, Receiver<Result<Vec<Entry>>>>,
+    ahead: HashMap<Vec<u8>, Receiver<Result<DirectoryNames>>>,
+    /// The errors of names that were not returned yet.
+    failed: VecDeque<Error>,
 }
 
 /// A directory that is being walked.
@@ -64,8 +80,8 @@ struct Level {
 impl<T: DirectoryTree> StoreWalk<T> {
     /// Starts a walk. Reads the root immediately.
     pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
-        let (options, ahead) = (options.clone(), HashMap::new());
-        let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead };
+        let (options, ahead, failed) = (options.clone(), HashMap::new(), VecDeque::new());
+        let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead, failed };
         walk.enter(Vec::new())?;
         Ok(walk)
     }
@@ -83,7 +99,10 @@ impl<T: DirectoryTree> StoreWalk<T> {
             level.unread.pop_front();
         }
         let read = self.ahead.remove(&directory).and_then(|coming| coming.recv().ok());
-        let mut entries = read.unwrap_or_else(|| self.tree.read(&directory))?;
+        let DirectoryNames { mut entries, failed } = read.unwrap_or_else(|| self.tree.read(&directory))?;
+        let failed = failed.into_iter().map(|(name, error)| ([&directory[..], &name].concat(), error));
+        let wanted = failed.filter(|(name, _)| wants_error(&self.options, name));
+        self.failed.extend(wanted.map(|(_, error)| error));
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         let taken = |entry: &Entry| {
             size_of::<Entry>() + entry.name.len() + entry.etag.as_ref().map_or(0, String::len)
@@ -132,6 +151,9 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            if let Some(error) = self.failed.pop_front() {
+                return Some(Err(error));
+            }
             if let Some(directory) = self.entering.take()
                 && let Err(error) = self.enter(directory)
             {
@@ -164,6 +186,11 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
             }
         }
     }
+}
+
+/// Returns true if the error of a name belongs in the listing.
+fn wants_error(options: &ListOptions, name: &[u8]) -> bool {
+    options.takes(name) && options.bounds.wanted.as_ref().is_none_or(|wanted| wanted.is_met(name))
 }
 
 /// Returns true if names below `directory`, which ends in `/`, may belong in the listing.

@@ -37,16 +37,51 @@ pub(crate) enum Separation {
 /// compared.
 pub(crate) struct Apart {
     store: Store,
-    known: Mutex<HashMap<(Location, Location), PairFinding>>,
+    known: Mutex<KnownPairs>,
+}
+
+/// A directory of a source, and one of a destination.
+type Pair = (Location, Location);
+
+/// The results so far. The lock is held during a test, so that there is one marker at a time.
+#[derive(Default)]
+struct KnownPairs {
+    findings: HashMap<Pair, PairFinding>,
+    /// A pair of a tree that is one place. The run ends then, and cancels the requests of all
+    /// workers. No other pair is tested, because the file of a marker may outlive its request.
+    one: Option<Pair>,
 }
 
 /// The result of comparing a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PairFinding {
     Different,
-    /// The two directories are one place, so the run fails. The finding is kept so that no other
-    /// worker creates a marker while the run ends.
-    Same,
+    One,
+}
+
+impl KnownPairs {
+    /// Returns whether a pair is known to be different. Fails if it is one place, or if a pair of
+    /// the same tree is.
+    fn find(&self, pair: &Pair, separation: Separation) -> Result<bool> {
+        let one = match self.findings.get(pair) {
+            Some(PairFinding::Different) => return Ok(true),
+            Some(PairFinding::One) => Some(pair),
+            None => self.one.as_ref().filter(|_| separation == Separation::Trees),
+        };
+        match one {
+            None => Ok(false),
+            Some((source, destination)) => {
+                Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() })
+            }
+        }
+    }
+
+    fn add(&mut self, pair: Pair, finding: PairFinding) {
+        if self.findings.len() >= PAGE {
+            self.findings.clear();
+        }
+        self.findings.insert(pair, finding);
+    }
 }
 
 impl Apart {
@@ -66,17 +101,16 @@ impl Apart {
         }
         let mut known = self.known.lock();
         let pair = (source.clone(), destination.clone());
-        match known.get(&pair) {
-            Some(PairFinding::Different) => return Ok(()),
-            Some(PairFinding::Same) => {
-                return Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() });
-            }
-            None => {}
+        if known.find(&pair, separation)? {
+            return Ok(());
         }
         let outcome = test_with_marker(&self.store, source, destination, separation);
         match outcome {
-            Ok(()) => note(&mut known, pair, PairFinding::Different),
-            Err(Error::OnePlace { .. }) => note(&mut known, pair, PairFinding::Same),
+            Ok(()) => known.add(pair, PairFinding::Different),
+            Err(Error::OnePlace { .. }) => {
+                known.one = Some(pair.clone()).filter(|_| separation == Separation::Trees);
+                known.add(pair, PairFinding::Same);
+            }
             Err(_) => {}
         }
         outcome
@@ -109,7 +143,7 @@ impl Apart {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.known.lock().get(&pair) == Some(&PairFinding::Different) {
+        if self.known.lock().find(&pair, Separation::Trees)? {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -121,20 +155,9 @@ impl Apart {
                 Err(error) => return Err(error.into()),
             }
         }
-        note(&mut self.known.lock(), pair, PairFinding::Different);
+        self.known.lock().add(pair, PairFinding::Different);
         Ok(())
     }
-}
-
-fn note(
-    known: &mut HashMap<(Location, Location), PairFinding>,
-    pair: (Location, Location),
-    places: PairFinding,
-) {
-    if known.len() >= PAGE {
-        known.clear();
-    }
-    known.insert(pair, places);
 }
 
 /// Returns whether both locations are keys of one bucket, where different keys are different
@@ -234,6 +257,10 @@ mod tests {
             let left = std::fs::read_dir(scratch.path().join(name)).unwrap().map(|entry| entry.unwrap());
             assert!(left.into_iter().all(|entry| entry.file_name() == "sub"), "{name}");
         }
+        // A run that ends because of one pair creates no marker for another.
+        let apart = Apart::new(&store);
+        assert!(is_one(apart.prove(&at("a"), &at("link/sub"), Separation::Trees)));
+        assert!(is_one(apart.prove(&at("a"), &at("b"), Separation::Trees)));
         let apart = Apart::new(&store);
         apart.prove_objects(&at("a/x"), &at("link/y")).unwrap();
         apart.prove_objects(&at("a/x"), &at("b/x")).unwrap();

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use firstbyte_location::{Entry, EntryKind, Location, etag};
-use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, Marker, WalkBounds};
+use firstbyte_store::{EntryOrder, Error as StoreError, Links, ListOptions, Marker, WalkBounds};
 
 use crate::compare::{Comparisons, Sameness, SourceComparison};
 use crate::context::CallScope;
@@ -109,6 +109,7 @@ fn entries(
         bounds: bounds.clone(),
         recursive: true,
         order: EntryOrder::Bytes,
+        links: Links::Follow,
         marker: Marker::Listed,
         requests: Some(scope.settings.listing_requests()),
         ..ListOptions::default()
@@ -118,7 +119,6 @@ fn entries(
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
-    let listing = listing.refusing_broken_links(location, bounds.wanted.clone());
     let listing = ListingPrefetch::start(listing, scope.cancel.clone())?;
     let place = location.clone();
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {

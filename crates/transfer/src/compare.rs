@@ -43,7 +43,7 @@ use firstbyte_store::{
 use crate::error::{Error, Result};
 use crate::job::{TransferRoute, Tree, as_path};
 use crate::settings::Concurrency;
-use crate::times::{HOST_TIMES, SourceTime, is_same, stored_times, whole_seconds};
+use crate::times::{SourceTime, is_same, stored_times, whole_seconds};
 
 /// Smallest difference of two times that proves their order. Dates have whole seconds, and clocks
 /// differ a little.
@@ -127,8 +127,12 @@ impl TimeVerdict {
             // An earlier copy has set the file's time to the listed time of the source or to the
             // one in the object's metadata. If the file still has one of them, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
-                _ if is_same(SourceTime::rounded(modified), there, || Some(HOST_TIMES)) => Self::Unchanged,
-                Location::Object(_) => Self::ask(MetadataHolder::Source(there), Some(HOST_TIMES), false),
+                _ if is_same(SourceTime::rounded(modified), there, || Some(StoredTimes::HOST)) => {
+                    Self::Unchanged
+                }
+                Location::Object(_) => {
+                    Self::ask(MetadataHolder::Source(there), Some(StoredTimes::HOST), false)
+                }
                 _ => Self::Changed,
             },
             (None, Location::Object(_), Location::Object(_)) => {

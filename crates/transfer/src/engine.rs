@@ -12,7 +12,7 @@ use firstbyte_store::{Beneath, Cancel, Error as StoreError, ReplaceKind, StaleUp
 use crate::check::Check;
 use crate::context::{CallScope, Context, RunKind, Throttles, Unchanged};
 use crate::error::{Error, Result};
-use crate::job::{CopyJob, CopyJobs, Effect, Extras, Move, Tree};
+use crate::job::{CopyJob, CopyJobs, EarlierSources, Effect, Extras, Move, Tree};
 use crate::job::{Extent, ObjectCount, TransferRoute, keeps_all};
 use crate::moving;
 use crate::remove::Removal;
@@ -206,8 +206,22 @@ impl Engine {
     /// that concerns all objects, such as a missing bucket, ends the run and is in
     /// [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.copy_tree_after(&|_| Vec::new(), tree, observer)
+    }
+
+    /// Copies everything below a location like [`copy_tree`](Self::copy_tree), after other sources
+    /// of the same command. A file that replaces the copy of one of these is a failure.
+    ///
+    /// # Errors
+    /// The errors of [`copy_tree`](Self::copy_tree).
+    pub fn copy_tree_after(
+        &self,
+        earlier: &EarlierSources<'_>,
+        tree: &Tree<'_>,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
         self.in_order(|scope| {
-            let copy = TreeCopy::new(tree, scope);
+            let copy = TreeCopy::new(tree, scope).after(earlier);
             if copy.root.is_some() && self.settings.compare != Compare::Checksum {
                 let mut jobs = tree::jobs(scope, &copy, observer)?;
                 return run_tree(scope, &copy, None, &mut jobs, observer);

@@ -262,6 +262,10 @@ impl Tree<'_> {
     }
 }
 
+/// The sources of one command that were copied before a tree: returns those whose copy has the
+/// given destination.
+pub type EarlierSources<'a> = dyn Fn(&Location) -> Vec<Location> + Sync + 'a;
+
 /// Part of a location that is removed, moved, or given attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {

@@ -58,8 +58,8 @@ pub use engine::Engine;
 pub use error::{Error, Failure, Result, StreamEnd};
 pub use firstbyte_store::ReplaceKind;
 pub use job::{
-    CopyJob, CopyJobs, Effect, EmptySource, Extent, Extras, Levels, Move, Shard, Tree, TreeNames,
-    is_unfinished,
+    CopyJob, CopyJobs, EarlierSources, Effect, EmptySource, Extent, Extras, Levels, Move, Shard, Tree,
+    TreeNames, is_unfinished,
 };
 pub use plan::ChunkPlan;
 pub use remove::Removal;

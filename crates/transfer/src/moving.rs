@@ -89,7 +89,8 @@ impl<'a> MoveJobs<'a> {
         observer: &'a dyn Observer,
     ) -> Result<Self> {
         let options = tree::list_options(copy.tree, EntryOrder::Any, Extras::Keep, scope.settings);
-        let options = ListOptions { links: Links::Report, ..options };
+        // A move proves that its two places are apart, and follows no link.
+        let options = ListOptions { links: Links::Report, copied_to: None, ..options };
         let listing = tree::source(&scope.store, copy.tree, &options)?;
         let mut times = DirectoryTimes::default();
         if copy.root.is_some() {

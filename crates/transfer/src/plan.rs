@@ -30,6 +30,11 @@ pub(crate) const MAX_PARTS: u64 = 10_000;
 /// Minimum length of a part in S3, bytes. The last part may be shorter.
 pub(crate) const MIN_PART_SIZE: u64 = 5 << 20;
 
+/// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts are
+/// kept in temporary files: streams have them from 12 GiB on, and copies between two services from
+/// 98 GiB on.
+pub(crate) const MAX_PART_IN_MEMORY: u64 = 2 * MIN_PART_SIZE;
+
 /// Maximum length of a part in S3, bytes.
 const MAX_PART_SIZE: u64 = 5 << 30;
 /// Number of a stream's parts that have the minimum length. Together these parts have 9.8 GiB.

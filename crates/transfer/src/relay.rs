@@ -4,21 +4,22 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{ByteRange, Location, Strength, to_usize};
+use firstbyte_location::{ByteRange, Location, Service, Strength, to_usize};
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Error as StoreError, Get, Payload, Stat, StatedLength, Store};
+use firstbyte_store::{Error as StoreError, Get, Payload, PutOptions, Sink, Stat, StatedLength, Store};
 
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
 use crate::pieces::{Finish, ObjectPieces, Piece, Started};
-use crate::plan::{ChunkPlan, MAX_PARTS, MIN_PART_SIZE};
+use crate::plan::{ChunkPlan, MIN_PART_SIZE, MAX_PART_IN_MEMORY, MAX_PARTS};
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::spool;
 use crate::upload::parts::{self, MultipartUpload, put_options, put_over};
 
-/// Length of a part that a worker holds in memory, bytes. It is the minimum of S3, so that as many
-/// workers as possible fit below the memory ceiling.
+/// Usual length of a part that a worker holds in memory, bytes. It is the minimum of S3, so that as
+/// many workers as possible fit below the memory ceiling.
 const RELAY_PART_SIZE: u64 = MIN_PART_SIZE;
 /// Maximum length of an object that S3 copies in one request, bytes.
 const SINGLE_COPY: u64 = 5 << 30;
@@ -53,13 +54,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     if job.entry.is_none() {
         context.observer.expected(0, size);
     }
-    // A checksum from the user can be checked only if the bytes pass through this process.
-    let inside = context.settings.checksum.is_none()
-        && match (&job.source, &job.destination) {
-            (Location::Object(from), Location::Object(to)) => context.store.is_one_service(from, to),
-            _ => false,
-        };
     let options = put_options(context, job, &stat);
+    let inside = is_inside(context, job, &stat, &options);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
             // The service refuses the condition of the copy. So this process copies the bytes, and
@@ -105,6 +101,24 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     Ok(Started::Split { object: Arc::new(relay), pending, first: None })
 }
 
+/// Returns whether the service copies the object itself. A checksum from the user can be checked
+/// only if the bytes pass through this process. `Copy Blob` of Azure takes user metadata alone, so
+/// other properties than the source's are written with the bytes
+/// (<https://learn.microsoft.com/rest/api/storageservices/copy-blob>, 28 November 2026).
+fn is_inside(context: &Context<'_>, job: &CopyJob, stat: &Stat, options: &PutOptions) -> bool {
+    let (Location::Object(from), Location::Object(to)) = (&job.source, &job.destination) else {
+        return false;
+    };
+    let keeps_properties = || {
+        options.metadata.content_type == stat.metadata.content_type
+            && options.metadata.headers == stat.metadata.headers
+            && !context.store.describes_writes()
+    };
+    context.settings.checksum.is_none()
+        && context.store.is_one_service(from, to)
+        && (to.service != Service::Azure || keeps_properties())
+}
+
 /// Reads a range of a pinned version into memory.
 fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: ByteRange) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(range.len())];
@@ -135,10 +149,43 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
     Ok(bytes)
 }
 
+/// Reads a range of a pinned version into a temporary file.
+fn read_to_file(
+    requester: &mut Requester<'_>,
+    source: &Location,
+    stat: &Stat,
+    range: ByteRange,
+) -> Result<Sink> {
+    let sink = Sink::new(spool::unnamed_file()?);
+    let mut at = 0;
+    requester.request(Wait::Body, None, |attempt, buffer| {
+        while at < range.len() {
+            let rest = range.skip(at);
+            let most = attempt.context.throttles.reading.request().unwrap_or(u64::MAX);
+            let requested = ByteRange::at(rest.start, rest.len().min(most));
+            let get = Get { range: Some(requested), version: Some(stat.version.clone()), ..attempt.get() };
+            let mut body = attempt.open(source, &get)?;
+            let end = at + requested.len();
+            attempt.copy_body(&mut body, &sink, &mut at, end, buffer, None)?;
+            if at < end {
+                let (location, missing) = (source.to_string(), end - at);
+                return Err(StoreError::Truncated { location, missing, trace: None }.into());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(sink)
+}
+
 impl Relay {
     fn move_part(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let range = self.plan.range(index);
         if let RelayMode::Through = self.mode {
+            if range.len() > MAX_PART_IN_MEMORY {
+                let sink = read_to_file(requester, &self.source, &self.stat, range)?;
+                let payload = Payload::File(sink.file(), ByteRange::new(0, range.len()));
+                return self.parts.send(requester, index + 1, payload, 0);
+            }
             let bytes = read(requester, &self.source, &self.stat, range)?;
             // These bytes were already counted when they were read.
             return self.parts.send(requester, index + 1, Payload::Bytes(&bytes), 0);

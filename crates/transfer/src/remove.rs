@@ -12,8 +12,8 @@ use std::thread;
 
 use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{
-    Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, STACK, Unfinished,
-    WalkBounds,
+    Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, STACK,
+    Unfinished, WalkBounds,
 };
 use rustix_futex_sync::Mutex;
 
@@ -312,6 +312,15 @@ trait Names {
     fn finish(&mut self) {}
 }
 
+/// A directory whose contents are being listed.
+struct EnteredDirectory {
+    /// The name, which ends in `/`.
+    name: Vec<u8>,
+    /// Whether anything below the directory stays, so that the directory stays too. A host does not
+    /// say why it cannot remove a directory.
+    keeps_names: bool,
+}
+
 fn remove_names(
     scope: &CallScope<'_>,
     removal: &Removal<'_>,
@@ -319,18 +328,20 @@ fn remove_names(
     names: &mut dyn Names,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
-    let leave = |names: &mut dyn Names, directories: &mut Vec<Vec<u8>>, name: &[u8]| {
+    let leave = |names: &mut dyn Names, directories: &mut Vec<EnteredDirectory>, name: &[u8]| {
         // These directories do not contain `name`, so the listing has finished with them.
-        while let Some(directory) = directories.pop_if(|last| !name.starts_with(last)) {
-            if removal.effect == Effect::Apply && removal.extent != Extent::Files {
-                names.remove_directory(directory.strip_suffix(b"/").unwrap_or(&directory));
+        while let Some(directory) = directories.pop_if(|last| !name.starts_with(&last.name)) {
+            if removal.effect == Effect::Apply && removal.extent != Extent::Files && !directory.keeps_names {
+                names.remove_directory(directory.name.strip_suffix(b"/").unwrap_or(&directory.name));
             }
         }
     };
-    let mut directories: Vec<Vec<u8>> = Vec::new();
+    let mut directories: Vec<EnteredDirectory> = Vec::new();
     let mut kept = false;
-    let listing = scope.store.list(&removal.root, &removal.options(EntryOrder::Bytes, scope))?;
-    for entry in listing.map(|entry| entry.map(with_sort_name)) {
+    // A move leaves unfinished copies, and a removal deletes them with their directory.
+    let partials = if filter == RemovalFilter::Empty { Partials::Listed } else { Partials::Hidden };
+    let options = ListOptions { partials, ..removal.options(EntryOrder::Bytes, scope) };
+    for entry in scope.store.list(&removal.root, &options)?.map(|entry| entry.map(with_sort_name)) {
         if outcome.has_ended() {
             return Ok(());
         }
@@ -348,8 +359,9 @@ fn remove_names(
             || (filter == RemovalFilter::Empty && directory.is_none())
         {
             kept = true;
+            directories.iter_mut().for_each(|directory| directory.keeps_names = true);
         } else if directory.is_some() {
-            directories.push(entry.name);
+            directories.push(EnteredDirectory { name: entry.name, keeps_names: false });
         } else if removal.apply_or_report(&entry.name, outcome) {
             names.remove_file(&entry.name);
         }

@@ -35,8 +35,8 @@ type Names = HashSet<u64>;
 #[derive(Debug, Default)]
 struct Seen {
     directories: HashMap<PathBuf, Names>,
-    /// The directory of the last lookup, if its path exists in exactly this spelling.
-    exact: Option<OsString>,
+    /// The directory of the last lookup. Its path, if it exists, has exactly this spelling.
+    exact: PathBuf,
 }
 
 impl Spellings {
@@ -50,15 +50,13 @@ impl Spellings {
     ) -> Result<Option<OsString>> {
         let mut seen = self.seen.lock();
         let directory = name.parent().unwrap_or(Path::new(""));
-        if seen.exact.as_deref() != Some(directory.as_os_str()) {
-            let above: Vec<&Path> =
-                directory.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
-            for part in above.into_iter().rev() {
+        if seen.exact != directory {
+            for part in parts_to_check(&seen.exact, directory) {
                 if let Some(other) = self.find_in(&mut seen, root, part)? {
                     return Ok(Some(other));
                 }
             }
-            seen.exact = Some(directory.as_os_str().to_owned());
+            seen.exact = directory.to_owned();
         }
         match parts {
             CheckedParts::All => self.find_in(&mut seen, root, name),
@@ -89,9 +87,32 @@ impl Spellings {
     }
 }
 
+/// Returns the parts of `directory` that have to be looked up, the outermost first, after `exact`
+/// and the directories above it were. Without that, a deep tree would need a lookup of every
+/// directory above each of its directories.
+fn parts_to_check<'d>(exact: &Path, directory: &'d Path) -> Vec<&'d Path> {
+    let known = exact.iter().zip(directory).take_while(|(one, other)| one == other).count();
+    let count = directory.iter().count() - known;
+    let mut parts: Vec<&Path> = directory.ancestors().take(count).collect();
+    parts.reverse();
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_above_the_last_name_is_not_looked_up_again() {
+        let parts = |exact: &str, directory: &'static str| {
+            let parts = parts_to_check(Path::new(exact), Path::new(directory));
+            parts.into_iter().map(|part| part.to_str().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts("", "a/b"), ["a", "a/b"]);
+        assert_eq!(parts("a/b/x/y", "a/b/c/d"), ["a/b/c", "a/b/c/d"]);
+        assert_eq!(parts("a/b", "a/b/c"), ["a/b/c"]);
+        assert!(parts("a/b/c", "a/b").is_empty() && parts("a", "").is_empty());
+    }
 
     #[test]
     fn names_of_a_file_system_that_distinguishes_them_are_their_own() {

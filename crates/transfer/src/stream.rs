@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result, StreamEnd};
-use crate::plan::{MAX_PARTS, MIN_PART_SIZE, stream_part_size};
+use crate::plan::{MIN_PART_SIZE, MAX_PART_IN_MEMORY, MAX_PARTS, stream_part_size};
 use crate::report::{CompletedObject, Verified};
 use crate::request::{Requester, TransferAttempt};
 use crate::settings::TransferSettings;
@@ -24,9 +24,6 @@ use crate::upload::parts::{self, MultipartUpload};
 
 /// Length of the first parts of a stream of unknown length, bytes.
 const FIRST_PART_SIZE: usize = MIN_PART_SIZE as usize;
-/// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts,
-/// which begin after 11.7 GiB of a stream, are kept in temporary files.
-const MAX_PART_IN_MEMORY: u64 = 2 * MIN_PART_SIZE;
 
 /// Returns the number of workers for a stream: as many as can have a part in memory below the
 /// ceiling.

@@ -53,6 +53,7 @@ pub(crate) fn jobs<'a>(
     let options = tree::list_options(tree, EntryOrder::Bytes, extras, settings);
     let destination_options = ListOptions {
         links: Links::Report,
+        copied_to: None,
         bounds: tree.bounds.clone(),
         directories: Directories::Listed,
         // Leftovers of names that the source lacks are deleted with the extras.
@@ -72,7 +73,11 @@ pub(crate) fn jobs<'a>(
         extras,
         has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         extra_names: ExtraNames::new(scope, copy, observer),
-        compare: settings.compare,
+        compare: match settings.compare {
+            // A copy onto itself changes properties, which are not compared.
+            Compare::SizeMtime | Compare::Checksum if tree.source == tree.destination => Compare::None,
+            compare => compare,
+        },
         comparisons: Comparisons::new(store, settings.concurrency, route),
         observer,
         source,

@@ -8,17 +8,12 @@
 //! from the copy's time. [`compare`](crate::compare), [`named`](crate::named) and
 //! [`sync`](crate::sync) call this.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use firstbyte_location::{Entry, FileIdentity, Location, directory_of};
 use firstbyte_store::{Beneath, Stat, StoredTimes, USUAL_SECONDS};
 
 use crate::job::{Effect, Tree, as_path};
-
-/// The times that a host with SSH can store: whole seconds since 1970 in 32 bits
-/// (draft-ietf-secsh-filexfer-02, 5).
-pub(crate) const HOST_TIMES: StoredTimes =
-    StoredTimes { unit: Duration::from_secs(1), earliest: 0, latest: u32::MAX as i64 };
 
 /// The modification time of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +58,7 @@ pub(crate) fn stored_times(tree: &Tree<'_>, root: &Beneath, name: &[u8]) -> Opti
 /// Returns the times that the file system of a file can store. `None` for objects.
 pub(crate) fn stored_times_at(location: &Location) -> Option<StoredTimes> {
     if let Location::Sftp(_) = location {
-        return Some(HOST_TIMES);
+        return Some(StoredTimes::HOST);
     }
     let path = location.as_local()?;
     Beneath::new(directory_of(path), None).stored_times(path.file_name()?.as_ref())

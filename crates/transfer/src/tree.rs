@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{DestinationName, Entry, EntryKind, Location};
 use firstbyte_store::{
-    Directories, EntryOrder, Error as StoreError, FoundEntry, Links, ListOptions, Listing, Marker, NameTest,
-    Partials, ReplaceKind, Store, WalkBounds, location_below,
+    CopiedTo, Directories, EntryOrder, Error as StoreError, FoundEntry, Links, ListOptions, Listing, Marker,
+    NameTest, Partials, ReplaceKind, Store, WalkBounds, location_below,
 };
 
 use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add_relaxed, load_relaxed};
 use crate::error::{Error, Failure, Result};
-use crate::job::{CopyJob, Effect, Extras, Levels, Tree, TreeNames};
+use crate::job::{CopyJob, EarlierSources, Effect, Extras, Levels, Tree, TreeNames};
 use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
 use crate::leftovers::{Leftover, Leftovers};
 use crate::local_root::LocalRoot;
@@ -51,6 +51,8 @@ impl Counts {
 /// A tree that is being copied.
 pub(crate) struct TreeCopy<'a> {
     pub(crate) tree: &'a Tree<'a>,
+    /// The sources whose copies must not be replaced.
+    earlier: &'a EarlierSources<'a>,
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
     limits: SourceLimits,
@@ -69,6 +71,7 @@ impl<'a> TreeCopy<'a> {
         let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
         Self {
             tree,
+            earlier: &no_sources,
             root,
             limits: settings.limits,
             keeps_links,
@@ -77,6 +80,11 @@ impl<'a> TreeCopy<'a> {
             store: scope.store.clone(),
             counts: Counts::default(),
         }
+    }
+
+    /// Returns the same copy, after copies of `earlier` sources, which it does not replace.
+    pub(crate) fn after(self, earlier: &'a EarlierSources<'a>) -> Self {
+        Self { earlier, ..self }
     }
 
     /// Returns whether a listed entry is copied. Counts unfinished copies and special files, which
@@ -139,6 +147,9 @@ impl<'a> TreeCopy<'a> {
             }
             Err(error) => return Some(Err(Failure { location: source.to_string(), error })),
         };
+        if let Err(error) = self.check_earlier(&source, &destination, over) {
+            return Some(Err(Failure { location: source.to_string(), error }));
+        }
         let size = entry.size.filter(|_| entry.kind != EntryKind::Symlink);
         if self.tree.effect == Effect::DryRun {
             observer.planned(&Action::Copy { source, destination, size });
@@ -157,6 +168,28 @@ impl<'a> TreeCopy<'a> {
         }
         observer.expected(1, size.unwrap_or(0));
         Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
+    }
+
+    /// Fails if a copy would replace that of an earlier source. A dry run has not made the earlier
+    /// copies, so its names are looked up in every case.
+    fn check_earlier(&self, source: &Location, destination: &Location, over: ReplaceKind) -> Result<()> {
+        if over == ReplaceKind::Nothing && self.tree.effect == Effect::Apply {
+            return Ok(());
+        }
+        for other in (self.earlier)(destination).into_iter().filter(|other| other != source) {
+            match self.store.stat_object(&other) {
+                Ok(found) if found.kind != EntryKind::Directory => {
+                    let why = format!(
+                        "has the copy of {other} already, from another source of this command; copy one at a time, \
+                         each to a directory of its own"
+                    );
+                    return Err(Error::invalid(destination, why));
+                }
+                Ok(_) | Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Fails if a local destination has the name of an entry in another spelling. The file system
@@ -255,6 +288,11 @@ impl<'a> TreeCopy<'a> {
     }
 }
 
+/// The earlier sources of a tree that was named alone.
+fn no_sources(_copy: &Location) -> Vec<Location> {
+    Vec::new()
+}
+
 /// Returns the empty name, if `name` is the name of the object that marks the root.
 fn root_marker(name: &[u8]) -> Option<&[u8]> {
     name.is_empty().then_some(name)
@@ -281,7 +319,7 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
 }
 
 /// Returns the options for listing a source. Links are followed unless they are kept, and local
-/// directories are listed too. No link or mount leads to the destination.
+/// directories are listed too. No link and no mount leads to the destination.
 pub(crate) fn list_options(
     tree: &Tree<'_>,
     order: EntryOrder,
@@ -308,6 +346,7 @@ pub(crate) fn list_options(
         } else {
             Links::Follow
         },
+        copied_to: Some(CopiedTo { destination: tree.destination.clone(), deletes: extras != Extras::Keep }),
         ..ListOptions::default()
     }
 }
@@ -321,10 +360,6 @@ pub(crate) fn source(
     let listing = match tree.names {
         TreeNames::Listed => store.list(&tree.source, options)?,
         TreeNames::Given(open) => refuse_names(open()?, tree.source.clone(), options.bounds.refused.clone()),
-    };
-    let listing = match options.links {
-        Links::Follow => listing.refusing_broken_links(&tree.source, options.bounds.wanted.clone()),
-        Links::FollowExisting | Links::Report => listing,
     };
     if tree.source.as_local().is_none() {
         return Ok(listing);

@@ -4,29 +4,29 @@
 //! engine, or with `--archive` in one run each. Each tree and each pattern is a run of its own.
 //! Memory does not grow with the number of objects in a tree.
 
+mod stream;
+
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use firstbyte::OperandKind;
-use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards, refuse_common_target};
+use firstbyte::copy_rules::{Destination, OntoItself, ParsedSource, Wildcards, refuse_common_target};
 use firstbyte::manifest::ShardTarget;
 use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, Version, shown, units};
-use firstbyte_store::{Checksum, Error as StoreError, POLL_INTERVAL, StaleUpload, Store};
+use firstbyte_store::{Checksum, Error as StoreError, Metadata, StaleUpload, Store};
 use firstbyte_transfer::{
-    Action, CopyJob, Effect, Engine, Failure, KeptAttributes, Levels, Observer, ReplaceKind, Shard, Stop,
-    Summary, TransferSettings, Tree, TreeNames,
+    Action, CopyJob, EarlierSources, Effect, Engine, Failure, KeptAttributes, Levels, Observer, ReplaceKind,
+    Shard, Stop, Summary, TransferSettings, Tree, TreeNames,
 };
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
+use self::stream::{is_standard_output, is_stream, open_stream};
 use super::cat::is_closed_pipe;
 use super::input::StoppableInput;
 use super::policy::Policy;
@@ -95,17 +95,6 @@ impl CpArgs {
         let Some(last) = self.operands.last() else { return false };
         last == "-" || fs::metadata(last).is_ok_and(|found| is_stream(&found) && is_standard_output(&found))
     }
-}
-
-/// Returns whether a pipe or device has this metadata.
-fn is_stream(found: &Metadata) -> bool {
-    !found.is_dir() && !found.is_file()
-}
-
-/// Returns whether standard output leads to the file that has this metadata, as `/dev/stdout` does.
-fn is_standard_output(found: &Metadata) -> bool {
-    rustix::fs::fstat(std::io::stdout())
-        .is_ok_and(|output| (output.st_dev, output.st_ino) == (found.dev(), found.ino()))
 }
 
 pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
@@ -222,10 +211,10 @@ impl CopySource {
         }
     }
 
-    fn target(&self, destination: &Destination) -> Result<Location> {
+    fn target(&self, destination: &Destination, onto_itself: OntoItself) -> Result<Location> {
         match (self, destination) {
             (Self::Stored(source), _) => {
-                source.target(destination).map_err(|error| super::operand_error(error, "copied"))
+                source.target_of(destination, onto_itself).map_err(|error| super::operand_error(error, "copied"))
             }
             (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
             (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
@@ -330,12 +319,13 @@ impl Copy<'_> {
             CopyDestination::Stored(destination) => destination,
         };
         match sources {
-            [stdin @ CopySource::Stdin] => self.stdin_to(&stdin.target(destination)?, progress(), report),
-            [CopySource::Stored(source @ ParsedSource::Object(location))]
+            [stdin @ CopySource::Stdin] => {
+                self.stdin_to(&stdin.target(destination, OntoItself::Refuse)?, progress(), report)
+            }
+            [source @ CopySource::Stored(ParsedSource::Object(location))]
                 if self.args.policy.transfer_args().effect() == Effect::Apply && self.is_own(location) =>
             {
-                let target =
-                    source.target(destination).map_err(|error| super::operand_error(error, "copied"))?;
+                let target = source.target(destination, self.onto_itself())?;
                 let run = match self.is_wanted(location, &target) {
                     Ok(true) => self.copy_one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
@@ -346,6 +336,15 @@ impl Copy<'_> {
             }
             _ => self.copy_many(sources, destination, report),
         }
+    }
+
+    /// Returns whether an object may be copied onto itself: if an option says how the copy is stored,
+    /// or if it is of an older version.
+    fn onto_itself(&self) -> OntoItself {
+        let is_described = self.engine.settings().metadata != Metadata::default()
+            || self.engine.store().describes_writes()
+            || self.args.version_id.is_some();
+        if is_described { OntoItself::Rewrite } else { OntoItself::Refuse }
     }
 
     /// Returns whether a named object belongs to the share of this worker.
@@ -451,7 +450,7 @@ impl Copy<'_> {
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for source in sources {
-            let target = source.target(destination)?;
+            let target = source.target(destination, self.onto_itself())?;
             match source {
                 CopySource::Stdin => return Err(Error::usage("standard input must be the only source")),
                 CopySource::Stored(ParsedSource::Object(location)) => {
@@ -466,26 +465,42 @@ impl Copy<'_> {
         }
         refuse_common_target(jobs.iter().map(|job| &job.destination))
             .map_err(|error| super::operand_error(error, "copied"))?;
+        let named: Vec<_> = jobs.iter().map(|job| (job.source.clone(), job.destination.clone())).collect();
         jobs.retain(|job| self.is_own(&job.source));
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
         }
-        for (root, glob, destination) in trees {
+        for (index, (root, glob, destination)) in trees.iter().enumerate() {
             if report.has_ended() {
                 break;
             }
-            self.tree(root, glob, destination, &progress, report)?;
+            let earlier = |copy: &Location| {
+                let objects =
+                    named.iter().filter(|(_, target)| target == copy).map(|(object, _)| object.clone());
+                let below = trees[..index].iter().filter_map(|(root, glob, target)| {
+                    let name = copy.name_below(target)?;
+                    self.takes(*glob, &name).then(|| root.join(&name))
+                });
+                objects.chain(below).collect()
+            };
+            self.tree(root, *glob, (destination.clone(), &earlier), &progress, report)?;
         }
         report.end_progress(progress);
         Ok(())
     }
 
-    /// Copies everything below a location, or everything that matches a pattern.
+    /// Returns whether the pattern of a source, if it has one, and the filter include a name.
+    fn takes(&self, glob: Option<&Glob>, name: &[u8]) -> bool {
+        glob.is_none_or(|glob| glob.takes(name, self.args.depth())) && self.args.policy.movement().takes(name)
+    }
+
+    /// Copies everything below a location, or everything that matches a pattern, after the `earlier`
+    /// sources.
     fn tree(
         &self,
         root: &Location,
         glob: Option<&Glob>,
-        destination: Location,
+        (destination, earlier): (Location, &EarlierSources<'_>),
         progress: &ProgressDisplay,
         report: &mut RunReport,
     ) -> Result<()> {
@@ -496,8 +511,7 @@ impl Copy<'_> {
                 // The name is the root itself, which no pattern matches.
                 return glob.is_none();
             }
-            let matches = glob.is_none_or(|glob| glob.takes(name, depth));
-            let takes = matches && self.args.policy.transfer_args().takes(name);
+            let takes = self.takes(glob, name);
             if takes {
                 matched.store(true, Ordering::Relaxed);
             }
@@ -515,7 +529,7 @@ impl Copy<'_> {
             shard: self.shard,
             effect: self.args.policy.transfer_args().effect(),
         };
-        let run = self.engine.copy_tree(&tree, progress);
+        let run = self.engine.copy_tree_after(earlier, &tree, progress);
         let nothing = run.as_ref().is_ok_and(|run| run.failures == 0 && run.ended.is_none());
         report.add(run);
         match glob {
@@ -565,28 +579,5 @@ fn exists(store: &Store, location: &Location) -> Result<bool> {
         Ok(_) => Ok(true),
         Err(StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Opens a pipe or device for writing. Opening a pipe waits until a reader opens it, as in every
-/// program, or until the run is stopped.
-fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
-    let failed = |error: std::io::Error| Error::io(shown(path), &error);
-    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    loop {
-        match OpenOptions::new().write(true).custom_flags(flags).open(path) {
-            Err(error) if is_pipe && Errno::from_io_error(&error) == Some(Errno::NXIO) => {
-                if let Some(why) = stop.error() {
-                    return Err(why.into());
-                }
-                std::thread::sleep(POLL_INTERVAL);
-            }
-            Err(error) => return Err(failed(error)),
-            Ok(file) => {
-                rustix::io::ioctl_fionbio(&file, false).map_err(|error| failed(error.into()))?;
-                return Ok(file);
-            }
-        }
     }
 }

@@ -67,10 +67,18 @@ enum Ended {
     Failed(Error),
 }
 
+/// Number of levels whose directories stay open, counted from the deepest.
+const OPEN_LEVELS: usize = 32;
+
 /// A directory whose entries are being drawn.
 struct Open {
     location: Location,
-    entries: Peekable<Listing>,
+    /// `None` if it was closed to limit the number of open directories.
+    entries: Option<Peekable<Listing>>,
+    /// The key by which the last drawn entry is sorted.
+    last: Vec<u8>,
+    /// Whether entries follow the last one.
+    has_more: bool,
 }
 
 struct Drawing<'a> {
@@ -93,7 +101,7 @@ impl Drawing<'_> {
         }
         let mut open = vec![first];
         while let Some(last) = open.last_mut() {
-            let (location, entry) = match last.entries.next() {
+            let (location, entry) = match self.next(last) {
                 None => {
                     open.pop();
                     continue;
@@ -105,13 +113,18 @@ impl Drawing<'_> {
                 }
                 Some(Ok(entry)) => (last.location.join(&entry.name), entry),
             };
-            self.draw(&mut open, &location, &entry)?;
+            self.draw(&open, &location, &entry)?;
             let levels = self.args.depth.map_or(usize::MAX, NonZeroUsize::get);
             if entry.kind == EntryKind::Directory {
                 self.directories += 1;
                 if open.len() < levels {
                     match self.open(&location) {
-                        Ok(next) => open.push(next),
+                        Ok(next) => {
+                            if let Some(far) = open.len().checked_sub(OPEN_LEVELS) {
+                                open[far].entries = None;
+                            }
+                            open.push(next);
+                        }
                         Err(error) => self.report_failure(&location, error.into()),
                     }
                 }
@@ -123,19 +136,54 @@ impl Drawing<'_> {
     }
 
     fn open(&self, location: &Location) -> firstbyte_store::Result<Open> {
+        let entries = Some(self.entries(location)?.peekable());
+        Ok(Open { location: location.clone(), entries, last: Vec::new(), has_more: false })
+    }
+
+    /// Returns the next entry of a directory. Lists a directory that was closed once more.
+    fn next(&self, open: &mut Open) -> Option<firstbyte_store::Result<Entry>> {
+        if open.entries.is_none() && !open.has_more {
+            return None;
+        }
+        let entries = match &mut open.entries {
+            Some(entries) => entries,
+            closed => match self.entries(&open.location) {
+                Ok(listing) => {
+                    let last = open.last.clone();
+                    let is_drawn = move |entry: &firstbyte_store::Result<Entry>| match entry {
+                        Ok(entry) => key(entry) <= last,
+                        // The failure was reported by the first listing.
+                        Err(_) => true,
+                    };
+                    closed.insert(Listing::of(listing.skip_while(is_drawn)).peekable())
+                }
+                Err(error) => {
+                    open.has_more = false;
+                    return Some(Err(error));
+                }
+            },
+        };
+        let next = entries.next()?;
+        open.has_more = entries.peek().is_some();
+        if let Ok(entry) = &next {
+            open.last = key(entry);
+        }
+        Some(next)
+    }
+
+    fn entries(&self, location: &Location) -> firstbyte_store::Result<Listing> {
         let options = ListOptions {
             order: EntryOrder::Bytes,
             links: Links::Report,
             directories: Directories::Listed,
             ..ListOptions::default()
         };
-        let entries = self.store.list(location, &options)?.peekable();
-        Ok(Open { location: location.clone(), entries })
+        self.store.list(location, &options)
     }
 
     /// Prints an entry. Before it, draws a vertical line for each directory above that has further
     /// entries.
-    fn draw(&self, open: &mut [Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
+    fn draw(&self, open: &[Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
         if self.globals.json {
             let row =
                 json!({ "location": location.to_string(), "kind": entry.kind.word(), "size": entry.size });
@@ -143,8 +191,8 @@ impl Drawing<'_> {
         }
         let mut line = Vec::new();
         let deepest = open.len().saturating_sub(1);
-        for (level, directory) in open.iter_mut().enumerate() {
-            let branch = match (level == deepest, directory.entries.peek().is_some()) {
+        for (level, directory) in open.iter().enumerate() {
+            let branch = match (level == deepest, directory.has_more) {
                 (true, true) => "\u{251c}\u{2500}\u{2500} ",
                 (true, false) => "\u{2514}\u{2500}\u{2500} ",
                 (false, true) => "\u{2502}   ",
@@ -168,6 +216,12 @@ impl Drawing<'_> {
         console::print_error(&error);
         self.report.item_failed(error.item(location.to_string()));
     }
+}
+
+/// Returns the key by which a listing sorts an entry: the name of a directory ends in `/`.
+fn key(entry: &Entry) -> Vec<u8> {
+    let is_open = entry.kind == EntryKind::Directory && !entry.name.ends_with(b"/");
+    [&entry.name[..], if is_open { b"/" } else { b"" }].concat()
 }
 
 fn write(line: &[u8]) -> std::result::Result<(), Ended> {

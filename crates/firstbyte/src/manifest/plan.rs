@@ -12,7 +12,7 @@ use std::path::Path;
 
 use firstbyte_location::{Entry, EntryKind, Location, Version, directory_of, shown};
 use firstbyte_store::{
-    Durability, EntryOrder, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, NameTest,
+    Durability, EntryOrder, Error as StoreError, Links, ListOptions, LocalFile, Marker, Metadata, NameTest,
     PartialPermissions, Partials, Store, WalkBounds,
 };
 use firstbyte_transfer::is_unfinished;
@@ -257,17 +257,17 @@ impl FirstPass<'_> {
         };
         let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
         let bounds = bounds(filter, glob);
-        let wanted = bounds.wanted.clone();
         let options = ListOptions {
             recursive: true,
             order: EntryOrder::Bytes,
             beginning,
             bounds,
+            links: Links::Follow,
             marker: Marker::Listed,
             partials: Partials::Listed,
             ..ListOptions::default()
         };
-        for entry in self.store.list(&source.root, &options)?.refusing_broken_links(&source.root, wanted) {
+        for entry in self.store.list(&source.root, &options)? {
             let entry = entry?;
             let matches = glob.is_none_or(|glob| glob.takes(&entry.name, OperandKind::Tree));
             if !matches || !filter.takes(&entry.name) {

@@ -52,7 +52,7 @@ impl Google {
     ) -> Result<Written> {
         let place = object.to_string();
         let crc = payload.checksum(Algorithm::Crc32c, &place)?;
-        let mut description = self.describe(&options.metadata)?;
+        let mut description = self.describe(options)?;
         description.insert("name".to_owned(), Value::from(object.key.as_str()));
         description.insert("crc32c".to_owned(), Value::from(crc.to_base64()));
         let description = Value::from(description).to_string();
@@ -145,7 +145,7 @@ impl Google {
     ) -> Result<Written> {
         let path =
             format!("{}/rewriteTo{}", json_path(source), json_path(object).trim_start_matches("/storage/v1"));
-        let described = self.describe(&options.metadata)?;
+        let described = self.describe(options)?;
         let keeps = options.metadata == Metadata::default();
         let body = if keeps { String::new() } else { Value::from(described).to_string() };
         let mut token: Option<String> = None;
@@ -193,7 +193,8 @@ impl Google {
     }
 
     /// Returns the JSON description of an object to write.
-    fn describe(&self, metadata: &Metadata) -> Result<Map<String, Value>> {
+    fn describe(&self, options: &PutOptions) -> Result<Map<String, Value>> {
+        let metadata = &options.metadata;
         refuse_s3_options(&self.client.options)?;
         let mut user = Map::new();
         for (name, value) in &metadata.user {
@@ -211,7 +212,8 @@ impl Google {
         say("contentDisposition", metadata.headers.get("content-disposition"));
         say("contentEncoding", metadata.headers.get("content-encoding"));
         say("contentLanguage", metadata.headers.get("content-language"));
-        say("storageClass", self.client.options.storage_class.as_ref());
+        let class = self.client.options.storage_class.as_ref();
+        say("storageClass", class.or(options.storage_class.as_ref()));
         if !user.is_empty() {
             description.insert("metadata".to_owned(), Value::from(user));
         }

@@ -40,6 +40,19 @@ pub struct StoredTimes {
     pub latest: i64,
 }
 
+impl StoredTimes {
+    /// The times of a host with SSH: whole seconds since 1970 in 32 bits
+    /// (draft-ietf-secsh-filexfer-02, 5).
+    pub const HOST: Self = Self { unit: Duration::from_secs(1), earliest: 0, latest: u32::MAX as i64 };
+
+    /// Returns the whole seconds since 1970 that are stored for a time: rounded down, or the first or
+    /// the last time.
+    #[cfg(feature = "sftp")]
+    pub(crate) fn seconds(self, time: SystemTime) -> i64 {
+        timespec(time).tv_sec.clamp(self.earliest, self.latest)
+    }
+}
+
 /// Sets the modification time of a file. The access time is set too, to its present value: the
 /// high-level interface of libfuse 2 drops a change of one time alone and reports success
 /// (github.com/libfuse/libfuse issue 603, read on 2026-11-28).

@@ -31,7 +31,7 @@ impl S3 {
         self.with_checksums(|checked, _| {
             let mut call = S3Call::new(S3Operation::CreateMultipartUpload, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
-            self.describe(&mut call, &options.metadata);
+            self.describe(&mut call, options);
             if checked {
                 call.header("x-amz-checksum-algorithm", "CRC64NVME");
                 call.header("x-amz-checksum-type", "FULL_OBJECT");

@@ -33,7 +33,7 @@ impl S3 {
             let mut call = S3Call::new(S3Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
             call.payload = payload;
-            self.describe(&mut call, &options.metadata);
+            self.describe(&mut call, options);
             call.headers.extend(options.precondition.header());
             if checked {
                 call.header(CRC_HEADER, crc.to_base64());
@@ -62,10 +62,10 @@ impl S3 {
         add_copy_source_headers(&mut call, source, version);
         call.work = version.size.unwrap_or_default();
         if options.metadata == Metadata::default() {
-            self.add_storage_headers(&mut call);
+            self.add_storage_headers(&mut call, options);
         } else {
             call.header("x-amz-metadata-directive", "REPLACE");
-            self.describe(&mut call, &options.metadata);
+            self.describe(&mut call, options);
         }
         if !self.client.options.tags.is_empty() {
             call.header("x-amz-tagging-directive", "REPLACE");
@@ -114,7 +114,8 @@ impl S3 {
     }
 
     /// Adds the headers for metadata and storage options.
-    pub(super) fn describe(&self, call: &mut S3Call<'_>, metadata: &Metadata) {
+    pub(super) fn describe(&self, call: &mut S3Call<'_>, options: &PutOptions) {
+        let metadata = &options.metadata;
         if let Some(content_type) = &metadata.content_type {
             call.header("content-type", content_type);
         }
@@ -129,12 +130,12 @@ impl S3 {
         if let Some(modified) = metadata.modified {
             call.header(&format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified));
         }
-        self.add_storage_headers(call);
+        self.add_storage_headers(call, options);
     }
 
     /// Adds the headers for storage class, access control list, tags and encryption.
-    fn add_storage_headers(&self, call: &mut S3Call<'_>) {
-        if let Some(class) = &self.client.options.storage_class {
+    fn add_storage_headers(&self, call: &mut S3Call<'_>, options: &PutOptions) {
+        if let Some(class) = self.client.options.storage_class.as_ref().or(options.storage_class.as_ref()) {
             call.header("x-amz-storage-class", class);
         }
         if let Some(acl) = &self.client.options.acl {

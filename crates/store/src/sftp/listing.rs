@@ -13,8 +13,8 @@ use super::session::Exchange;
 use super::{Sftp, wire_path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::query::{Links, ListOptions, Partials};
-use crate::walk::{DirectoryTree, StoreWalk};
+use crate::query::{CopiedTo, Links, ListOptions, Partials};
+use crate::walk::{DirectoryNames, DirectoryTree, StoreWalk};
 
 /// Number of directories that are read at the same time.
 const CONCURRENT_DIRECTORIES: usize = 8;
@@ -30,11 +30,21 @@ struct RemoteTree {
     links: Links,
     partials: Partials,
     recursive: bool,
+    /// The destination of the run, if it is on this host.
+    destination: Option<RealDestination>,
     cancel: Cancel,
-    /// The links to directories, by their names with a final `/`. The value is the real path of the
-    /// directory that holds the link. The value is `None` if the link leads to a directory above
-    /// itself.
-    links_seen: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
+    /// The links to directories, by their names with a final `/`.
+    links_seen: Mutex<HashMap<Vec<u8>, LinkTarget>>,
+}
+
+/// The directory to which a link leads.
+enum LinkTarget {
+    /// A directory to list. The value is the real path of the directory that holds the link.
+    Listed(Vec<u8>),
+    /// A directory above the link, or one whose real path the server does not tell.
+    Above,
+    /// The destination of the run, or a directory that holds the link's copy.
+    Destination,
 }
 
 /// The entries below a directory. Dropping the listing ends the reading ahead.
@@ -50,13 +60,19 @@ pub(super) fn list(
     scope: &Cancel,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
     let own = Cancel::new();
+    let cancel = own.within(scope);
+    let destination = match &options.copied_to {
+        Some(copied_to) if options.recursive => RealDestination::find(&sftp, place, copied_to, &cancel)?,
+        _ => None,
+    };
     let remote = RemoteTree {
         sftp,
         root: place.clone(),
         links: options.links,
         partials: options.partials,
         recursive: options.recursive,
-        cancel: own.within(scope),
+        destination,
+        cancel,
         links_seen: Mutex::default(),
     };
     Ok(Box::new(SftpListing { walk: StoreWalk::begin(Arc::new(remote), options)?, cancel: own }))
@@ -80,13 +96,10 @@ impl DirectoryTree for RemoteTree {
     const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
-    fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
-        if let Some(None) = self.links_seen.lock().get(directory) {
-            let why = "a symbolic link to a directory above it".to_owned();
-            return Err(Error::InvalidName { location: self.place(directory), why });
-        }
+    fn read(&self, directory: &[u8]) -> Result<DirectoryNames> {
+        self.check_enterable(directory)?;
         let place = self.at(directory);
-        let names = self.sftp.retrying(&self.cancel, || {
+        self.sftp.retrying(&self.cancel, || {
             let mut exchange = self.sftp.exchange(&place, Load::Control, &self.cancel)?;
             let mut names = read_directory(&mut exchange, &place)?;
             names.retain(|named| {
@@ -94,12 +107,12 @@ impl DirectoryTree for RemoteTree {
                     && !named.name.contains(&b'/')
                     && (self.partials == Partials::Listed || !is_partial_name(&named.name))
             });
-            if self.links != Links::Report {
-                self.follow(&mut exchange, directory, &mut names)?;
-            }
-            Ok(names)
-        })?;
-        Ok(names.into_iter().map(entry).collect())
+            let failed = match self.links {
+                Links::Report => Vec::new(),
+                _ => self.follow(&mut exchange, directory, &mut names)?,
+            };
+            Ok(DirectoryNames { entries: names.into_iter().map(entry).collect(), failed })
+        })
     }
 
     fn may_skip(&self, error: &Error) -> bool {
@@ -120,9 +133,51 @@ impl RemoteTree {
         }
     }
 
+    /// Fails if a directory must not be listed.
+    fn check_enterable(&self, directory: &[u8]) -> Result<()> {
+        let name = directory.strip_suffix(b"/").unwrap_or(directory);
+        let is_destination = self.destination.as_ref().is_some_and(|it| it.within.as_deref() == Some(name));
+        match self.links_seen.lock().get(directory) {
+            Some(LinkTarget::Above) => {
+                let why = "a symbolic link to a directory above it".to_owned();
+                Err(Error::InvalidName { location: self.place(directory), why })
+            }
+            Some(LinkTarget::Destination) => Err(Error::leads_to_destination(self.place(name))),
+            _ if is_destination => Err(Error::leads_to_destination(self.place(name))),
+            Some(LinkTarget::Listed(_)) | None => Ok(()),
+        }
+    }
+
+    /// Replaces the descriptions of links by the descriptions of their targets. Returns the links
+    /// that cannot be listed, and removes them from the names.
+    fn follow(
+        &self,
+        exchange: &mut Exchange,
+        directory: &[u8],
+        names: &mut Vec<SftpEntry>,
+    ) -> Result<Vec<(Vec<u8>, Error)>> {
+        let mut refused = self.look_at_links(exchange, directory, names)?;
+        if self.links == Links::Follow {
+            let broken = |named: &SftpEntry| named.attributes.kind() == EntryKind::Symlink;
+            refused.extend(names.iter().filter(|named| broken(named)).map(|named| {
+                let location = self.place(&[directory, &named.name].concat());
+                let why = "a symbolic link without a target".to_owned();
+                (named.name.clone(), Error::InvalidName { location, why })
+            }));
+        }
+        names.retain(|named| refused.iter().all(|(name, _)| *name != named.name));
+        Ok(refused)
+    }
+
     /// Replaces the descriptions of links by the descriptions of their targets. A link without a
-    /// target stays a link.
-    fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [SftpEntry]) -> Result<()> {
+    /// target stays a link. Returns the links to files of the destination, which the run may delete.
+    fn look_at_links(
+        &self,
+        exchange: &mut Exchange,
+        directory: &[u8],
+        names: &mut [SftpEntry],
+    ) -> Result<Vec<(Vec<u8>, Error)>> {
+        let mut refused = Vec::new();
         let links =
             || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == EntryKind::Symlink);
         let paths: Vec<(usize, Vec<u8>)> =
@@ -145,39 +200,124 @@ impl RemoteTree {
             if !self.recursive {
                 continue;
             }
-            let is_directory =
-                |(at, _): &&(usize, Vec<u8>)| names[*at].attributes.kind() == EntryKind::Directory;
-            let entered: Vec<&[u8]> =
-                group.iter().filter(is_directory).map(|(_, path)| path.as_slice()).collect();
-            if entered.is_empty() {
+            let deletes = self.destination.as_ref().is_some_and(|it| it.deletes);
+            let is_resolved = |(at, _): &&(usize, Vec<u8>)| match names[*at].attributes.kind() {
+                EntryKind::Directory => true,
+                EntryKind::Symlink => false,
+                EntryKind::File | EntryKind::Other => deletes,
+            };
+            let resolved: Vec<&(usize, Vec<u8>)> = group.iter().filter(is_resolved).collect();
+            if resolved.is_empty() {
                 continue;
             }
-            let real = ask(exchange, kind::REALPATH, &[&[directory][..], &entered].concat())?;
+            let paths: Vec<&[u8]> =
+                std::iter::once(directory).chain(resolved.iter().map(|(_, path)| path.as_slice())).collect();
+            let real = ask(exchange, kind::REALPATH, &paths)?;
             let mut real = real.iter().map(real_path);
             let here = real.next().flatten();
-            for (path, target) in entered.iter().zip(real) {
-                self.enter(directory, here.as_deref(), path, target);
+            for ((at, path), target) in resolved.into_iter().zip(real) {
+                let named = &names[*at];
+                if named.attributes.kind() == EntryKind::Directory {
+                    self.enter(directory, here.as_deref(), path, target);
+                } else if target.is_some_and(|target| self.leads_to_destination(path, &target)) {
+                    refused.push((named.name.clone(), Error::leads_to_destination(self.place(path))));
+                }
             }
         }
-        Ok(())
+        Ok(refused)
     }
 
-    /// Records a link to the directory `target`, unless `target` is above the link. `here` is the
-    /// real path of the directory that holds the link. Links above this one have been recorded
-    /// before.
+    /// Records a link to the directory `target`. `here` is the real path of the directory that holds
+    /// the link. Links above this one have been recorded before.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
         let mut seen = self.links_seen.lock();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
-        let left = ends.filter_map(|end| seen.get(&directory[..=end])?.as_deref());
-        let is_above = target.is_none_or(|target| {
-            here.into_iter().chain(left).any(|path| {
-                let rest = path.strip_prefix(target.as_slice());
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || target.ends_with(b"/"))
-            })
+        let mut left = ends.filter_map(|end| match seen.get(&directory[..=end])? {
+            LinkTarget::Listed(path) => Some(path.as_slice()),
+            LinkTarget::Above | LinkTarget::Destination => None,
         });
-        let here = here.filter(|_| !is_above).map(<[u8]>::to_vec);
-        seen.insert([link, b"/"].concat(), here);
+        let found = match (here, target) {
+            (Some(here), Some(target))
+                if !is_within(here, &target) && !left.any(|path| is_within(path, &target)) =>
+            {
+                match self.leads_to_destination(link, &target) {
+                    true => LinkTarget::Destination,
+                    false => LinkTarget::Listed(here.to_vec()),
+                }
+            }
+            _ => LinkTarget::Above,
+        };
+        drop(left);
+        seen.insert([link, b"/"].concat(), found);
     }
+
+    fn leads_to_destination(&self, link: &[u8], target: &[u8]) -> bool {
+        self.destination.as_ref().is_some_and(|destination| destination.is_harmed_by(link, target))
+    }
+}
+
+/// The destination of a run that lists its source on the same host, without links in its path.
+struct RealDestination {
+    path: Vec<u8>,
+    /// The name of the destination below the source, if it is there.
+    within: Option<Vec<u8>>,
+    deletes: bool,
+}
+
+impl RealDestination {
+    /// Finds the real path of the destination. Returns `None` if the destination is on another host,
+    /// or if the server does not resolve paths.
+    fn find(sftp: &Sftp, source: &SftpPath, to: &CopiedTo, cancel: &Cancel) -> Result<Option<Self>> {
+        let Location::Sftp(destination) = &to.destination else { return Ok(None) };
+        let ((_, host, port), (_, other, other_port)) = (source.parts(), destination.parts());
+        if (host, port) != (other, other_port) {
+            return Ok(None);
+        }
+        let Some(root) = resolve(sftp, source, cancel)? else { return Ok(None) };
+        let Some(path) = resolve_missing(sftp, &to.destination, cancel)? else { return Ok(None) };
+        let within = path.strip_prefix(root.as_slice()).filter(|_| is_within(&path, &root));
+        let within = within.map(|rest| rest.strip_prefix(b"/").unwrap_or(rest).to_vec());
+        Ok(Some(Self { within: within.filter(|name| !name.is_empty()), path, deletes: to.deletes }))
+    }
+
+    /// Returns true if a link of the source harms the run: if its target holds the copy of the link,
+    /// the run would copy its own copies. If the target and the destination overlap, a run that
+    /// deletes could delete the target. A link to its own copy is harmless.
+    fn is_harmed_by(&self, link: &[u8], target: &[u8]) -> bool {
+        let copy = [self.path.strip_suffix(b"/").unwrap_or(&self.path), b"/", link].concat();
+        let overlaps = || is_within(target, &self.path) || is_within(&self.path, target);
+        target != copy && (is_within(&copy, target) || (self.deletes && overlaps()))
+    }
+}
+
+/// Requests the real path of a location. Returns `None` if the server does not tell it.
+fn resolve(sftp: &Sftp, place: &SftpPath, cancel: &Cancel) -> Result<Option<Vec<u8>>> {
+    sftp.retrying(cancel, || {
+        let mut exchange = sftp.exchange(place, Load::Control, cancel)?;
+        let reply = exchange.call(SftpRequest::of(kind::REALPATH, on_the_wire(&place.path)))?;
+        Ok(real_path(&reply))
+    })
+}
+
+/// Requests the real path of a location like [`resolve`]. Components that do not exist are kept.
+fn resolve_missing(sftp: &Sftp, location: &Location, cancel: &Cancel) -> Result<Option<Vec<u8>>> {
+    let mut existing = Some(location.clone());
+    while let Some(Location::Sftp(place)) = &existing {
+        if let Some(real) = resolve(sftp, place, cancel)? {
+            let rest = location.name_below(&Location::Sftp(place.clone())).unwrap_or_default();
+            let rest = rest.strip_suffix(b"/").unwrap_or(&rest);
+            let real = real.strip_suffix(b"/").unwrap_or(&real);
+            return Ok(Some(if rest.is_empty() { real.to_vec() } else { [real, b"/", rest].concat() }));
+        }
+        existing = existing.as_ref().and_then(Location::parent);
+    }
+    Ok(None)
+}
+
+/// Returns true if a real path is that of a directory, or of a name below it.
+fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    let rest = path.strip_prefix(directory);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || directory.ends_with(b"/"))
 }
 
 /// Reads a whole directory.

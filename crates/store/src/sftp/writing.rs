@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use firstbyte_location::{EntryKind, SftpPath, to_usize};
 
@@ -15,7 +15,7 @@ use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
 use crate::limits::SHORT_WAIT;
-use crate::local::partial_name;
+use crate::local::{StoredTimes, partial_name};
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 
 /// Permission bits that a copy preserves.
@@ -179,7 +179,9 @@ impl SftpWriting<'_> {
             // The server has chosen the mode, and it stays.
             (None, None) => None,
         };
-        let modified = metadata.modified.map(wire_time);
+        let modified = metadata.modified.map(|time| StoredTimes::HOST.seconds(time));
+        // The limits of a host's times are those of these 32 bits.
+        let modified = modified.and_then(|seconds| u32::try_from(seconds).ok());
         let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
         let sync = exchange.session().greeting.extensions.fsync;
@@ -248,13 +250,6 @@ impl SftpWriting<'_> {
             .send(SftpRequest::of(kind::REMOVE, partial))
             .and_then(|number| exchange.reply_within(number, SHORT_WAIT));
     }
-}
-
-/// Returns the protocol's time that is nearest to a time: whole seconds since 1970 in 32 bits
-/// (draft-ietf-secsh-filexfer-02, 5).
-fn wire_time(time: SystemTime) -> u32 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Creates the missing directories above a path, starting below the deepest existing directory.

@@ -21,8 +21,9 @@ impl Store {
     /// only with the options with which it was begun.
     #[must_use]
     pub fn digest_of_writes(&self, options: &PutOptions) -> String {
-        let PutOptions { metadata, precondition, sending: _ } = options;
-        let text = format!("{:?} {metadata:?} {precondition:?}", self.client.options.of_writes());
+        let PutOptions { metadata, storage_class, precondition, sending: _ } = options;
+        let store = self.client.options.of_writes();
+        let text = format!("{store:?} {metadata:?} {storage_class:?} {precondition:?}");
         Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 

@@ -29,7 +29,8 @@ pub(crate) struct MultipartUpload {
     failed: AtomicBool,
 }
 
-/// Returns the metadata to write with an object: that of its source, overridden by the settings.
+/// Returns the metadata to write with an object: that of its source, overridden by the settings. An
+/// object that is copied onto itself keeps its storage class too.
 pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
@@ -38,7 +39,8 @@ pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> 
     metadata.modified = given.modified.or(stat.modified);
     metadata.headers.extend(given.headers);
     metadata.user.extend(given.user);
-    PutOptions { metadata, ..PutOptions::default() }
+    let storage_class = stat.storage_class.clone().filter(|_| job.source == job.destination);
+    PutOptions { metadata, storage_class, ..PutOptions::default() }
 }
 
 /// Writes a whole object in one request.

@@ -16,7 +16,7 @@ use firstbyte::OperandKind as Scope;
 use firstbyte::operand::Operand;
 use firstbyte::receipt::Receipt;
 use firstbyte_listing as listing;
-use firstbyte_location::{EntryKind, shown, to_usize};
+use firstbyte_location::{EntryKind, shown, to_usize, units};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
@@ -88,17 +88,21 @@ pub struct LocalArgs {
     #[arg(short = 'x', long)]
     one_file_system: bool,
     /// Bytes of one read of a local directory [default: by file system]
-    #[arg(long, value_name = "SIZE", value_parser = firstbyte_location::units::parse_size)]
-    buffer: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_buffer)]
+    buffer: Option<NonZeroUsize>,
+}
+
+fn parse_buffer(text: &str) -> std::result::Result<NonZeroUsize, String> {
+    let size = units::parse_size(text).map_err(|error| error.to_string())?;
+    NonZeroUsize::new(to_usize(size)).ok_or_else(|| "a read has at least one byte".to_owned())
 }
 
 impl LocalArgs {
     /// Returns the listing options that follow from these arguments.
     pub fn options(&self) -> listing::ListingOptions {
-        let bytes = |bytes| NonZeroUsize::new(to_usize(bytes));
         listing::ListingOptions {
             boundary: if self.one_file_system { Boundary::Stay } else { Boundary::Cross },
-            buffer: self.buffer.and_then(bytes),
+            buffer: self.buffer,
             ..listing::ListingOptions::default()
         }
     }
