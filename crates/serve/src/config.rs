@@ -156,6 +156,14 @@ pub enum Buckets {
 }
 
 impl Buckets {
+    /// Returns the path of an object below the directory, against which rights are checked.
+    pub(crate) fn path_of(&self, bucket: &str, key: &str) -> String {
+        match self {
+            Self::FirstLevel => format!("{bucket}/{key}"),
+            Self::Named(_) => key.to_owned(),
+        }
+    }
+
     /// Splits the path of a plain HTTP request after the name of the only bucket. `None` if the
     /// path does not begin with that name. The rest is empty or begins with `/`.
     pub(crate) fn split<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {

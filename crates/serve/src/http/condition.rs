@@ -157,14 +157,18 @@ impl Condition {
         self.differs.as_deref().is_some_and(|tags| list_elements(tags).any(|tag| tag.trim() == "*"))
     }
 
-    /// Evaluates the condition against the current version.
+    /// Evaluates the condition against the current version. Without one, only an expected tag is
+    /// unmet: S3 answers 204 to a DELETE that expects a size or a time of a missing object
+    /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObject.html>), and "Not Found"
+    /// to one that expects a tag
+    /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html>, both read
+    /// 2026-11-28).
     ///
     /// # Errors
     /// The reason for which the condition does not hold.
     pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), UnmetCondition> {
         let Some(current) = current else {
-            let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
-            return if expects { Err(UnmetCondition::Missing) } else { Ok(()) };
+            return if self.matches.is_some() { Err(UnmetCondition::Missing) } else { Ok(()) };
         };
         let etag = current.etag();
         let holds = self.matches.as_deref().is_none_or(|tags| tags_contain(tags, &etag))
@@ -319,10 +323,7 @@ mod tests {
         let bound = Condition::of_headers(&headers(&[("if-match", &tag)]));
         assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(UnmetCondition::Missing), Ok(())));
         let sized = Condition::default().and_is(None, Some(1), None);
-        assert_eq!(
-            (sized.judge(None), sized.judge(Some(&now))),
-            (Err(UnmetCondition::Missing), Err(UnmetCondition::Different))
-        );
+        assert_eq!((sized.judge(None), sized.judge(Some(&now))), (Ok(()), Err(UnmetCondition::Different)));
         let timed = Condition::default().and_is(Some(tag), Some(0), Some(now.modified_at()));
         assert_eq!(timed.judge(Some(&now)), Ok(()));
     }

@@ -9,15 +9,17 @@
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -100,7 +102,7 @@ pub(crate) async fn send_pieces(
         }
     }
     match transport {
-        Transport::Tls(stream) => Ok(timeout(stall, stream.flush()).await??),
+        Transport::Tls(_) => send_bytes(transport, b"", Follow::Nothing, stall).await,
         Transport::Plain(_) => Ok(()),
     }
 }
@@ -142,17 +144,20 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
         let allowed = connections::wait_for(throttle, rest.len().min(TURN_BYTES)).await;
         let part = ByteRange::at(rest.start, allowed);
         let sent = match transport {
-            Transport::Plain(stream) => {
+            Transport::Plain(_) => {
                 can_wait = can_wait && warm(file, part, connections).await?;
-                let sent = timeout(stall, splice(stream, file.as_fd(), part)).await??;
+                let sent = step(transport, stall, |transport, context| {
+                    poll_splice(transport.socket(), context, file.as_fd(), part)
+                })
+                .await?;
                 connections.metrics.sendfile_bytes.fetch_add(sent, Relaxed);
                 sent
             }
-            Transport::Tls(stream) => {
+            Transport::Tls(_) => {
                 let part = ByteRange::at(part.start, part.len().min(TLS_PIECE));
                 let mut piece = Vec::new();
                 read_piece(file, part, connections, &mut piece).await?;
-                timeout(stall, stream.write_all(&piece)).await??;
+                send_bytes(transport, &piece, Follow::More, stall).await?;
                 connections.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
                 piece.len() as u64
             }
@@ -172,15 +177,56 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
 }
 
 /// Calls sendfile once, as soon as the socket accepts bytes.
-async fn splice(stream: &TcpStream, file: BorrowedFd<'_>, part: ByteRange) -> io::Result<u64> {
+fn poll_splice(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    file: BorrowedFd<'_>,
+    part: ByteRange,
+) -> Poll<io::Result<u64>> {
     let count = to_usize(part.len());
-    let sent = stream
-        .async_io(Interest::WRITABLE, || {
-            let mut offset = part.start;
-            Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), count)?)
-        })
-        .await?;
-    Ok(sent as u64)
+    poll_socket(stream, context, || {
+        let mut offset = part.start;
+        Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), count)? as u64)
+    })
+}
+
+/// Calls `send` as soon as the socket accepts bytes.
+fn poll_socket<T>(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    mut send: impl FnMut() -> io::Result<T>,
+) -> Poll<io::Result<T>> {
+    loop {
+        ready!(stream.poll_write_ready(context))?;
+        match stream.try_io(Interest::WRITABLE, &mut send) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+/// Polls a step of sending until it is done. Fails if the peer takes no byte for the time `stall`.
+///
+/// The socket accepts bytes again only when a third of its buffer is free, and the buffer may be
+/// megabytes long. A slow peer needs more than the time `stall` for them, so the step also goes on
+/// while the peer acknowledges bytes.
+async fn step<T>(
+    transport: &mut Transport,
+    stall: Duration,
+    mut poll: impl FnMut(&mut Transport, &mut Context<'_>) -> Poll<io::Result<T>>,
+) -> io::Result<T> {
+    let mut held = None;
+    loop {
+        let attempt = std::future::poll_fn(|context| poll(transport, context));
+        let elapsed = match timeout(stall / 2, attempt).await {
+            Ok(done) => return done,
+            Err(elapsed) => elapsed,
+        };
+        let now = transport.unacknowledged()?;
+        if held.replace(now).is_some_and(|before| now >= before) {
+            return Err(elapsed.into());
+        }
+    }
 }
 
 /// Reads `part` into the page cache if it is not there. Returns false if reads of this file never
@@ -254,15 +300,22 @@ pub(crate) async fn send_bytes(
     follow: Follow,
     stall: Duration,
 ) -> io::Result<()> {
-    if let (Transport::Plain(stream), Follow::More) = (&*transport, follow) {
-        return send_corked(stream, bytes, stall).await;
-    }
     let mut rest = bytes;
     while !rest.is_empty() {
-        let count = timeout(stall, transport.write(rest)).await??;
-        rest = &rest[count..];
+        let count = step(transport, stall, |transport, context| match (&*transport, follow) {
+            (Transport::Plain(stream), Follow::More) => poll_socket(stream, context, || {
+                Ok(rustix::net::send(stream, rest, rustix::net::SendFlags::MORE)?)
+            }),
+            _ => Pin::new(transport).poll_write(context, rest),
+        });
+        rest = &rest[count.await?..];
     }
-    timeout(stall, transport.flush()).await?
+    match (&*transport, follow) {
+        (Transport::Plain(_), _) => Ok(()),
+        (Transport::Tls(_), _) => {
+            step(transport, stall, |transport, context| Pin::new(transport).poll_flush(context)).await
+        }
+    }
 }
 
 /// The bytes that the caller sends at once after a write.
@@ -272,16 +325,6 @@ pub(crate) enum Follow {
     More,
     /// No bytes follow.
     Nothing,
-}
-
-async fn send_corked(stream: &TcpStream, bytes: &[u8], stall: Duration) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let send = || Ok(rustix::net::send(stream, rest, rustix::net::SendFlags::MORE)?);
-        let count = timeout(stall, stream.async_io(Interest::WRITABLE, send)).await??;
-        rest = &rest[count..];
-    }
-    Ok(())
 }
 
 #[cfg(test)]

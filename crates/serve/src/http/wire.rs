@@ -4,6 +4,7 @@
 //! reads the body straight from the socket. Afterwards the connection loop takes the wire out of
 //! the slot, so a body that outlives its request finds the slot empty and fails.
 
+use std::ffi::c_int;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use firstbyte_location::to_usize;
+use rustix::ioctl;
 use rustix_futex_sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -28,6 +30,9 @@ pub(crate) const BODY_PIECE: usize = 128 << 10;
 
 /// Bytes reserved in the buffer for the lines between chunks.
 const LINE_ROOM: usize = 4096;
+
+/// The ioctl for the number of unacknowledged bytes of a socket (asm-generic/ioctls.h, `TIOCOUTQ`).
+const SIOCOUTQ: ioctl::Opcode = 0x5411;
 
 /// The connection that carries the bytes.
 #[derive(Debug)]
@@ -196,12 +201,23 @@ impl Transport {
     /// Makes closing the connection a reset. To a client of HTTP/1.0 the close is the end of the
     /// body, so a body that breaks off must not end that way.
     pub(crate) fn reset_when_closed(&self) {
-        let stream = match self {
+        // If this fails, the connection is broken already.
+        let _ = self.socket().set_zero_linger();
+    }
+
+    /// Returns the socket below.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
-        };
-        // If this fails, the connection is broken already.
-        let _ = stream.set_zero_linger();
+        }
+    }
+
+    /// Returns the number of sent bytes that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> io::Result<c_int> {
+        // SAFETY: SIOCOUTQ writes one int for a TCP socket (tcp(7)).
+        let count = unsafe { ioctl::ioctl(self.socket(), ioctl::Getter::<SIOCOUTQ, c_int>::new()) };
+        Ok(count?)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

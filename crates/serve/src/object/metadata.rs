@@ -239,6 +239,13 @@ impl ObjectMetadata {
         headers
     }
 
+    /// Returns the headers that a cache takes from a response without content (RFC 9110, 15.4.5):
+    /// `Cache-Control` and `Expires`.
+    pub(crate) fn cache_headers(&self) -> HeaderMap {
+        let Self { cache_control, expires, .. } = self.clone();
+        Self { cache_control, expires, ..Self::default() }.headers()
+    }
+
     /// Returns the checksums that S3 reports, and their kind.
     pub(crate) fn shown_checksums(&self) -> (ChecksumValues, ChecksumKind) {
         shown(&self.checksums, self.composite.as_ref())

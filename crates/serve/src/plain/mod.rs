@@ -17,7 +17,7 @@ use firstbyte_location::ByteRange;
 use firstbyte_store::format_http_date;
 use http::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    LAST_MODIFIED, LOCATION, RANGE,
+    LAST_MODIFIED, LOCATION, RANGE, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -48,6 +48,15 @@ pub(crate) use self::remote::{answer as remote, unserved};
 
 /// The content type of a form's fields, which curl and wget send with any body.
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// Says to caches that the client's headers decide the form of a response: the page, or one of the
+/// lists for programs. Only the content of a file is the same for all clients. (RFC 9110, 12.5.5)
+pub(crate) fn varied(mut response: HttpResponse) -> HttpResponse {
+    if !response.headers.contains_key(ETAG) {
+        response.headers.append(VARY, HeaderValue::from_static("accept, user-agent"));
+    }
+    response
+}
 
 /// Answers a plain request for a file or directory.
 pub(crate) async fn answer(
@@ -144,10 +153,7 @@ async fn directory(
     access: &RequestRights,
 ) -> HttpResponse {
     if !request.path.ends_with('/') {
-        let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
-        let target = format!("{}{}/{query}", request.prefix, request.path);
-        return HttpResponse::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
-            .with_header(LOCATION, target);
+        return to_directory(&request);
     }
     if let Some(format) = request.query("archive") {
         return archive::answer(state, &request, path, &format, access).await;
@@ -164,12 +170,26 @@ async fn directory(
     }
 }
 
+/// Redirects a request for a directory to its URL, which ends in `/`.
+fn to_directory(request: &HttpRequest) -> HttpResponse {
+    let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
+    let path = format!("{}{}", request.prefix, request.path);
+    // Browsers read `//x` and `/\x` as another host.
+    let path = match path.split_at_checked(1) {
+        Some(("/", rest)) if rest.starts_with('/') => format!("/%2F{}", &rest[1..]),
+        Some(("/", rest)) if rest.starts_with('\\') => format!("/%5C{}", &rest[1..]),
+        _ => path,
+    };
+    HttpResponse::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
+        .with_header(LOCATION, format!("{path}/{query}"))
+}
+
 /// Answers with a file, after evaluating conditions and ranges.
 fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: &Metadata) -> HttpResponse {
     let version = EtagIdentity::from(metadata);
     let kept = ObjectMetadata::read(&file);
     let (described, name) = (Described::from(&version), path.name());
-    match select(request, &described) {
+    match select(request, &described, &kept) {
         Err(refused) => *refused,
         Ok(selected) => {
             let range = selected.part().unwrap_or(ByteRange::new(0, version.size));
@@ -202,12 +222,20 @@ impl SelectedPart {
 ///
 /// # Errors
 /// The response without content, if a condition fails or the range cannot be satisfied.
-fn select(request: &HttpRequest, described: &Described) -> Result<SelectedPart, Box<HttpResponse>> {
+fn select(
+    request: &HttpRequest,
+    described: &Described,
+    kept: &ObjectMetadata,
+) -> Result<SelectedPart, Box<HttpResponse>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
     match judge_read(&request.headers, current) {
         ConditionResult::Proceed => {}
-        ConditionResult::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
+        ConditionResult::NotModified => {
+            let mut response = without(StatusCode::NOT_MODIFIED);
+            response.headers.extend(kept.cache_headers());
+            return Err(response);
+        }
         ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
     let Some(size) = described.ranged_size() else { return Ok(SelectedPart::Whole) };

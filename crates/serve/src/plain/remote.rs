@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use firstbyte_location::{ByteRange, Entry, EntryKind};
 use firstbyte_store::{ListOptions, Listing, date_of};
-use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
+use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{Method, StatusCode};
 use time::format_description::well_known::Rfc3339;
 
 use super::lines::{Lines, ListingFormat, ListingLine};
-use super::{object_response, select};
+use super::{object_response, select, to_directory};
 use crate::access::keys::RequestRights;
 use crate::gateway::{
     BlockFrames, FRAMES, Gateway, GatewayRefusal, RETRY_SECONDS, RemoteObject, STALE, Visible,
@@ -111,21 +111,18 @@ async fn object(
             if !gateway.is_directory(&name.bucket, &name.key).await? {
                 return Err(GatewayRefusal::NotFound);
             }
-            let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
-            let target = format!("{}{}/{query}", request.prefix, request.path);
-            return Ok(HttpResponse::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
-                .with_header(LOCATION, target));
+            return Ok(to_directory(request));
         }
         found => found?,
     };
-    let described = found.described();
-    let selected = match select(request, &described) {
+    let (described, kept) = (found.described(), found.metadata());
+    let selected = match select(request, &described, &kept) {
         Ok(selected) => selected,
         Err(refused) => return Ok(*refused),
     };
     let part = selected.part();
     let file_name = name.key.rsplit('/').next().map(OsStr::new);
-    let response = object_response(request, file_name, &described, &found.metadata(), selected);
+    let response = object_response(request, file_name, &described, &kept, selected);
     let response = with_stale_header(response, &found);
     if request.method == Method::HEAD {
         return Ok(match part.map(ByteRange::len).or(described.size) {

@@ -7,7 +7,7 @@
 //! 2. its query holds `X-Amz-Signature`, `X-Amz-Credential` or `AWSAccessKeyId` (a presigned URL);
 //! 3. it has one of the headers that S3 clients send ([`is_s3_header`]);
 //! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or
-//!    `location`;
+//!    `location`, unless it is a read with a password or with a session of the page;
 //! 5. it posts an HTML form (`multipart/form-data`);
 //! 6. its host name holds a bucket (`--host-style`).
 //!
@@ -18,9 +18,10 @@
 //! http://host/bucket?list-type=2` an S3 list. Both APIs return the same bytes and `ETag` for a
 //! file; they differ in errors and directories.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, Method};
 
+use crate::access::sessions::SESSION_COOKIE;
 use crate::http::metrics::RequestRoute;
 use crate::http::request::{HttpRequest, query_pairs};
 
@@ -141,13 +142,26 @@ fn is_s3(request: &HttpRequest) -> bool {
         .is_some_and(|value| value.starts_with("AWS4-HMAC-SHA256") || value.starts_with("AWS "));
     let is_form = request.method == Method::POST
         && request.header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/form-data"));
+    let is_presigned = |name: &str| matches!(name, "X-Amz-Signature" | "X-Amz-Credential" | "AWSAccessKeyId");
+    let may_name_sub_resource = !is_plain_read(request);
     signed
         || is_form
         || request.headers.keys().any(|name| is_s3_header(name.as_str()))
-        || query_pairs(&request.query).any(|(name, _)| {
-            matches!(name.as_str(), "X-Amz-Signature" | "X-Amz-Credential" | "AWSAccessKeyId")
-                || SUB_RESOURCES.contains(&name.as_str())
+        || query_pairs(&request.query).map(|(name, _)| name).any(|name| {
+            is_presigned(&name) || (may_name_sub_resource && SUB_RESOURCES.contains(&name.as_str()))
         })
+}
+
+/// Whether the request is a read with a password or with a session of the page. S3 has neither, so
+/// a name such as `location` in its query is a parameter of a stored page.
+fn is_plain_read(request: &HttpRequest) -> bool {
+    let scheme = request.header(AUTHORIZATION).and_then(|value| value.split(' ').next());
+    let has_session = || {
+        let cookies = request.header(COOKIE).unwrap_or_default().split(';');
+        cookies.map(str::trim).any(|cookie| cookie.starts_with(SESSION_COOKIE))
+    };
+    matches!(request.method, Method::GET | Method::HEAD)
+        && scheme.map_or_else(has_session, |scheme| scheme.eq_ignore_ascii_case("basic"))
 }
 
 #[cfg(test)]
@@ -177,6 +191,8 @@ mod tests {
             ("/b?list-type=2", None),
             ("/b?uploads", None),
             ("/b/k?uploadId=7&partNumber=1", None),
+            ("/b/k?X-Amz-Signature=0", Some(("authorization", "Basic YTpi"))),
+            ("/b/k?session=7", Some(("cookie", "theme=dark"))),
         ] {
             assert_eq!(route(&request(target, header)), RequestRoute::S3, "{target} {header:?}");
         }
@@ -189,6 +205,8 @@ mod tests {
             ("/b/?format=json", None),
             ("/b/k?download", None),
             ("/b/k", Some(("authorization", "Basic YTpi"))),
+            ("/b/k?session=7&location=here", Some(("authorization", "basic YTpi"))),
+            ("/b/k?session=7", Some(("cookie", "theme=dark; firstbyte_session_8080=x"))),
             ("/b/k", Some(("x-amz-cf-id", "x"))),
             ("/b/k", Some(("x-amz-cf-pop", "x"))),
             ("/b/k", Some(("x-amz-apigw-id", "x"))),

@@ -127,10 +127,10 @@ impl RequestRouter {
                     request.prefix.push_str(bucket);
                     request.path = rest.to_owned();
                 }
-                match &self.served {
+                plain::varied(match &self.served {
                     ServedSource::Directory(directory) => plain::answer(directory, request, access).await,
                     ServedSource::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
-                }
+                })
             }
         }
     }

@@ -62,10 +62,7 @@ impl S3Access for RightsByPrefix {
             .find(|(name, _)| name == "prefix")
             .map(|(_, value)| value)
             .unwrap_or_default();
-        let below = |bucket: &str, key: &str| match &self.buckets {
-            Buckets::FirstLevel => format!("{bucket}/{key}"),
-            Buckets::Named(_) => key.to_owned(),
-        };
+        let below = |bucket: &str, key: &str| self.buckets.path_of(bucket, key);
         let allowed = match (context.s3_path(), operation) {
             // Lists show only entries that the key may read.
             (S3Path::Root, _) => true,

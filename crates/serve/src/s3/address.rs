@@ -4,6 +4,7 @@ use http::header::HOST;
 use http::{HeaderMap, Uri};
 
 use crate::http::hosts::{HostTarget, Hosts};
+use crate::s3::outputs::shown;
 use crate::state::ServerState;
 
 /// The parts of the server's address that are not in a request.
@@ -20,10 +21,19 @@ impl ServerAddress {
         Self { scheme: state.scheme(), base_path, hosts }
     }
 
+    /// Returns the URL of the object `key` of `bucket`.
+    pub(crate) fn url_of(&self, headers: &HeaderMap, bucket: &str, key: &str) -> String {
+        self.url_at(headers, &format!("/{}/{}", shown(bucket.to_owned(), true), shown(key.to_owned(), true)))
+    }
+
     /// Returns the URL of the object at `uri`, whose path is `/BUCKET/KEY`. The query is omitted.
     pub(crate) fn url(&self, headers: &HeaderMap, uri: &Uri) -> String {
+        self.url_at(headers, uri.path())
+    }
+
+    fn url_at(&self, headers: &HeaderMap, path: &str) -> String {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (host, path) = (text(HOST.as_str()), uri.path());
+        let host = text(HOST.as_str());
         // A proxy in front may speak TLS for the server.
         let scheme = if text("x-forwarded-proto") == "https" { "https" } else { self.scheme };
         let below = match self.hosts.judge(host) {

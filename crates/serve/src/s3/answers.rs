@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, StatusCode};
 use s3s::S3Error;
 
@@ -43,7 +43,8 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
         (Some(content), _) => content,
         (None, Some(bytes)) if bytes.is_empty() => ResponseBody::Empty,
         (None, Some(bytes)) if is_xml(&parts.headers) => {
-            ResponseBody::Bytes(with_references(without_quotes(with_message(bytes))))
+            let document = with_references(without_quotes(with_message(bytes)));
+            ResponseBody::Bytes(with_location(document, &parts.headers))
         }
         (None, Some(bytes)) => ResponseBody::Bytes(bytes),
         (None, None) => {
@@ -88,6 +89,20 @@ fn without_quotes(document: Bytes) -> Bytes {
     let (tag, after) = rest.split_at(find(rest, b"</ETag>").unwrap_or(rest.len()));
     let bare = String::from_utf8_lossy(tag).replace('"', "");
     [before, bare.as_bytes(), after].concat().into()
+}
+
+/// Replaces the location in a PostResponse document, which s3s writes as `/BUCKET/KEY`, by the URL
+/// in the header.
+fn with_location(document: Bytes, headers: &HeaderMap) -> Bytes {
+    let root = &document[..document.len().min(ROOT_ELEMENT_BYTES)];
+    let url = headers.get(LOCATION).and_then(|url| url.to_str().ok());
+    let (Some(url), Some(_)) = (url, find(root, b"<PostResponse>")) else { return document };
+    let text = String::from_utf8_lossy(&document);
+    let replaced = text.split_once("<Location>").and_then(|(before, rest)| {
+        let (_, after) = rest.split_once("</Location>")?;
+        Some(format!("{before}<Location>{}</Location>{after}", quick_xml::escape::escape(url)))
+    });
+    replaced.map_or(document, Bytes::from)
 }
 
 fn find(document: &[u8], wanted: &[u8]) -> Option<usize> {

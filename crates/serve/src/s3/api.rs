@@ -146,10 +146,15 @@ impl S3Api {
             Buckets::Named(_) => EntryPath::default(),
             Buckets::FirstLevel => EntryPath::parse(bucket.as_bytes()).map_err(from_path)?,
         };
-        let below = EntryPath::parse(key.as_bytes()).map_err(from_path)?;
-        if below.is_root() || key.starts_with('/') {
-            return Err(s3_error!(InvalidArgument, "no file can be named after this key"));
-        }
+        let below = match EntryPath::parse(key.as_bytes()) {
+            _ if rights == KeyRights::Read && !can_exist(key) => {
+                return Err(s3_error!(NoSuchKey, "there is no such object"));
+            }
+            Ok(_) if !can_exist(key) => {
+                return Err(s3_error!(InvalidArgument, "no file can be named after this key"));
+            }
+            below => below.map_err(from_path)?,
+        };
         let path = directory.join(below.as_path().as_os_str());
         let Some(fence) = access.fence(rights, path.as_bytes()) else {
             return Err(s3_error!(AccessDenied, "this key gives no right to do so"));
@@ -259,6 +264,12 @@ impl S3Api {
         }
         Ok(source)
     }
+}
+
+/// Whether an object can have this key, because a file can be named after it. To readers and to
+/// deletions any other key is a missing one, as in S3; only writes are refused.
+pub(crate) fn can_exist(key: &str) -> bool {
+    !key.starts_with('/') && EntryPath::parse(key.as_bytes()).is_ok_and(|path| !path.is_root())
 }
 
 /// Refuses a version other than `null`, the only version of an object without versioning.

@@ -4,7 +4,7 @@
 use firstbyte_location::Algorithm;
 use firstbyte_store::format_http_date;
 use http::{HeaderName, HeaderValue};
-use s3s::dto::PutObjectInput;
+use s3s::dto::PostObjectInput;
 use s3s::{S3Result, s3_error};
 
 use crate::object::metadata::ObjectMetadata;
@@ -16,7 +16,7 @@ use crate::s3::understood;
 ///
 /// # Errors
 /// The metadata cannot be stored, or a field requests an unsupported feature.
-pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
+pub(crate) fn described(input: &PostObjectInput) -> S3Result<ObjectMetadata> {
     check_fields(input)?;
     let expires = input.expires.clone().map(|time| format_http_date(moment(time)));
     let coding = input.content_encoding.clone();
@@ -38,7 +38,7 @@ pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
 }
 
 /// Returns the checksums that fields state for the file.
-pub(crate) fn stated(input: &PutObjectInput) -> StatedChecksums {
+pub(crate) fn stated(input: &PostObjectInput) -> StatedChecksums {
     let values = [
         (Algorithm::Crc32, &input.checksum_crc32),
         (Algorithm::Crc32c, &input.checksum_crc32c),
@@ -53,7 +53,7 @@ pub(crate) fn stated(input: &PutObjectInput) -> StatedChecksums {
 
 /// Checks the fields that s3s parses against the table of supported headers. s3s drops all other
 /// fields.
-fn check_fields(input: &PutObjectInput) -> S3Result<()> {
+fn check_fields(input: &PostObjectInput) -> S3Result<()> {
     let text = |value: &Option<String>| value.clone();
     let other = |is_there: bool| is_there.then(String::new);
     let fields = [

@@ -172,8 +172,12 @@ fn version(root: &ServedRoot, path: &EntryPath) -> io::Result<EtagIdentity> {
 }
 
 fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
+    let mut links: u64 = 0;
     let names = EntryReader::open(root, path)?.filter_map(|entry| match entry {
-        Ok(entry) if entry.kind == VisibleKind::LinkedDirectory => None,
+        Ok(entry) if entry.kind == VisibleKind::LinkedDirectory => {
+            links += 1;
+            None
+        }
         Ok(entry) => {
             let mut name = entry.name.into_vec();
             if entry.kind == VisibleKind::Directory {
@@ -183,7 +187,11 @@ fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNa
         }
         Err(error) => Some(Err(error)),
     });
-    SortedNames::collect(names, room)
+    let sorted = SortedNames::collect(names, room)?;
+    if links > 0 {
+        tracing::info!(%path, links, "links to directories are left out of S3 lists");
+    }
+    Ok(sorted)
 }
 
 impl IndexState {

@@ -16,6 +16,7 @@ mod buckets;
 mod chunk_signatures;
 mod error;
 mod form;
+mod form_file;
 mod index;
 mod list;
 mod listings;
@@ -43,15 +44,16 @@ mod writes;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use s3s::service::S3Service;
 use s3s::{S3Result, s3_error};
 
 use self::answers::{error_response, from_s3s};
 use self::attempt::KeyAttempt;
+use self::form_file::PassedFile;
 use self::payload::RequestPayload;
-use self::posted::{MAX_FIELDS_BYTES, PostedForm};
+use self::posted::PostedForm;
 pub(crate) use self::service::S3Frontend;
 use self::signed::SignatureScheme;
 use self::understood::BodyKind;
@@ -210,12 +212,12 @@ async fn pass_on(
     call(&service.service, http::Request::from_parts(parts, body), attempt).await
 }
 
-/// Passes an HTML form to s3s. If the server has keys, a form without a signature is refused before
-/// its file is read.
+/// Passes the fields of an HTML form to s3s, and its file to the operation. If the server has keys,
+/// a form without a signature is refused before its file is read.
 async fn pass_form_on(
     service: &S3Frontend,
     target: Uri,
-    headers: HeaderMap,
+    mut headers: HeaderMap,
     body: RequestBody,
     attempt: &KeyAttempt,
 ) -> S3Result<HttpResponse> {
@@ -223,20 +225,13 @@ async fn pass_form_on(
     if service.keys().is_some() && !form.is_signed() {
         return Err(s3_error!(AccessDenied, "the form has no signature"));
     }
-    if form
-        .file_length()
-        .is_some_and(|length| length > service::MAX_FORM_FILE_BYTES + MAX_FIELDS_BYTES as u64)
-    {
-        return Err(s3_error!(
-            EntityTooLarge,
-            "a file that an HTML form posts has at most {} bytes; presign a PUT for a larger one",
-            service::MAX_FORM_FILE_BYTES
-        ));
-    }
-    let _place = service.forms_at_once.acquire().await;
-    let stream: s3s::stream::DynByteStream = Box::pin(form);
+    let (placeholder, kind, file) = form.split()?;
+    headers.insert(CONTENT_TYPE, kind);
+    headers.remove(CONTENT_LENGTH);
+    let stream: s3s::stream::DynByteStream = Box::pin(placeholder);
     let mut passed = http::Request::new(s3s::Body::from(stream));
     (*passed.method_mut(), *passed.uri_mut(), *passed.headers_mut()) = (Method::POST, target, headers);
+    passed.extensions_mut().insert(PassedFile::new(file));
     call(&service.forms, passed, attempt).await
 }
 

@@ -59,6 +59,7 @@ answered {
     get_object: GetObjectInput => GetObjectOutput, reads::get;
     get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput, attributes::get;
     put_object: PutObjectInput => PutObjectOutput, writes::put;
+    post_object: PostObjectInput => PostObjectOutput, writes::post;
     copy_object: CopyObjectInput => CopyObjectOutput, writes::copy;
     delete_object: DeleteObjectInput => DeleteObjectOutput, writes::delete;
     delete_objects: DeleteObjectsInput => DeleteObjectsOutput, writes::delete_many;

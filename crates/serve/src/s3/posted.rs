@@ -1,41 +1,33 @@
 //! Reads HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
 //!
 //! The fields before the file are read here, once and up to a limit, so that a form costs little
-//! before its key is known. s3s alone would scan its buffer from the start with every piece, and
-//! would keep the file of an unsigned form in memory. s3s gets the fields in one piece, checks
-//! policy and signature, and keeps the file in memory.
+//! before its key is known. s3s checks policy and signature. It gets the fields as they were read
+//! here, written anew, so that both read the same policy, and a placeholder in place of the file
+//! ([`super::form_file`]). Called by the S3 service.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use bytes::Bytes;
-use futures::Stream;
-use http::HeaderMap;
+use bytes::BytesMut;
 use http::header::CONTENT_TYPE;
-use s3s::stream::{ByteStream, RemainingLength};
+use http::{HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::http::request::RequestBody;
+use crate::s3::form_file::{FormFile, Placeholder, allowed_lengths};
 use crate::s3::signature_dates::{has_parsable_date, is_parsable_date};
+use crate::token::random_token;
 
 /// Maximum number of bytes before the file. S3 allows 20 KB of fields.
-pub(super) const MAX_FIELDS_BYTES: usize = 64 << 10;
+const MAX_FIELDS_BYTES: usize = 64 << 10;
 
-/// Minimum bytes of a file in one piece. s3s keeps each piece separately, so small pieces would
-/// waste memory.
-const MIN_FILE_PIECE_BYTES: usize = 16 << 10;
+/// Maximum number of bytes of the fields as they are written for s3s, with another boundary and
+/// with the file's name in their values.
+pub(super) const MAX_WRITTEN_FIELDS_BYTES: usize = 4 * MAX_FIELDS_BYTES;
 
-/// The body of a form, read up to its file.
+/// A form, read up to its file.
 #[derive(Debug)]
 pub(super) struct PostedForm {
-    /// The names of the fields, in lower case.
-    names: Vec<String>,
-    fields: Option<Bytes>,
-    /// The beginning of the file, at most one piece.
-    gathered: Vec<u8>,
-    rest: RequestBody,
-    length: Option<u64>,
+    /// Names in lower case, and values.
+    fields: Vec<(String, String)>,
+    file: FormFile,
 }
 
 impl PostedForm {
@@ -44,22 +36,22 @@ impl PostedForm {
     /// # Errors
     /// The body is not a form, its fields are too long, or the client leaves.
     pub(super) async fn read(headers: &HeaderMap, mut body: RequestBody) -> S3Result<Self> {
-        let length = body.length();
-        let mut fields = Fields::new(&boundary(headers)?);
+        let boundary = boundary(headers)?;
+        let mut scan = FieldScan::new(&boundary);
         loop {
             let piece = body.next().await.ok_or_else(malformed)?;
             let piece = piece.map_err(|error| super::error::from_io(&error))?;
-            let room = piece.len().min(MAX_FIELDS_BYTES - fields.text.len());
-            fields.text.extend_from_slice(&piece[..room]);
-            if let Some(end) = fields.find_file()? {
-                let mut gathered = fields.text.split_off(end);
-                gathered.extend_from_slice(&piece[room..]);
-                fields.insert_file_name();
-                let length = length.map(|length| length - end as u64 + fields.text.len() as u64);
-                let (names, text) = (fields.names, Some(Bytes::from(fields.text)));
-                return Ok(Self { names, fields: text, gathered, rest: body, length });
+            let room = piece.len().min(MAX_FIELDS_BYTES - scan.text.len());
+            scan.text.extend_from_slice(&piece[..room]);
+            if let Some(end) = scan.find_file()? {
+                let mut begun = BytesMut::from(&scan.text[end..]);
+                begun.extend_from_slice(&piece[room..]);
+                let fields = scan.into_fields();
+                let policy = fields.iter().rfind(|(name, _)| name == "policy");
+                let allowed = allowed_lengths(policy.map(|(_, policy)| policy.as_str()));
+                return Ok(Self { fields, file: FormFile::new(begun, body, &boundary, allowed) });
             }
-            if fields.text.len() == MAX_FIELDS_BYTES {
+            if scan.text.len() == MAX_FIELDS_BYTES {
                 let message = format!("the fields before the file have more than {MAX_FIELDS_BYTES} bytes");
                 let code = S3ErrorCode::Custom("MaxPostPreDataLengthExceededError".into());
                 let mut error = S3Error::with_message(code, message);
@@ -71,43 +63,25 @@ impl PostedForm {
 
     /// True if the form has a signature of version 2 or 4.
     pub(super) fn is_signed(&self) -> bool {
-        self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
+        self.fields.iter().any(|(name, _)| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
 
-    /// Returns the announced length in bytes of the file and of the rest of the form after the
-    /// file. `None` if unknown.
-    pub(super) fn file_length(&self) -> Option<u64> {
-        let fields = self.fields.as_ref().map_or(0, |fields| fields.len() as u64);
-        self.length.map(|length| length.saturating_sub(fields))
-    }
-
-    fn poll_file(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        while self.gathered.len() < MIN_FILE_PIECE_BYTES {
-            match ready!(Pin::new(&mut self.rest).poll_next(context)) {
-                Some(piece) => self.gathered.extend_from_slice(&piece?),
-                None if self.gathered.is_empty() => return Poll::Ready(None),
-                None => break,
-            }
+    /// Returns the form for s3s, with its content type, and the file.
+    pub(super) fn split(self) -> S3Result<(Placeholder, HeaderValue, FormFile)> {
+        // No value contains the boundary, because no client knows it.
+        let boundary = random_token();
+        let mut text = String::new();
+        for (name, value) in &self.fields {
+            text.push_str(&format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            ));
         }
-        Poll::Ready(Some(Ok(std::mem::take(&mut self.gathered).into())))
-    }
-}
-
-impl Stream for PostedForm {
-    type Item = Result<Bytes, s3s::StdError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(fields) = self.fields.take() {
-            return Poll::Ready(Some(Ok(fields)));
-        }
-        self.poll_file(context).map_err(Into::into)
-    }
-}
-
-impl ByteStream for PostedForm {
-    fn remaining_length(&self) -> RemainingLength {
-        let exact = self.length.and_then(|length| usize::try_from(length).ok());
-        exact.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
+        let file = "Content-Disposition: form-data; name=\"file\"; filename=\"file\"";
+        text.push_str(&format!("--{boundary}\r\n{file}\r\n\r\n"));
+        let end = format!("\r\n--{boundary}--\r\n");
+        let kind = HeaderValue::try_from(format!("multipart/form-data; boundary={boundary}"));
+        let kind = kind.map_err(|error| s3_error!(error, InternalError, "the form cannot be passed on"))?;
+        Ok((Placeholder::new(text.into(), self.file.smallest(), end.into()), kind, self.file))
     }
 }
 
@@ -134,15 +108,15 @@ enum FormContext {
     Start,
     /// The head of a part, with its name if it is known.
     Head(String),
-    /// The value of a field.
-    Value,
+    /// The value of the field with this name, which begins at this position.
+    Value(String, usize),
 }
 
 /// Scans the fields of a form for the head of its file. Reads every byte once.
 #[derive(Debug)]
-struct Fields {
+struct FieldScan {
     text: Vec<u8>,
-    names: Vec<String>,
+    fields: Vec<(String, String)>,
     delimiter: Vec<u8>,
     place: FormContext,
     /// The start of the incomplete line. `seen` is the position up to which the end of that line
@@ -153,34 +127,27 @@ struct Fields {
     file_name: String,
 }
 
-impl Fields {
+impl FieldScan {
     fn new(boundary: &str) -> Self {
         let delimiter = format!("--{boundary}").into_bytes();
-        let (text, names, place) = (Vec::new(), Vec::new(), FormContext::Start);
-        Self { text, names, delimiter, place, line: 0, seen: 0, file_name: String::new() }
+        let (text, fields, place) = (Vec::new(), Vec::new(), FormContext::Start);
+        Self { text, fields, delimiter, place, line: 0, seen: 0, file_name: String::new() }
     }
 
-    /// Replaces `${filename}` in the fields by the file's name, as S3 does before it compares the
-    /// key with the policy. (scaleway.com/en/docs/object-storage-post-object and Amazon's Ruby SDK,
-    /// rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
-    fn insert_file_name(&mut self) {
-        const VARIABLE: &[u8] = b"${filename}";
-        let mut written = Vec::with_capacity(self.text.len());
-        let mut rest = &self.text[..];
-        while let Some(at) = rest.windows(VARIABLE.len()).position(|window| window == VARIABLE) {
-            written.extend_from_slice(&rest[..at]);
-            written.extend_from_slice(self.file_name.as_bytes());
-            rest = &rest[at + VARIABLE.len()..];
-        }
-        written.extend_from_slice(rest);
-        self.text = written;
+    /// Returns the fields. Replaces `${filename}` in their values by the file's name, as S3 does
+    /// before it compares the key with the policy.
+    /// (scaleway.com/en/docs/object-storage-post-object and Amazon's Ruby SDK, rubydoc.info,
+    /// `Aws::S3::PresignedPost`; both read 2026-11-27.)
+    fn into_fields(self) -> Vec<(String, String)> {
+        let replaced = |value: String| value.replace("${filename}", &self.file_name);
+        self.fields.into_iter().map(|(name, value)| (name, replaced(value))).collect()
     }
 
     /// Returns the position after the head of the file. `None` until the head is complete.
     fn find_file(&mut self) -> S3Result<Option<usize>> {
         while let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
-            let end = self.seen + at + 1;
-            let line = self.text[self.line..end].strip_suffix(b"\r\n").map(<[u8]>::to_vec);
+            let (begin, end) = (self.line, self.seen + at + 1);
+            let line = self.text[begin..end].strip_suffix(b"\r\n").map(<[u8]>::to_vec);
             (self.line, self.seen) = (end, end);
             let is_delimiter = line.as_deref() == Some(&self.delimiter);
             match &mut self.place {
@@ -189,32 +156,29 @@ impl Fields {
                 FormContext::Start => return Err(malformed()),
                 FormContext::Head(name) => match line.as_deref() {
                     Some(b"") if name == "file" => return Ok(Some(end)),
-                    Some(b"") => {
-                        self.names.push(std::mem::take(name));
-                        self.place = FormContext::Value;
-                    }
+                    Some(b"") => self.place = FormContext::Value(std::mem::take(name), end),
                     Some(line) => {
-                        name.push_str(&part_name(line));
+                        name.push_str(&part_name(line)?);
                         if let Some(file_name) = part_file_name(line) {
                             self.file_name = file_name;
                         }
                     }
                     None => return Err(malformed()),
                 },
-                FormContext::Value if is_delimiter => self.place = FormContext::Head(String::new()),
-                FormContext::Value if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
-                    return Err(malformed());
-                }
-                FormContext::Value => {
-                    let name = self.names.last().map(String::as_str).unwrap_or_default();
-                    let text = String::from_utf8_lossy(line.as_deref().unwrap_or_default());
-                    let is_readable = match name {
-                        "x-amz-credential" => has_parsable_date(&text),
-                        "x-amz-date" => is_parsable_date(&text),
-                        _ => true,
-                    };
-                    if !is_readable {
-                        return Err(s3_error!(InvalidArgument, "invalid field: {name}"));
+                FormContext::Value(name, start) => {
+                    // The line break before a delimiter belongs to the delimiter (RFC 2046, 5.1.1).
+                    let before = self.text[*start..begin].strip_suffix(b"\r\n");
+                    let value = before.or((begin == *start).then_some(b"".as_slice()));
+                    match value {
+                        Some(value) if is_delimiter => {
+                            let value = value_of(name, value)?;
+                            self.fields.push((std::mem::take(name), value));
+                            self.place = FormContext::Head(String::new());
+                        }
+                        Some(_) if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
+                            return Err(malformed());
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -224,16 +188,32 @@ impl Fields {
     }
 }
 
+/// Returns the value of the field `name`.
+fn value_of(name: &str, value: &[u8]) -> S3Result<String> {
+    let value = String::from_utf8(value.to_vec()).map_err(|_| malformed())?;
+    let is_readable = match name {
+        "x-amz-credential" => has_parsable_date(&value),
+        "x-amz-date" => is_parsable_date(&value),
+        _ => true,
+    };
+    if is_readable { Ok(value) } else { Err(s3_error!(InvalidArgument, "invalid field: {name}")) }
+}
+
 /// Returns the name in a part's `Content-Disposition`, in lower case; empty for any other line.
-fn part_name(line: &[u8]) -> String {
+fn part_name(line: &[u8]) -> S3Result<String> {
     let line = String::from_utf8_lossy(line);
-    let Some((name, value)) = line.split_once(':') else { return String::new() };
+    let Some((name, value)) = line.split_once(':') else { return Ok(String::new()) };
     if !name.trim().eq_ignore_ascii_case("content-disposition") {
-        return String::new();
+        return Ok(String::new());
     }
     let mut pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
     let name = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("name"));
-    name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default()
+    let name = name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default();
+    // Such a name could not be written again.
+    if name.contains(['"', '\\']) || name.contains(|c: char| c.is_control()) {
+        return Err(malformed());
+    }
+    Ok(name)
 }
 
 /// Returns the name of the file in a part's `Content-Disposition`, without the directories that
@@ -273,7 +253,7 @@ mod tests {
             let fields = form(&[("key", "a"), ("X-Amz-Signature", "b\r\n--edg\n--edge\r\rc"), ("policy", "")]);
             let head = file("").len() - "\r\n--edge--\r\n".len();
             let body = [fields.clone(), file("content")].concat();
-            let (mut found, mut rest) = (Fields::new("edge"), &body[..]);
+            let (mut found, mut rest) = (FieldScan::new("edge"), &body[..]);
             let mut cuts = cuts.into_iter();
             let end = loop {
                 let (piece, behind) = rest.split_at(cuts.next().unwrap_or(rest.len()).min(rest.len()));
@@ -285,15 +265,17 @@ mod tests {
                 }
             };
             prop_assert_eq!(end, fields.len() + head);
-            prop_assert_eq!(&found.names[..], &["key", "x-amz-signature", "policy"]);
+            let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let signature = ("x-amz-signature", "b\r\n--edg\n--edge\r\rc");
+            prop_assert_eq!(&found.fields[..], &[("key", "a"), signature, ("policy", "")].map(own));
         }
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut fields = Fields::new("e");
+            let mut fields = FieldScan::new("e");
             fields.text = [b"--e\r\n", &bytes[..]].concat();
             let _ = fields.find_file();
-            fields.insert_file_name();
+            fields.into_fields();
         }
     }
 
@@ -311,14 +293,13 @@ mod tests {
             let head = format!(
                 "--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
             );
-            let mut found = Fields::new("edge");
-            found.text = [fields, head.clone().into_bytes()].concat();
-            let end = found.find_file().unwrap().unwrap();
-            found.text.truncate(end);
-            found.insert_file_name();
+            let mut found = FieldScan::new("edge");
+            found.text = [fields, head.into_bytes()].concat();
+            found.find_file().unwrap().unwrap();
             let short = name.rsplit(['/', '\\']).next().unwrap();
-            let wanted = form(&[("key", wanted), ("x-amz-meta-name", short)]);
-            assert_eq!(found.text, [wanted, head.into_bytes()].concat(), "{key} {name}");
+            let wanted = [("key", wanted), ("x-amz-meta-name", short)];
+            let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(found.into_fields(), wanted, "{key} {name}");
         }
     }
 }

@@ -3,7 +3,10 @@
 
 use firstbyte_location::ByteRange;
 use firstbyte_store::format_http_date;
-use http::{HeaderMap, StatusCode};
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
@@ -16,7 +19,7 @@ use crate::object::content_type::content_type;
 use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::S3Api;
 use crate::s3::opened::{OpenedObject, SentBody};
-use crate::s3::outputs::{expires, sent_tag, with_checksums};
+use crate::s3::outputs::{expires, moment, sent_tag, with_checksums};
 
 /// The number of tags of an object.
 const TAG_COUNT: &str = "x-amz-tagging-count";
@@ -51,7 +54,29 @@ pub(crate) async fn head(
         response.extensions.insert(SentBody::new(ResponseBody::of_unknown_length()));
     }
     response.headers.extend(extra);
+    response.headers.extend(overridden(&request.input)?);
     Ok(response)
+}
+
+/// Returns the headers that the query of a HEAD asks for in place of the stored ones. For a GET,
+/// s3s adds them.
+/// <https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html>, read 2026-11-28.
+fn overridden(input: &HeadObjectInput) -> S3Result<HeaderMap> {
+    let expires = input.response_expires.clone().map(|time| format_http_date(moment(time)));
+    let asked = [
+        (CACHE_CONTROL, &input.response_cache_control),
+        (CONTENT_DISPOSITION, &input.response_content_disposition),
+        (CONTENT_ENCODING, &input.response_content_encoding),
+        (CONTENT_LANGUAGE, &input.response_content_language),
+        (CONTENT_TYPE, &input.response_content_type),
+        (EXPIRES, &expires),
+    ];
+    let header = |(name, value): (HeaderName, &Option<String>)| {
+        let value = value.as_ref()?.parse::<HeaderValue>();
+        let value = value.map_err(|_| s3_error!(InvalidRequest, "response-{name} cannot be a header"));
+        Some(value.map(|value| (name, value)))
+    };
+    asked.into_iter().filter_map(header).collect()
 }
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
@@ -140,8 +165,7 @@ fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     };
     found.described.etag.iter().for_each(|etag| set("etag", etag));
     found.described.modified.iter().for_each(|modified| set("last-modified", &format_http_date(*modified)));
-    found.metadata.cache_control.iter().for_each(|value| set("cache-control", value));
-    found.metadata.expires.iter().for_each(|value| set("expires", value));
+    headers.extend(found.metadata.cache_headers());
     headers
 }
 

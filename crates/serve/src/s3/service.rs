@@ -7,12 +7,10 @@ use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3, S3Result};
 
-use tokio::sync::Semaphore;
-
 use super::access;
 use super::api::S3Api;
 use super::attempt::KeyFile;
-use super::posted::MAX_FIELDS_BYTES;
+use super::posted::MAX_WRITTEN_FIELDS_BYTES;
 use super::sessions::S3Sessions;
 use super::verify::{NoOperations, Signer};
 use crate::access::keys::ServerKeys;
@@ -24,13 +22,6 @@ use crate::state::{ServedSource, ServerState};
 /// checksums takes half of it.
 pub(super) const MAX_XML_BYTES: usize = 4 << 20;
 
-/// Maximum length of an object posted by an HTML form, in bytes. s3s holds the object in memory.
-/// The browser page does not use such forms.
-pub(super) const MAX_FORM_FILE_BYTES: u64 = 1 << 20;
-
-/// Maximum number of concurrent forms with a file in memory.
-const MAX_FORMS: usize = 8;
-
 /// The S3 API of one server.
 pub(crate) struct S3Frontend {
     pub(super) service: S3Service,
@@ -38,8 +29,6 @@ pub(crate) struct S3Frontend {
     pub(super) verifying: Option<S3Service>,
     /// The service that answers HTML forms.
     pub(super) forms: S3Service,
-    /// Limits the concurrent forms, each with a file of at most [`MAX_FORM_FILE_BYTES`].
-    pub(super) forms_at_once: Semaphore,
     pub(super) sessions: S3Sessions,
     /// The keys and the counts of wrong guesses. `None` without keys.
     pub(super) key_file: Option<KeyFile>,
@@ -71,9 +60,10 @@ impl S3Frontend {
         let mut of_forms = S3Config::default();
         // A form is valid for as long as its policy says, whatever the date of its signature.
         of_forms.presigned_url_max_skew_time_secs = u32::MAX;
-        of_forms.post_object_max_file_size = MAX_FORM_FILE_BYTES;
-        of_forms.form_max_field_size = MAX_FIELDS_BYTES;
-        of_forms.form_max_fields_size = MAX_FIELDS_BYTES;
+        // The length of the file is compared with the policy where the file is read.
+        of_forms.post_object_max_file_size = u64::MAX;
+        of_forms.form_max_field_size = MAX_WRITTEN_FIELDS_BYTES;
+        of_forms.form_max_fields_size = MAX_WRITTEN_FIELDS_BYTES;
         let forms = answering(of_forms);
         let verifying = keys.is_some().then(|| {
             let mut builder = builder(NoOperations, key_file(), S3Config::default());
@@ -81,9 +71,8 @@ impl S3Frontend {
             builder.set_host(hosts.clone());
             builder.build()
         });
-        let forms_at_once = Semaphore::new(MAX_FORMS);
         let sessions = S3Sessions::new();
-        Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
+        Self { service, verifying, forms, sessions, key_file: key_file() }
     }
 
     /// Returns the keys of the server. `None` without keys.

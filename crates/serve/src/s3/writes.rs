@@ -5,21 +5,24 @@ use std::fs::File;
 use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ByteRange};
-use http::{HeaderMap, StatusCode};
+use http::header::{ETAG, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::access::keys::KeyRights;
+use crate::access::keys::{KeyRights, RequestRights};
 use crate::http::condition::Condition;
 use crate::http::etag::EtagIdentity;
 use crate::http::response::FileContent;
 use crate::object::checksum::{ChecksumValues, MultiHasher};
 use crate::object::copying::{copy_digesting, copy_range};
 use crate::object::metadata::{ObjectMetadata, PartLengths};
-use crate::object::stated::named_algorithm;
-use crate::s3::api::{S3Api, check_version};
+use crate::object::stated::{Stated, named_algorithm};
+use crate::s3::api::{S3Api, can_exist, check_version};
+use crate::s3::error::from_publish;
 use crate::s3::form;
-use crate::s3::objects::{self, DIRECTORY_TYPE, FoundObject, blocking};
+use crate::s3::form_file::PassedFile;
+use crate::s3::objects::{self, DIRECTORY_TYPE, FoundObject, ObjectTarget, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
 
 /// Maximum number of keys that one request deletes, as in S3.
@@ -33,44 +36,87 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// Writes an object. A key that ends in `/` makes a directory.
+/// An object to write.
+struct NewObject {
+    described: ObjectMetadata,
+    stated: Stated,
+    condition: Condition,
+    body: Option<StreamingBlob>,
+}
+
+/// Writes an object.
 pub(crate) async fn put(
     api: &S3Api,
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let is_form = request.method == http::Method::POST;
-    if is_form {
-        api.check_form(&request)?;
-    }
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
-    let condition = Condition::of_headers(&request.headers);
-    let (described, stated) = match is_form {
-        // The headers describe the form as a whole, so the form's fields are used.
-        true => (form::described(&request.input)?, form::stated(&request.input)),
-        false => (described(&request.headers)?, objects::stated(&request)),
+    let new = NewObject {
+        described: described(&request.headers)?,
+        stated: objects::stated(&request),
+        condition: Condition::of_headers(&request.headers),
+        body: request.input.body.take(),
     };
-    let body = request.input.body.take();
-    if request.input.key.ends_with('/') {
-        objects::receive_nothing(&stated, body).await?;
-        let mut described = described;
-        described.content_type.take_if(|kind| kind == DIRECTORY_TYPE);
-        let identity = objects::make_directory(&api.directory()?.root, target, described, condition).await?;
-        return Ok(S3Response::new(PutObjectOutput {
-            e_tag: Some(tag(identity.etag())),
-            ..Default::default()
-        }));
-    }
-    objects::check_write(&api.directory()?.root, &target.path, &condition).await?;
-    let temporary = objects::create(&api.directory()?.root, &target.bucket).await?;
-    let (_, checksums) = objects::receive(&stated, body, temporary.file().clone()).await?;
-    let kept = ObjectMetadata { checksums: checksums.clone(), ..described };
-    let identity = objects::commit(&api.directory()?.root, temporary, target, kept, condition).await?;
+    let (identity, checksums) = write(api, target, &request.input.key, new).await?;
+    let kind = || ChecksumType::from_static(ChecksumType::FULL_OBJECT);
     let output = PutObjectOutput {
         e_tag: Some(tag(identity.etag())),
-        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        checksum_type: (!checksums.is_empty()).then(kind),
         ..Default::default()
     };
     Ok(S3Response::new(with_checksums!(output, checksums)))
+}
+
+/// Writes an object that an HTML form posts. The headers describe the form as a whole, so the
+/// form's fields are used.
+pub(crate) async fn post(
+    api: &S3Api,
+    request: S3Request<PostObjectInput>,
+) -> S3Result<S3Response<PostObjectOutput>> {
+    api.check_form(&request)?;
+    let PostObjectInput { bucket, key, success_action_redirect, .. } = &request.input;
+    let target = api.writable(&request, bucket, key).await?;
+    let new = NewObject {
+        described: form::described(&request.input)?,
+        stated: form::stated(&request.input),
+        condition: Condition::of_headers(&request.headers),
+        body: Some(PassedFile::take(&request.extensions)?),
+    };
+    let (identity, _) = write(api, target, key, new).await?;
+    let quoted = identity.quoted_etag();
+    // s3s writes the tag into the document of status 201, and into the redirect, as it is here. S3
+    // has quotes there.
+    let output = PostObjectOutput { e_tag: Some(tag(quoted.clone())), ..Default::default() };
+    let mut response = S3Response::new(output);
+    response.headers.extend(HeaderValue::try_from(quoted).map(|tag| (ETAG, tag)));
+    if success_action_redirect.is_none() {
+        let url = api.address.url_of(&request.headers, bucket, key);
+        response.headers.extend(HeaderValue::try_from(url).map(|url| (LOCATION, url)));
+    }
+    Ok(response)
+}
+
+/// Writes the object `key`. A key that ends in `/` makes a directory. Returns the version and the
+/// checksums of the object.
+async fn write(
+    api: &S3Api,
+    target: ObjectTarget,
+    key: &str,
+    new: NewObject,
+) -> S3Result<(EtagIdentity, ChecksumValues)> {
+    let root = &api.directory()?.root;
+    let NewObject { mut described, stated, condition, body } = new;
+    if key.ends_with('/') {
+        objects::receive_nothing(&stated, body).await?;
+        described.content_type.take_if(|kind| kind == DIRECTORY_TYPE);
+        let identity = objects::make_directory(root, target, described, condition).await?;
+        return Ok((identity, ChecksumValues::default()));
+    }
+    objects::check_write(root, &target.path, &condition).await?;
+    let temporary = objects::create(root, &target.bucket).await?;
+    let (_, checksums) = objects::receive(&stated, body, temporary.file().clone()).await?;
+    let kept = ObjectMetadata { checksums: checksums.clone(), ..described };
+    let identity = objects::commit(root, temporary, target, kept, condition).await?;
+    Ok((identity, checksums))
 }
 
 /// Copies an object, inside the kernel if possible.
@@ -166,13 +212,33 @@ pub(crate) async fn delete(
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let input = &request.input;
-    let target = api.writable(&request, &input.bucket, &input.key).await?;
-    check_version(input.version_id.as_deref())?;
     let modified = input.if_match_last_modified_time.clone().map(moment);
     let size = input.if_match_size.and_then(|size| u64::try_from(size).ok());
     let condition = Condition::of_headers(&request.headers).and_is(None, size, modified);
-    objects::delete(&api.directory()?.root, target, &input.key, condition).await?;
+    let version = input.version_id.as_deref();
+    remove(api, &api.access(&request), (&input.bucket, &input.key, version), condition).await?;
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
+}
+
+/// Removes the object with this bucket, key and version if `condition` holds. A key that no object
+/// can have counts as removed, as any missing object does.
+async fn remove(
+    api: &S3Api,
+    access: &RequestRights,
+    (bucket, key, version): (&str, &str, Option<&str>),
+    condition: Condition,
+) -> S3Result<()> {
+    let directory = api.check_writing()?;
+    if !can_exist(key) {
+        if !access.allows(KeyRights::Write, api.buckets.path_of(bucket, key).as_bytes()) {
+            return Err(s3_error!(AccessDenied, "this key gives no right to do so"));
+        }
+        api.bucket(bucket).await?;
+        return condition.judge(None).map_err(|unmet| from_publish(&unmet.into()));
+    }
+    let target = api.target(access, KeyRights::Write, bucket, key).await?;
+    check_version(version)?;
+    objects::delete(&directory.root, target, key, condition).await
 }
 
 /// Removes several objects. An object is removed only if the signer has the right and the object's
@@ -192,15 +258,8 @@ pub(crate) async fn delete_many(
         let etag = e_tag.map(|tag| tag.into_value());
         let size = size.and_then(|size| u64::try_from(size).ok());
         let condition = Condition::default().and_is(etag, size, last_modified_time.map(moment));
-        let found = match api.target(&access, KeyRights::Write, &request.input.bucket, &key).await {
-            Ok(target) => check_version(version_id.as_deref()).map(|()| target),
-            Err(error) => Err(error),
-        };
-        let removed = match found {
-            Ok(target) => objects::delete(&api.directory()?.root, target, &key, condition).await,
-            Err(error) => Err(error),
-        };
-        match removed {
+        let named = (request.input.bucket.as_str(), key.as_str(), version_id.as_deref());
+        match remove(api, &access, named, condition).await {
             Ok(()) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),
             Err(error) => errors.push(Error {
                 key: Some(key),

@@ -141,3 +141,17 @@ fn below_a_base_path_a_false_signature_and_none_are_refused() {
     assert_eq!(client.ask("GET", named, "", b"").status, 403);
     assert_eq!(client.ask("GET", "/data/bucket?list-type=2", date, b"").status, 403);
 }
+
+#[test]
+fn a_password_reads_pages_whose_parameters_have_names_of_s3() {
+    let keys = ServerKeys::parse("alice secret read\n").unwrap();
+    let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
+    std::fs::write(fixture.directory.path().join("bucket/page.html"), "page").unwrap();
+    let mut client = Client::new(&fixture.server);
+    let password = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
+    for query in ["session=7", "location=here&policy", "prefix=a"] {
+        let answer = client.ask("GET", &format!("/bucket/page.html?{query}"), password, b"");
+        assert_eq!((answer.status, answer.body.as_slice()), (200, &b"page"[..]), "{query}");
+    }
+    assert_eq!(client.ask("GET", "/bucket?list-type=2", "", b"").status, 403);
+}

@@ -53,6 +53,10 @@ fn a_removal_bound_to_a_version_spares_every_other() {
     assert_eq!(delete(&mut client, "key", past), 412);
     assert_eq!(client.ask("GET", "/bucket/key", "", b"").body, b"one");
     assert_eq!(delete(&mut client, "missing", &bound("*")), 404);
+    for expected in ["x-amz-if-match-size: 4\r\n", past] {
+        assert_eq!(delete(&mut client, "missing", expected), 204, "{expected}");
+        assert_eq!(delete(&mut client, "missing", &format!("{}{expected}", bound("*"))), 404, "{expected}");
+    }
     assert_eq!(delete(&mut client, "missing", ""), 204);
     assert_eq!(delete(&mut client, "key", &format!("{}x-amz-if-match-size: 3\r\n", bound(&etag))), 204);
     assert_eq!(client.ask("GET", "/bucket/key", "", b"").status, 404);

@@ -191,3 +191,20 @@ fn room_that_was_made_meanwhile_closes_no_later_connection() {
         }
     }
 }
+
+#[test]
+fn a_slow_client_that_never_pauses_gets_the_whole_file() {
+    let stall = patience(Duration::from_millis(400));
+    let fixture = serve(|config| config.limits.stall = stall);
+    let bytes = content(5_000_000);
+    std::fs::write(fixture.directory.path().join("bucket/f"), &bytes).unwrap();
+    let mut client = Client::new(&fixture.server);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 64 << 10).unwrap();
+    client.send(b"GET /bucket/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    while client.buffer.len() < bytes.len() {
+        // The server's socket buffer is so large that a third of it takes longer than the limit.
+        std::thread::sleep(stall / 8);
+        assert_ne!(client.fill(), 0, "cut after {} bytes", client.buffer.len());
+    }
+    assert!(client.answer(false).body == bytes);
+}

@@ -1,7 +1,7 @@
 //! Tests directories as objects: keys that end in `/` and were put are listed and kept like any
 //! other key.
 
-use crate::client::{Client, S3, serve};
+use crate::client::{Client, S3, element, serve};
 
 const DESCRIBED: &str = "x-amz-meta-mode: 16877\r\n";
 
@@ -80,4 +80,42 @@ fn a_key_below_a_file_is_missing_for_readers() {
         assert_eq!(client.ask("HEAD", &format!("/bucket/{key}"), S3, b"").status, 404, "{key}");
     }
     assert_eq!(client.ask("PUT", "/bucket/f/x", S3, b"x").status, 400);
+}
+
+#[test]
+fn a_key_that_no_file_can_have_is_missing_for_readers_and_deletions() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let long = format!("{}/k", "n".repeat(256));
+    for key in ["a//b", "/k", "a/../b", "./a", ".firstbyte/k", &long] {
+        let path = format!("/bucket/{key}");
+        let got = client.ask("GET", &path, S3, b"");
+        assert_eq!((got.status, element(&got, "Code").as_deref()), (404, Some("NoSuchKey")), "{key}");
+        assert_eq!(client.ask("HEAD", &path, S3, b"").status, 404, "{key}");
+        assert_eq!(client.ask("DELETE", &path, S3, b"").status, 204, "{key}");
+        assert_eq!(client.ask("DELETE", &path, &format!("{S3}If-Match: *\r\n"), b"").status, 404, "{key}");
+        let named = format!("<Delete><Object><Key>{key}</Key></Object></Delete>");
+        let deleted = client.ask("POST", "/bucket?delete", S3, named.as_bytes());
+        assert_eq!(element(&deleted, "Key").as_deref(), Some(key), "{}", deleted.text());
+        assert!(deleted.text().contains("<Deleted>"), "{}", deleted.text());
+        assert_eq!(client.ask("PUT", &path, S3, b"x").status, 400, "{key}");
+    }
+    assert_eq!(client.ask("DELETE", "/missing/a//b", S3, b"").status, 404);
+}
+
+#[test]
+fn lists_leave_out_links_to_directories_and_names_through_them_work() {
+    let fixture = serve(|_| {});
+    let bucket = fixture.directory.path().join("bucket");
+    std::fs::create_dir(bucket.join("run")).unwrap();
+    std::fs::write(bucket.join("run/k"), "x").unwrap();
+    std::os::unix::fs::symlink("run", bucket.join("latest")).unwrap();
+    let mut client = Client::new(&fixture.server);
+    for query in ["list-type=2", "list-type=2&delimiter=/", "delimiter=/&prefix=l", "versions"] {
+        let listed = client.ask("GET", &format!("/bucket?{query}"), S3, b"").text();
+        assert!(!listed.contains("latest"), "{query}: {listed}");
+    }
+    let below = client.ask("GET", "/bucket?list-type=2&prefix=latest/", S3, b"");
+    assert_eq!(element(&below, "Key").as_deref(), Some("latest/k"));
+    assert_eq!(client.ask("GET", "/bucket/latest/k", S3, b"").body, b"x");
 }

@@ -2,7 +2,7 @@
 
 use firstbyte_serve::{Authentication, ServerKeys};
 
-use crate::client::{Answer, Client, Fixture, element, serve};
+use crate::client::{Answer, Client, Fixture, content, element, serve};
 use crate::signing::{Form, Signed, form};
 
 fn with_keys(lines: &str) -> Fixture {
@@ -158,10 +158,61 @@ fn a_wrong_hash_of_a_body_and_head_of_a_presigned_get_are_no_guesses() {
 }
 
 #[test]
-fn the_refusal_of_a_file_that_is_too_long_names_the_limit() {
+fn a_form_posts_a_large_file_and_what_follows_the_file_is_ignored() {
+    let fixture = serve(|_| {});
+    let content = content(5_000_000);
+    let head = "--edge\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n\
+        --edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
+    let button = "\r\n--edge\r\nContent-Disposition: form-data; name=\"submit\"\r\n\r\nUp\r\n--edge--\r\n";
+    let body = [head.as_bytes(), &content, button.as_bytes()].concat();
+    let posted = Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, &body);
+    assert_eq!(posted.status, 204, "{}", posted.text());
+    assert!(std::fs::read(fixture.directory.path().join("bucket/k")).unwrap() == content);
+    // The file ends at a boundary only, so a form that is cut is no shorter file.
+    let cut = &body[..head.len() + 1_000_000];
+    let refused = Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, cut);
+    assert_eq!((refused.status, code(&refused).as_str()), (400, "IncompleteBody"));
+    assert!(std::fs::read(fixture.directory.path().join("bucket/k")).unwrap() == content);
+}
+
+#[test]
+fn the_policy_bounds_the_length_of_the_file() {
     let fixture = with_keys("alice secret write\n");
-    let body = Form::new("k").body(&"x".repeat(2 << 20));
-    let refused = Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, &body);
-    assert_eq!((refused.status, code(&refused).as_str()), (400, "EntityTooLarge"));
-    assert!(refused.text().contains("1048576 bytes"), "{}", refused.text());
+    let post = |lengths, length: usize| {
+        let body = Form { lengths: Some(lengths), ..Form::new("k") }.body(&"x".repeat(length));
+        let answer = Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, &body);
+        (answer.status, code(&answer))
+    };
+    let refused = |code: &str| (400, code.to_owned());
+    for lengths in [(3, 5), (3_000_000, 3_000_000)] {
+        let (least, most) = lengths;
+        assert_eq!(post(lengths, least - 1), refused("EntityTooSmall"));
+        assert_eq!(post(lengths, most + 1), refused("EntityTooLarge"));
+        assert!(!fixture.directory.path().join("bucket/k").exists());
+        assert_eq!((post(lengths, least).0, post(lengths, most).0), (204, 204));
+        std::fs::remove_file(fixture.directory.path().join("bucket/k")).unwrap();
+    }
+}
+
+#[test]
+fn the_answer_to_a_form_names_the_object_as_s3_does() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let mut post = |name, value| {
+        client.ask("POST", "/bucket", Form::HEAD, &form(&[("key", "a b&c"), (name, value)], "x"))
+    };
+    let posted = post("success_action_status", "201");
+    let tag = posted.header("etag").unwrap().to_owned();
+    assert!(tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+    let url = "http://localhost/bucket/a%20b%26c";
+    assert_eq!((posted.status, posted.header("location")), (201, Some(url)));
+    assert_eq!(element(&posted, "Location").as_deref(), Some(url));
+    assert_eq!(element(&posted, "ETag").unwrap().replace("&quot;", "\""), tag);
+    let redirected = post("success_action_redirect", "http://other.example/done");
+    let location = redirected.header("location").unwrap_or_default();
+    assert!(
+        location.starts_with("http://other.example/done?bucket=bucket&key=a+b%26c&etag=%22"),
+        "{location}"
+    );
+    assert_eq!(redirected.status, 303);
 }

@@ -115,3 +115,24 @@ fn s3_lists_owners_on_request_and_takes_empty_parameters_as_none() {
         assert_eq!(listed.text().contains("<Owner>"), owner, "{query}: {}", listed.text());
     }
 }
+
+#[test]
+fn a_listing_says_to_caches_that_it_depends_on_the_client() {
+    let fixture = serve(|_| {});
+    std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
+    let mut client = Client::new(&fixture.server);
+    for (target, varies) in [("/bucket/", true), ("/bucket/missing", true), ("/bucket/f", false)] {
+        let answer = client.ask("GET", target, "", b"");
+        let names: Vec<&str> = answer.head.lines().filter_map(|line| line.strip_prefix("vary: ")).collect();
+        assert_eq!(names.contains(&"accept, user-agent"), varies, "{target}: {names:?}");
+    }
+}
+
+#[test]
+fn a_redirect_to_a_directory_stays_on_this_server() {
+    let fixture = serve(|_| {});
+    std::fs::create_dir(fixture.directory.path().join(format!("\\{}", "evil.example"))).unwrap();
+    let mut client = Client::new(&fixture.server);
+    let moved = client.ask("GET", "/\\evil.example?q", "", b"");
+    assert_eq!((moved.status, moved.header("location")), (301, Some("/%5Cevil.example/?q")));
+}

@@ -260,3 +260,42 @@ fn a_path_that_is_too_long_for_the_kernel_is_refused_as_such() {
         assert_eq!(client.ask(method, &path, "", body).status, 414, "{method}");
     }
 }
+
+#[test]
+fn head_has_the_headers_that_a_link_asks_for_as_get_has() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    client.ask("PUT", "/bucket/f", &format!("{S3}Cache-Control: no-store\r\n"), b"x");
+    let asked = [
+        ("content-type", "text/csv"),
+        ("cache-control", "max-age=5"),
+        ("content-disposition", "inline"),
+        ("content-encoding", "br"),
+        ("content-language", "de"),
+        ("expires", "Thu, 01 Dec 1994 16:00:00 GMT"),
+    ];
+    let query: Vec<String> =
+        asked.iter().map(|(name, value)| format!("response-{name}={}", value.replace(' ', "%20"))).collect();
+    for method in ["GET", "HEAD"] {
+        let answer = client.ask(method, &format!("/bucket/f?x-id=x&{}", query.join("&")), "", b"");
+        for (name, value) in asked {
+            assert_eq!(answer.header(name), Some(value), "{method} {}", answer.head);
+        }
+    }
+    let broken = client.ask("HEAD", "/bucket/f?x-id=x&response-content-type=a%0Ab", "", b"");
+    assert_eq!(broken.status, 400);
+}
+
+#[test]
+fn an_answer_of_not_modified_has_what_a_cache_needs() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let stored = "Cache-Control: max-age=60\r\nExpires: Thu, 01 Dec 1994 16:00:00 GMT\r\n";
+    let put = client.ask("PUT", "/bucket/f", &format!("{S3}{stored}"), b"x");
+    let known = format!("If-None-Match: {}\r\n", put.header("etag").unwrap());
+    for kind in ["", S3] {
+        let answer = client.ask("GET", "/bucket/f", &format!("{kind}{known}"), b"");
+        assert_eq!((answer.status, answer.header("cache-control")), (304, Some("max-age=60")), "{kind}");
+        assert_eq!(answer.header("expires"), Some("Thu, 01 Dec 1994 16:00:00 GMT"), "{kind}");
+    }
+}

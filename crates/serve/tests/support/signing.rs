@@ -142,11 +142,13 @@ pub(crate) struct Form<'a> {
     pub(crate) expiration: &'a str,
     /// False for a wrong signature.
     pub(crate) is_right: bool,
+    /// The least and the greatest length of the file in bytes that the policy allows.
+    pub(crate) lengths: Option<(usize, usize)>,
 }
 
 impl<'a> Form<'a> {
     pub(crate) fn new(key: &'a str) -> Self {
-        Self { key, days: 0, expiration: "2099-01-01T00:00:00.000Z", is_right: true }
+        Self { key, days: 0, expiration: "2099-01-01T00:00:00.000Z", is_right: true, lengths: None }
     }
 
     /// Header line of a form.
@@ -158,7 +160,7 @@ impl<'a> Form<'a> {
         let stamp = stamp_of(OffsetDateTime::now_utc() - time::Duration::days(self.days));
         let scope = scope_of(&stamp);
         let credential = format!("{KEY}/{scope}");
-        let policy = serde_json::json!({
+        let mut policy = serde_json::json!({
             "expiration": self.expiration,
             "conditions": [
                 { "bucket": "bucket" },
@@ -168,6 +170,9 @@ impl<'a> Form<'a> {
                 { "x-amz-date": stamp },
             ],
         });
+        if let (Some((least, most)), Some(conditions)) = (self.lengths, policy["conditions"].as_array_mut()) {
+            conditions.push(serde_json::json!(["content-length-range", least, most]));
+        }
         let policy = base64::engine::general_purpose::STANDARD.encode(policy.to_string());
         let signature = if self.is_right { version_4(&scope, &policy) } else { "00".repeat(32) };
         let fields = [

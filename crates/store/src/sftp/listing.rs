@@ -294,7 +294,7 @@ impl RealDestination {
 fn resolve(sftp: &Sftp, place: &SftpPath, cancel: &Cancel) -> Result<Option<Vec<u8>>> {
     sftp.retrying(cancel, || {
         let mut exchange = sftp.exchange(place, Load::Control, cancel)?;
-        let reply = exchange.call(SftpRequest::of(kind::REALPATH, on_the_wire(&place.path)))?;
+        let reply = exchange.call(SftpRequest::of(kind::REALPATH, wire_path(&place.path)))?;
         Ok(real_path(&reply))
     })
 }
