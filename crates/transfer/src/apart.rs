@@ -109,7 +109,7 @@ impl Apart {
             Ok(()) => known.add(pair, PairFinding::Different),
             Err(Error::OnePlace { .. }) => {
                 known.one = Some(pair.clone()).filter(|_| separation == Separation::Trees);
-                known.add(pair, PairFinding::Same);
+                known.add(pair, PairFinding::One);
             }
             Err(_) => {}
         }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
 use crate::pieces::{Finish, ObjectPieces, Piece, Started};
-use crate::plan::{ChunkPlan, MIN_PART_SIZE, MAX_PART_IN_MEMORY, MAX_PARTS};
+use crate::plan::{ChunkPlan, MAX_PART_IN_MEMORY, MAX_PARTS, MIN_PART_SIZE};
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::spool;

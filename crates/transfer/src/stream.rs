@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result, StreamEnd};
-use crate::plan::{MIN_PART_SIZE, MAX_PART_IN_MEMORY, MAX_PARTS, stream_part_size};
+use crate::plan::{MAX_PART_IN_MEMORY, MAX_PARTS, MIN_PART_SIZE, stream_part_size};
 use crate::report::{CompletedObject, Verified};
 use crate::request::{Requester, TransferAttempt};
 use crate::settings::TransferSettings;

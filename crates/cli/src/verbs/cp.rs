@@ -213,9 +213,9 @@ impl CopySource {
 
     fn target(&self, destination: &Destination, onto_itself: OntoItself) -> Result<Location> {
         match (self, destination) {
-            (Self::Stored(source), _) => {
-                source.target_of(destination, onto_itself).map_err(|error| super::operand_error(error, "copied"))
-            }
+            (Self::Stored(source), _) => source
+                .target_of(destination, onto_itself)
+                .map_err(|error| super::operand_error(error, "copied")),
             (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
             (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
                 format!("{directory}: is a directory; standard input needs a name to be written to"),
@@ -491,7 +491,8 @@ impl Copy<'_> {
 
     /// Returns whether the pattern of a source, if it has one, and the filter include a name.
     fn takes(&self, glob: Option<&Glob>, name: &[u8]) -> bool {
-        glob.is_none_or(|glob| glob.takes(name, self.args.depth())) && self.args.policy.movement().takes(name)
+        glob.is_none_or(|glob| glob.takes(name, self.args.depth()))
+            && self.args.policy.transfer_args().takes(name)
     }
 
     /// Copies everything below a location, or everything that matches a pattern, after the `earlier`

@@ -17,7 +17,7 @@ use crate::http::response::FileContent;
 use crate::object::checksum::{ChecksumValues, MultiHasher};
 use crate::object::copying::{copy_digesting, copy_range};
 use crate::object::metadata::{ObjectMetadata, PartLengths};
-use crate::object::stated::{Stated, named_algorithm};
+use crate::object::stated::{StatedChecksums, named_algorithm};
 use crate::s3::api::{S3Api, can_exist, check_version};
 use crate::s3::error::from_publish;
 use crate::s3::form;
@@ -39,7 +39,7 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
 /// An object to write.
 struct NewObject {
     described: ObjectMetadata,
-    stated: Stated,
+    stated: StatedChecksums,
     condition: Condition,
     body: Option<StreamingBlob>,
 }
