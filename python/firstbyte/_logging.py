@@ -1,8 +1,8 @@
 """Passes the events of the native half to `logging`, to loggers below `firstbyte`.
 
 A thread passes the events on. The thread starts at the first call of this package after the program
-has set the level INFO or DEBUG, so a program that logs nothing has no such thread. A later call follows a
-level that has changed.
+has set the level INFO or DEBUG, so a program that logs nothing has no such thread. A later call
+follows a level that has changed.
 """
 
 from __future__ import annotations

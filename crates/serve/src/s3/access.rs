@@ -13,9 +13,9 @@ use crate::s3::{attempt, verify};
 
 /// Accepts every directory name as a bucket name, although S3 allows fewer.
 #[derive(Debug)]
-pub(crate) struct DirectoryNames;
+pub(crate) struct BucketNameRules;
 
-impl NameValidation for DirectoryNames {
+impl NameValidation for BucketNameRules {
     fn validate_bucket_name(&self, name: &str) -> bool {
         !name.contains('/') && EntryPath::parse(name.as_bytes()).is_ok_and(|path| !path.is_root())
     }

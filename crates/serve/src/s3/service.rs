@@ -86,7 +86,7 @@ fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> 
     let mut builder = S3ServiceBuilder::new(operations);
     limits.xml_max_body_size = MAX_XML_BYTES;
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
-    builder.set_validation(access::DirectoryNames);
+    builder.set_validation(access::BucketNameRules);
     if let Some(keys) = keys {
         builder.set_auth(keys);
     }
