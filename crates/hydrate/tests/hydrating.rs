@@ -65,7 +65,7 @@ fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
             assert_eq!(file.handle().read_at(&mut buffer, 0).unwrap(), content.len());
             assert!(buffer == *content);
             assert_eq!(file.status().unwrap().state, VersionState::Hydrated, "{of:?} {index}");
-            let is_packed = (1..=BLOCK_LEN).contains(&content.len());
+            let is_packed = content.len() <= BLOCK_LEN;
             assert!(file.is_complete() && file.backing().is_some() != is_packed);
         }
         assert_eq!(subject.store.counters().received, received);

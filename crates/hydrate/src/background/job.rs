@@ -423,8 +423,7 @@ impl ActiveFile {
         }
         let missing = self.blocks.clone().find(|block| !self.version.table.blocks.is_cached(*block));
         match missing {
-            None if !self.blocks.is_empty()
-                && self.bytes.len() == self.version.table.size()
+            None if self.bytes.len() == self.version.table.size()
                 && !self.version.table.blocks.is_settled() =>
             {
                 // If nothing had to be fetched, no fetch has verified the version.

@@ -162,9 +162,10 @@ impl Packed {
     }
 
     /// Returns whether the object is cached and matches the store's checksum, if the store has one.
+    /// An empty object always is.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.slot().is_some_and(|seen| seen.flags & COMPLETE != 0)
+        self.identity.size() == 0 || self.slot().is_some_and(|seen| seen.flags & COMPLETE != 0)
     }
 
     /// Compares the object with the checksum that was set. Without one, the object counts as
