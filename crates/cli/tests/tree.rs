@@ -39,8 +39,8 @@ t
     world.run(&["tree", "nowhere"]).fails(1, &["nowhere", "not found"]);
 }
 
-/// Creates nested directories, and a file in the deepest, whose path may be longer than a system call
-/// takes.
+/// Creates nested directories, and a file in the deepest, whose path may be longer than a system
+/// call takes.
 fn plant_deep(world: &World, root: &str, name: &str, levels: usize) {
     std::fs::create_dir_all(world.path(root)).unwrap();
     let mut at = std::os::fd::OwnedFd::from(std::fs::File::open(world.path(root)).unwrap());

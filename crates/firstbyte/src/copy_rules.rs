@@ -388,8 +388,8 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
 }
 
 /// Refuses copies of named objects if two of them have the same target, because only the last one
-/// would be left. Trees with the same target are merged: a name that two of them have is copied from
-/// the first one, and the second is a failure of its own.
+/// would be left. Trees with the same target are merged: a name that two of them have is copied
+/// from the first one, and the second is a failure of its own.
 ///
 /// # Errors
 /// [`Error::Overlap`].

@@ -338,8 +338,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Returns whether an object may be copied onto itself: if an option says how the copy is stored,
-    /// or if it is of an older version.
+    /// Returns whether an object may be copied onto itself: if an option says how the copy is
+    /// stored, or if it is of an older version.
     fn onto_itself(&self) -> OntoItself {
         let is_described = self.engine.settings().metadata != Metadata::default()
             || self.engine.store().describes_writes()
@@ -494,8 +494,8 @@ impl Copy<'_> {
         glob.is_none_or(|glob| glob.takes(name, self.args.depth())) && self.args.policy.movement().takes(name)
     }
 
-    /// Copies everything below a location, or everything that matches a pattern, after the `earlier`
-    /// sources.
+    /// Copies everything below a location, or everything that matches a pattern, after the
+    /// `earlier` sources.
     fn tree(
         &self,
         root: &Location,

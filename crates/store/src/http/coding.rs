@@ -1,6 +1,7 @@
 //! Recognizes content that a server has compressed for the transfer, although the request asked for
-//! the stored bytes (`Accept-Encoding: identity`). RFC 9110, 12.5.3 does not bind servers to that. The compressed bytes are not the file, so such an
-//! answer is unusable (docs/decisions/0258-content-that-a-server-compresses.md).
+//! the stored bytes (`Accept-Encoding: identity`). RFC 9110, 12.5.3 does not bind servers to that.
+//! The compressed bytes are not the file, so such an answer is unusable
+//! (docs/decisions/0258-content-that-a-server-compresses.md).
 
 use firstbyte_location::HttpUrl;
 
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_is_compressed_for_the_transfer_is_told_from_a_compressed_file() {
+    fn content_that_is_compressed_for_the_transfer_differs_from_a_compressed_file() {
         let gzip = "Content-Encoding: gzip\r\n";
         assert_eq!(found("/a.txt", gzip, None).as_deref(), Some("gzip"));
         assert_eq!(found("/a.gz.txt?x=.gz", gzip, None).as_deref(), Some("gzip"));

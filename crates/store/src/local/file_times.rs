@@ -45,8 +45,8 @@ impl StoredTimes {
     /// (draft-ietf-secsh-filexfer-02, 5).
     pub const HOST: Self = Self { unit: Duration::from_secs(1), earliest: 0, latest: u32::MAX as i64 };
 
-    /// Returns the whole seconds since 1970 that are stored for a time: rounded down, or the first or
-    /// the last time.
+    /// Returns the whole seconds since 1970 that are stored for a time: rounded down, or the first
+    /// or the last time.
     #[cfg(feature = "sftp")]
     pub(crate) fn seconds(self, time: SystemTime) -> i64 {
         timespec(time).tv_sec.clamp(self.earliest, self.latest)

@@ -14,7 +14,7 @@ use super::{Sftp, on_the_wire};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::query::{CopiedTo, Links, ListOptions, Partials};
-use crate::walk::{DirectoryNames, DirectoryTree, StoreWalk};
+use crate::walk::{DirectoryTree, StoreWalk, WalkedNames};
 
 /// Number of directories that are read at the same time.
 const CONCURRENT_DIRECTORIES: usize = 8;
@@ -96,7 +96,7 @@ impl DirectoryTree for Remote {
     const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
-    fn read(&self, directory: &[u8]) -> Result<DirectoryNames> {
+    fn read(&self, directory: &[u8]) -> Result<WalkedNames> {
         self.check_enterable(directory)?;
         let place = self.at(directory);
         self.sftp.retrying(&self.cancel, || {
@@ -111,7 +111,7 @@ impl DirectoryTree for Remote {
                 Links::Report => Vec::new(),
                 _ => self.follow(&mut exchange, directory, &mut names)?,
             };
-            Ok(DirectoryNames { entries: names.into_iter().map(entry).collect(), failed })
+            Ok(WalkedNames { entries: names.into_iter().map(entry).collect(), failed })
         })
     }
 
@@ -170,7 +170,8 @@ impl Remote {
     }
 
     /// Replaces the descriptions of links by the descriptions of their targets. A link without a
-    /// target stays a link. Returns the links to files of the destination, which the run may delete.
+    /// target stays a link. Returns the links to files of the destination, which the run may
+    /// delete.
     fn look_at_links(
         &self,
         exchange: &mut Exchange,
@@ -227,8 +228,8 @@ impl Remote {
         Ok(refused)
     }
 
-    /// Records a link to the directory `target`. `here` is the real path of the directory that holds
-    /// the link. Links above this one have been recorded before.
+    /// Records a link to the directory `target`. `here` is the real path of the directory that
+    /// holds the link. Links above this one have been recorded before.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
         let mut seen = self.links_seen.lock();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
@@ -265,8 +266,8 @@ struct RealDestination {
 }
 
 impl RealDestination {
-    /// Finds the real path of the destination. Returns `None` if the destination is on another host,
-    /// or if the server does not resolve paths.
+    /// Finds the real path of the destination. Returns `None` if the destination is on another
+    /// host, or if the server does not resolve paths.
     fn find(sftp: &Sftp, source: &SftpPath, to: &CopiedTo, cancel: &Cancel) -> Result<Option<Self>> {
         let Location::Sftp(destination) = &to.destination else { return Ok(None) };
         let ((_, host, port), (_, other, other_port)) = (source.parts(), destination.parts());
@@ -280,9 +281,9 @@ impl RealDestination {
         Ok(Some(Self { within: within.filter(|name| !name.is_empty()), path, deletes: to.deletes }))
     }
 
-    /// Returns true if a link of the source harms the run: if its target holds the copy of the link,
-    /// the run would copy its own copies. If the target and the destination overlap, a run that
-    /// deletes could delete the target. A link to its own copy is harmless.
+    /// Returns true if a link of the source harms the run: if its target holds the copy of the
+    /// link, the run would copy its own copies. If the target and the destination overlap, a run
+    /// that deletes could delete the target. A link to its own copy is harmless.
     fn is_harmed_by(&self, link: &[u8], target: &[u8]) -> bool {
         let copy = [self.path.strip_suffix(b"/").unwrap_or(&self.path), b"/", link].concat();
         let overlaps = || is_within(target, &self.path) || is_within(&self.path, target);
