@@ -29,7 +29,7 @@ pub(crate) trait DirectoryTree: Send + Sync + 'static {
     const HAS_DIRECTORIES: bool;
 
     /// Reads the names in `directory`, which is empty for the root and otherwise ends in `/`.
-    fn read(&self, directory: &[u8]) -> Result<DirectoryNames>;
+    fn read(&self, directory: &[u8]) -> Result<WalkedNames>;
 
     /// Returns true if the walk may continue after this error of a directory.
     fn may_skip(&self, error: &Error) -> bool;
@@ -40,13 +40,13 @@ pub(crate) trait DirectoryTree: Send + Sync + 'static {
 
 /// The names in a directory, relative to it.
 #[derive(Default)]
-pub(crate) struct DirectoryNames {
+pub(crate) struct WalkedNames {
     pub(crate) entries: Vec<Entry>,
     /// The names that cannot be listed.
     pub(crate) failed: Vec<(Vec<u8>, Error)>,
 }
 
-impl From<Vec<Entry>> for DirectoryNames {
+impl From<Vec<Entry>> for WalkedNames {
     fn from(entries: Vec<Entry>) -> Self {
         Self { entries, failed: Vec::new() }
     }
@@ -60,7 +60,7 @@ pub(crate) struct StoreWalk<T> {
     /// The directory to enter next. The entry of this directory was already returned.
     entering: Option<Vec<u8>>,
     /// The directories that are being read ahead.
-    ahead: HashMap<Vec<u8>, Receiver<Result<DirectoryNames>>>,
+    ahead: HashMap<Vec<u8>, Receiver<Result<WalkedNames>>>,
     /// The errors of names that were not returned yet.
     failed: VecDeque<Error>,
 }
@@ -99,7 +99,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
             level.unread.pop_front();
         }
         let read = self.ahead.remove(&directory).and_then(|coming| coming.recv().ok());
-        let DirectoryNames { mut entries, failed } = read.unwrap_or_else(|| self.tree.read(&directory))?;
+        let WalkedNames { mut entries, failed } = read.unwrap_or_else(|| self.tree.read(&directory))?;
         let failed = failed.into_iter().map(|(name, error)| ([&directory[..], &name].concat(), error));
         let wanted = failed.filter(|(name, _)| wants_error(&self.options, name));
         self.failed.extend(wanted.map(|(_, error)| error));

@@ -19,7 +19,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, LISTS_NOTHING, Result};
 use crate::limits::STACK;
 use crate::query::ListOptions;
-use crate::walk::{DirectoryNames, DirectoryTree, StoreWalk};
+use crate::walk::{DirectoryTree, StoreWalk, WalkedNames};
 use crate::wire::HttpMethod;
 use crate::{answer, dates};
 
@@ -84,7 +84,7 @@ impl DirectoryTree for Pages {
     const AHEAD: usize = 0;
     const HAS_DIRECTORIES: bool = false;
 
-    fn read(&self, directory: &[u8]) -> Result<DirectoryNames> {
+    fn read(&self, directory: &[u8]) -> Result<WalkedNames> {
         let url = self.url(directory);
         match self.http.page(&url)? {
             DirectoryPage::Lines(entries) => Ok(entries.into()),
@@ -96,7 +96,7 @@ impl DirectoryTree for Pages {
             DirectoryPage::Html(page) if page.is_vacant() && !page.is_directory => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
-            DirectoryPage::Html(page) => self.complete_entries(&url, page.entries).map(DirectoryNames::from),
+            DirectoryPage::Html(page) => self.complete_entries(&url, page.entries).map(WalkedNames::from),
         }
     }
 

@@ -14,7 +14,7 @@ use super::{Sftp, wire_path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::query::{CopiedTo, Links, ListOptions, Partials};
-use crate::walk::{DirectoryNames, DirectoryTree, StoreWalk};
+use crate::walk::{DirectoryTree, StoreWalk, WalkedNames};
 
 /// Number of directories that are read at the same time.
 const CONCURRENT_DIRECTORIES: usize = 8;
@@ -96,7 +96,7 @@ impl DirectoryTree for RemoteTree {
     const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
-    fn read(&self, directory: &[u8]) -> Result<DirectoryNames> {
+    fn read(&self, directory: &[u8]) -> Result<WalkedNames> {
         self.check_enterable(directory)?;
         let place = self.at(directory);
         self.sftp.retrying(&self.cancel, || {
@@ -111,7 +111,7 @@ impl DirectoryTree for RemoteTree {
                 Links::Report => Vec::new(),
                 _ => self.follow(&mut exchange, directory, &mut names)?,
             };
-            Ok(DirectoryNames { entries: names.into_iter().map(entry).collect(), failed })
+            Ok(WalkedNames { entries: names.into_iter().map(entry).collect(), failed })
         })
     }
 
