@@ -28,12 +28,10 @@ const MIN_PERIOD: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimit {
     most: usize,
-    /// The highest rate of one part so far, in bytes per second; 0 while unknown.
+    /// The highest rate of one part so far, in bytes per second.
     each: f64,
     /// The period that is being measured.
     period: Option<Period>,
-    /// True if a part has finished since the last report, so another may have begun.
-    has_finished: bool,
 }
 
 /// A period that has been measured from `since` to `until`.
@@ -45,11 +43,6 @@ struct Period {
     sent_before: u64,
     /// Seconds for which parts were in flight, summed over all parts.
     in_flight: f64,
-    /// Number of parts at the last report.
-    count: usize,
-    /// True if a part began in this period. Its first bytes only fill buffers, so the period does
-    /// not show the rate of one part.
-    has_new_parts: bool,
 }
 
 /// The parts of uploads that are in flight.
@@ -64,7 +57,7 @@ pub struct PartsInFlight {
 impl PartLimit {
     /// Returns a limit that follows the measured link.
     pub fn measuring() -> Self {
-        Self { most: MIN_PARTS, each: 0.0, period: None, has_finished: false }
+        Self { most: MIN_PARTS, each: 0.0, period: None }
     }
 
     /// Returns a limit that allows any number of parts.
@@ -80,15 +73,7 @@ impl PartLimit {
     /// Reports the number of bytes `sent` so far, and the parts that are being sent. Returns true
     /// if the limit has risen.
     pub fn observe(&mut self, now: Instant, sent: u64, parts: PartsInFlight) -> bool {
-        let has_finished = std::mem::take(&mut self.has_finished);
-        let new = Period {
-            since: now,
-            until: now,
-            sent_before: sent,
-            in_flight: 0.0,
-            count: parts.count,
-            has_new_parts: self.period.is_none(),
-        };
+        let new = Period { since: now, until: now, sent_before: sent, in_flight: 0.0 };
         // A single part sends nothing while it waits for its response, so it shows no rate.
         if parts.count < MIN_PARTS {
             self.period = None;
@@ -96,35 +81,31 @@ impl PartLimit {
         }
         let period = self.period.get_or_insert(new);
         period.in_flight += parts.count as f64 * now.saturating_duration_since(period.until).as_secs_f64();
-        period.has_new_parts |= has_finished || parts.count != period.count;
-        (period.until, period.count) = (now, parts.count);
+        period.until = now;
         let (took, period) = (now.saturating_duration_since(period.since), *period);
         if took < MIN_PERIOD {
             return false;
         }
         self.period = Some(new);
         let rate = sent.saturating_sub(period.sent_before) as f64 / took.as_secs_f64();
-        if !period.has_new_parts {
-            self.each = self.each.max(rate * took.as_secs_f64() / period.in_flight);
-        }
-        self.adjust(rate, parts.length)
+        self.adjust(rate, period.in_flight / took.as_secs_f64(), parts.length)
     }
 
     /// Reports that a part took `took`, while `parts`, including this part, were being sent.
     /// Returns true if the limit has risen.
     pub fn finished(&mut self, took: Duration, parts: PartsInFlight) -> bool {
-        let each = parts.length as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
-        self.each = self.each.max(each);
-        self.has_finished = true;
-        self.adjust(parts.count as f64 * each, parts.length)
+        let (in_flight, length) = (parts.count as f64, parts.length);
+        let rate = in_flight * length as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        self.adjust(rate, in_flight, length)
     }
 
     /// Sets the limit from the total rate of the parts in flight, which have `length` bytes each.
-    /// Does nothing until the rate of one part is known. Returns true if the limit has risen.
-    fn adjust(&mut self, rate: f64, length: u64) -> bool {
-        if self.most == usize::MAX || self.each <= 0.0 || length == 0 || rate <= 0.0 {
+    /// Returns true if the limit has risen.
+    fn adjust(&mut self, rate: f64, in_flight: f64, length: u64) -> bool {
+        if self.most == usize::MAX || in_flight <= 0.0 || length == 0 || rate <= 0.0 {
             return false;
         }
+        self.each = self.each.max(rate / in_flight);
         let alone = length as f64 / self.each;
         let time = IN_FLIGHT_TIME.as_secs_f64().max(IN_FLIGHT_PARTS * alone);
         let before = self.most;
@@ -180,20 +161,6 @@ mod tests {
         assert!(settle(400e6, 4e6, 2) >= 16, "{}", settle(400e6, 4e6, 2));
         assert!((100..=160).contains(&settle(400e6, 4e6, 6)), "{}", settle(400e6, 4e6, 6));
         assert!((10..=16).contains(&settle(10e6, 1e6, 20)), "{}", settle(10e6, 1e6, 20));
-    }
-
-    #[test]
-    fn bytes_that_fill_the_buffers_of_new_connections_hide_no_slow_connection() {
-        let mut limit = PartLimit::measuring();
-        let began = Instant::now();
-        let two = PartsInFlight { count: 2, length: PART };
-        limit.observe(began, 0, two);
-        limit.observe(began + Duration::from_millis(200), PART, two);
-        for _ in 0..20 {
-            let parts = PartsInFlight { count: limit.most().min(100), length: PART };
-            limit.finished(Duration::from_millis(2_100), parts);
-        }
-        assert!(limit.most() >= 100, "{}", limit.most());
     }
 
     #[test]

