@@ -161,6 +161,19 @@ const WHOLE_FILE: Support = Support::No("a file is written whole, by one session
 const GATEWAY: Support = Support::No("a gateway only reads");
 const NGINX_IS_READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
+/// Returns the capabilities of local files, from those of servers that keep objects in files.
+fn of_local_files(files: Capabilities) -> Capabilities {
+    let is_root = rustix::process::geteuid().is_root();
+    Capabilities {
+        multipart: Support::No("a file is written in place, by position"),
+        stale_by_prefix: Support::No("a file is written in place, by position"),
+        metadata: Support::No("a file has a time and no other metadata"),
+        copy: Support::No("there is no service"),
+        denies: if is_root { Support::No("root may read every file") } else { Support::Yes },
+        ..files
+    }
+}
+
 /// Returns the capabilities of a gateway whose origin has the capabilities `origin`.
 fn of_gateway(origin: Capabilities) -> Capabilities {
     Capabilities {
@@ -212,18 +225,7 @@ impl Backend {
             ..files
         };
         match self {
-            Self::Local => Capabilities {
-                multipart: Support::No("a file is written in place, by position"),
-                stale_by_prefix: Support::No("a file is written in place, by position"),
-                metadata: Support::No("a file has a time and no other metadata"),
-                copy: Support::No("there is no service"),
-                denies: if rustix::process::geteuid().is_root() {
-                    Support::No("root may read every file")
-                } else {
-                    Support::Yes
-                },
-                ..files
-            },
+            Self::Local => of_local_files(files),
             Self::ServeS3 | Self::ServeS3Tls => files,
             Self::Gateway => of_gateway(files),
             Self::Versitygw => Capabilities {

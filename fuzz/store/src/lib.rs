@@ -12,7 +12,7 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub const SHORT_WAIT: Duration = Duration::from_millis(5);
 
 /// Empties a file.
-pub fn empty(file: &File) -> io::Result<()> {
+pub fn truncate(file: &File) -> io::Result<()> {
     file.set_len(0)
 }
 

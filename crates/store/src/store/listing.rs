@@ -5,7 +5,7 @@ use firstbyte_location::Entry;
 use crate::error::Result;
 
 /// An iterator over entries, in bounded memory. It continues after an error about a single name or
-/// directory (see [`Error::unlisted_name`]), and ends with any other error.
+/// directory (see [`unlisted_name`](crate::Error::unlisted_name)), and ends with any other error.
 pub struct Listing {
     pub(super) entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
