@@ -54,6 +54,8 @@ def compare(program: Path, stage: Path, seconds: str) -> None:
     named.mkdir()
     for number in range(NAMES):
         (named / f"{number:06}").touch()
+    # A probe needs an object with content.
+    (named / "content").write_bytes(os.urandom(SMALL))
     drop_caches()
     report = probe(program, tree, stage, seconds)
     names = probe(program, named, stage, seconds)["names"]
