@@ -37,7 +37,8 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
-        assert_eq!(bytes_of(&pair[1], "resumed_bytes"), bytes_of(&pair[0], "done_bytes"), "{pair:#?}");
+        // More, if a call between the two could not end in time.
+        assert!(bytes_of(&pair[1], "resumed_bytes") >= bytes_of(&pair[0], "done_bytes"), "{pair:#?}");
         assert!(pair[1].get("began_anew").is_none(), "{}", pair[1]);
     }
     let last = answers.last().unwrap();

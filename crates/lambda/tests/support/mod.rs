@@ -144,15 +144,14 @@ impl Function {
     }
 
     /// Returns the answer to an event that must succeed. If the function reports that it made no
-    /// progress, as on a slow machine, repeats the event with a deadline that is longer by half.
+    /// progress or could not end in time, as on a slow machine, repeats the event with a deadline
+    /// that is longer by half.
     #[track_caller]
     pub fn answer_within(&mut self, event: &Value, mut timeout: Duration) -> Value {
         loop {
             match self.invoke(event, timeout) {
                 Outcome::Answer(answer) => return answer,
-                Outcome::Error(error)
-                    if error.to_string().contains("too short to get anywhere") && timeout < wait_limit() =>
-                {
+                Outcome::Error(error) if is_too_short(&error) && timeout < wait_limit() => {
                     timeout = timeout * 3 / 2;
                 }
                 other => panic!("{event}: {other:?}"),
@@ -230,4 +229,9 @@ pub fn http_event(query: &str) -> Value {
         },
         "isBase64Encoded": false
     })
+}
+
+/// Returns true if a longer deadline can help: the call got nowhere, or had not stopped in time.
+fn is_too_short(error: &Value) -> bool {
+    error["errorType"] == "Deadline" || error.to_string().contains("too short to get anywhere")
 }
