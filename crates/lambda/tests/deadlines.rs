@@ -37,16 +37,17 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
-        // More, if a call between the two could not end in time.
-        assert!(bytes_of(&pair[1], "resumed_bytes") >= bytes_of(&pair[0], "done_bytes"), "{pair:#?}");
-        assert!(pair[1].get("began_anew").is_none(), "{}", pair[1]);
+        if function.late_calls == 0 {
+            assert_eq!(bytes_of(&pair[1], "resumed_bytes"), bytes_of(&pair[0], "done_bytes"), "{pair:#?}");
+            assert!(pair[1].get("began_anew").is_none(), "{}", pair[1]);
+        }
     }
     let last = answers.last().unwrap();
     assert_eq!((bytes_of(last, "objects"), bytes_of(last, "bytes")), (1, content.len() as u64));
     // Bytes that are read twice: at most a chunk of 2 MiB for each request of each stopped call,
     // and the bytes in socket buffers.
     let requests: u64 = answers.iter().map(|answer| bytes_of(answer, "requests")).sum();
-    let most = content.len() as u64 + requests * (2 << 20);
+    let most = content.len() as u64 * u64::from(1 + function.late_calls) + requests * (2 << 20);
     assert!(link.counters().bytes_to_client < most, "{} > {most}", link.counters().bytes_to_client);
 }
 
