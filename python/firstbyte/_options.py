@@ -105,9 +105,9 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
     """Make a client with these options, which were passed to the function `function`.
 
     Raises:
-        TypeError: if an option is not known. ValueError: if an option has a value that cannot be
-        used.
-        """
+        TypeError: if an option is not known.
+        ValueError: if an option has a value that cannot be used.
+    """
     for name in options:
         if name not in known:
             raise unknown(function, name, known)

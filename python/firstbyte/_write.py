@@ -192,7 +192,7 @@ class Compressor:
         try:
             self._compressed.close()
         except Exception:
-            # What the compressor could not write is discarded, too.
+            # Bytes that the compressor could not write are discarded, too.
             pass
         self._file.discard()
 

@@ -57,7 +57,7 @@ pub enum ParsedSource {
 /// Whether an object may be copied onto itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OntoItself {
-    /// It may not, because nothing would change.
+    /// Refused, because nothing would change.
     #[default]
     Refuse,
     /// An object in a store may, because the copy has other properties or is of another version.

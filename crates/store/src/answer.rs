@@ -12,7 +12,7 @@ use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, NULL_VERSION
 
 use crate::body::Body;
 use crate::content_range::{AnsweredRange, ContentRange};
-use crate::dates::{parse_http_date, rfc3339};
+use crate::dates::{date_of, parse_http_date, rfc3339};
 use crate::error::{Error, Result};
 use crate::gateways::frames::{FRAMES, framed_len};
 use crate::header_text;
@@ -295,16 +295,10 @@ pub(crate) fn format_unix(time: SystemTime) -> String {
 
 /// Formats a time as RFC 3339, rclone's format for Google and Azure.
 pub(crate) fn format_rfc3339(time: SystemTime) -> String {
-    let nanos = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i128::try_from(since.as_nanos()),
-        Err(before) => i128::try_from(before.duration().as_nanos()).map(|nanos| -nanos),
-    };
-    let format = || {
-        let date = time::OffsetDateTime::from_unix_timestamp_nanos(nanos.ok()?).ok()?;
-        date.format(&time::format_description::well_known::Rfc3339).ok()
-    };
+    let text =
+        date_of(time).and_then(|date| date.format(&time::format_description::well_known::Rfc3339).ok());
     // RFC 3339 allows only the years 0 to 9999; other times are written in seconds.
-    format().unwrap_or_else(|| format_unix(time))
+    text.unwrap_or_else(|| format_unix(time))
 }
 
 #[cfg(test)]

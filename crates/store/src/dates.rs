@@ -33,11 +33,16 @@ pub fn format_http_date(time: SystemTime) -> String {
 /// store.
 #[must_use]
 pub fn date_of(time: SystemTime) -> Option<OffsetDateTime> {
-    let nanoseconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => i128::try_from(after.as_nanos()).ok()?,
-        Err(before) => -i128::try_from(before.duration().as_nanos()).ok()?,
-    };
-    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()
+    OffsetDateTime::from_unix_timestamp_nanos(unix_nanoseconds(time)).ok()
+}
+
+/// Returns the nanoseconds since 1970, negative before it.
+#[must_use]
+pub fn unix_nanoseconds(time: SystemTime) -> i128 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => after.as_nanos().cast_signed(),
+        Err(before) => -before.duration().as_nanos().cast_signed(),
+    }
 }
 
 /// Parses an HTTP date in any of the three formats that a recipient must accept (RFC 9110, 5.6.7):

@@ -80,7 +80,9 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use dates::{LAST_HTTP_SECOND, date_of, expires_header, format_http_date, parse_http_date};
+pub use dates::{
+    LAST_HTTP_SECOND, date_of, expires_header, format_http_date, parse_http_date, unix_nanoseconds,
+};
 pub use deferred::DeferredSetting;
 pub use error::{
     AddressSource, CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced,

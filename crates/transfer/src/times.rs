@@ -11,7 +11,7 @@
 use std::time::SystemTime;
 
 use firstbyte_location::{Entry, FileIdentity, Location, directory_of};
-use firstbyte_store::{Beneath, Stat, StoredTimes, USUAL_SECONDS};
+use firstbyte_store::{Beneath, Stat, StoredTimes, USUAL_SECONDS, unix_nanoseconds};
 
 use crate::job::{Effect, Tree, as_path};
 
@@ -73,7 +73,7 @@ pub(crate) fn is_same(
     copy: SystemTime,
     stored: impl FnOnce() -> Option<StoredTimes>,
 ) -> bool {
-    let after = nanoseconds(source.modified) - nanoseconds(copy);
+    let after = unix_nanoseconds(source.modified) - unix_nanoseconds(copy);
     if after == 0 {
         return true;
     }
@@ -121,21 +121,13 @@ impl TimeUnit {
     /// milliseconds, microseconds, 100 ns (NTFS), or nanoseconds.
     fn of(time: SystemTime) -> Self {
         let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
-        let nanoseconds = nanoseconds(time);
+        let nanoseconds = unix_nanoseconds(time);
         Self(units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1))
     }
 
     /// Returns the number of whole units from 1970 to a time, rounded down.
     fn count(self, time: SystemTime) -> i128 {
-        nanoseconds(time).div_euclid(self.0)
-    }
-}
-
-/// Returns the nanoseconds since 1970.
-fn nanoseconds(time: SystemTime) -> i128 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => since.as_nanos().cast_signed(),
-        Err(before) => -before.duration().as_nanos().cast_signed(),
+        unix_nanoseconds(time).div_euclid(self.0)
     }
 }
 

@@ -174,7 +174,7 @@ fn checked_row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) ->
 /// Predicts one option for a workload, even if the option is not feasible.
 ///
 /// # Errors
-/// Those of [`advise`], and an unknown option.
+/// The errors of [`advise`], and an unknown option.
 pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<AdviceRow, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);

@@ -20,7 +20,7 @@ const OVERHEAD_BYTES: u64 = 256 << 10;
 pub struct Survival {
     /// Number of kills before the copy completed.
     pub kills: u64,
-    /// What the link carried in all runs together.
+    /// Requests and bytes that the link carried in all runs together.
     pub carried: LinkCounts,
 }
 

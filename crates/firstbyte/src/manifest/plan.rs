@@ -13,7 +13,7 @@ use std::path::Path;
 use firstbyte_location::{Entry, EntryKind, Location, Version, directory_of, shown};
 use firstbyte_store::{
     Durability, EntryOrder, Error as StoreError, Links, ListOptions, LocalFile, Marker, Metadata, NameTest,
-    PartialPermissions, Partials, Store, WalkBounds,
+    PartialPermissions, Partials, Store, WalkBounds, unix_nanoseconds,
 };
 use firstbyte_transfer::is_unfinished;
 use time::OffsetDateTime;
@@ -337,11 +337,7 @@ fn bounds(filter: &Filter, glob: Option<&Glob>) -> WalkBounds {
 
 /// Converts a time to microseconds since 1970, rounded down.
 fn microseconds(time: std::time::SystemTime) -> i64 {
-    // A file system can store years that `OffsetDateTime` does not have.
-    match time.duration_since(std::time::SystemTime::UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => {
-            i64::try_from(before.duration().as_nanos().div_ceil(1_000)).map_or(i64::MIN, |micros| -micros)
-        }
-    }
+    let micros = unix_nanoseconds(time).div_euclid(1_000);
+    // A file system can store times that a column of Parquet cannot.
+    i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
 }

@@ -13,7 +13,7 @@ pub(crate) enum RequestRoute {
     S3,
     /// A file or directory over plain HTTP.
     Plain,
-    /// What pages need below `/.firstbyte/`: the worker script, uploads, changes, links, sign-in.
+    /// Requests of pages below `/.firstbyte/`: the worker script, uploads, changes, links, sign-in.
     Reserved,
     /// The counters.
     Metrics,

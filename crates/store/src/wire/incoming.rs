@@ -32,8 +32,7 @@ enum Framing {
     Unusable(String),
 }
 
-/// What happens after the body: the pool to which the connection returns, and the budget that pays
-/// for the bytes.
+/// The pool to which the connection returns after the body, and the budget that pays for the bytes.
 pub(super) struct AfterBody {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,
