@@ -52,17 +52,19 @@ fn report_broken_rule(broken: &mut u8, what: &str) {
     *broken = broken.saturating_add(1);
 }
 
-/// Writes a file. Tries again, for at most [`MAX_OUTAGE`], while the write is blocked by the locks
-/// of a dead client or by a restart of the server.
-fn put(layout: &Layout, name: &str, content: &str) -> Result<(), Error> {
+/// Calls `work` again, for at most [`MAX_OUTAGE`], while it is blocked by the locks of a dead client
+/// or by a restart of the server. Returns the last result, and whether an earlier call had failed.
+fn outlast<T>(what: &str, work: impl Fn() -> Result<T, Error>) -> (Result<T, Error>, bool) {
     let began = Instant::now();
+    let mut has_failed = false;
     loop {
-        match layout.put(name.as_bytes(), content.as_bytes()) {
+        match work() {
             Err(error) if began.elapsed() < MAX_OUTAGE => {
-                eprintln!("put {name} again: {error}");
+                eprintln!("{what} again: {error}");
+                has_failed = true;
                 std::thread::sleep(Duration::from_millis(100));
             }
-            done => return done,
+            done => return (done, has_failed),
         }
     }
 }
@@ -82,16 +84,19 @@ fn main() -> ExitCode {
         let text = name(own);
         let is_there = mine.get(&own).is_none_or(Option::is_some);
         if draws.below(3) == 0 {
-            match layout.delete(text.as_bytes()) {
-                Ok(deleted) if deleted == is_there => {}
-                found => {
+            match outlast(&format!("delete {text}"), || layout.delete(text.as_bytes())) {
+                (Ok(deleted), _) if deleted == is_there => {}
+                // The earlier call may have deleted the file before it failed.
+                (Ok(_), true) => {}
+                (found, _) => {
                     report_broken_rule(&mut broken, &format!("delete {text}, there {is_there}: {found:?}"))
                 }
             }
             mine.insert(own, None);
         } else {
             let content = format!("{client}-{steps}");
-            if let Err(error) = put(&layout, &text, &content) {
+            let put = || layout.put(text.as_bytes(), content.as_bytes());
+            if let (Err(error), _) = outlast(&format!("put {text}"), put) {
                 report_broken_rule(&mut broken, &format!("put {text}: {error}"));
             }
             match layout.get(text.as_bytes()) {

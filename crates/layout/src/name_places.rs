@@ -120,6 +120,8 @@ impl DiskSteps for NamePlaces<'_> {
     }
 
     fn are_one_file(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>> {
+        // Another machine may have moved the file after this machine cached both names.
+        [from, to].into_iter().for_each(|place| self.root.refresh_above(self.path(place)));
         let Some(from) = self.root.stat(self.path(from))? else { return Ok(None) };
         let to = self.root.stat(self.path(to))?;
         Ok(Some(to.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino))))

@@ -15,7 +15,7 @@ from report import report
 from world import AT, World
 
 # Program of the other client. It makes and removes files, one after the other, until the file
-# `flag` is gone.
+# `flag` is gone. It leaves no file, because the next client makes files of the same names.
 CHURN = """
 import os, sys
 root, flag, number = sys.argv[1], sys.argv[2], 0
@@ -24,6 +24,8 @@ while os.path.exists(flag):
     if number >= 40:
         os.unlink(f"{root}/passing-{number - 40}")
     number += 1
+for left in range(max(number - 40, 0), number):
+    os.unlink(f"{root}/passing-{left}")
 print(number)
 """
 RUNS = 2
