@@ -180,7 +180,7 @@ impl LinkRouter {
         self.deliver(shared, now);
         let mut wake: Option<Instant> = None;
         for direction in [LinkDirection::ToServer, LinkDirection::ToClient] {
-            while self.round(direction, shared, now, &mut wake) {}
+            while self.run_round(direction, shared, now, &mut wake) {}
             shared.paces[direction as usize].end_round();
         }
         self.connections.values_mut().for_each(LinkConnection::end_round);
@@ -191,7 +191,7 @@ impl LinkRouter {
     }
 
     /// Lets every connection take one piece. Returns true if any connection took one.
-    fn round(
+    fn run_round(
         &mut self,
         direction: LinkDirection,
         shared: &mut LinkContext<'_>,

@@ -442,7 +442,7 @@ impl Reading {
         }
         let mut arriving = ArrivingObject::default();
         let slot = TrackerSlot { tracker: &self.tracker, index: slot };
-        match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
+        match slot.request(self, None, |attempt| self.read_missing(attempt, index, &mut arriving, room)) {
             Ok(()) => arriving.finish(&self.wanted[index].location),
             Err(RequestEnd::Failed(error)) => Err(error),
             Err(RequestEnd::Unwanted(error)) => Err(error.unwrap_or(StoreError::Cancelled)),
@@ -451,7 +451,7 @@ impl Reading {
 
     /// Requests the bytes that have not arrived. If the object has changed or has no version,
     /// requests all bytes, so that bytes of two versions are not mixed.
-    fn attempt(
+    fn read_missing(
         &self,
         attempt: &mut Attempt<'_>,
         index: usize,

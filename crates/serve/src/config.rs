@@ -277,7 +277,8 @@ impl Default for ServerLimits {
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(30),
-            // An intended pause is shorter. S3 recommends the same value for its lifecycle rule.
+            // Longer than a user's intended pause. S3 recommends the same value for its lifecycle
+            // rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
             // S3's limit.
             smallest_part: 5 << 20,

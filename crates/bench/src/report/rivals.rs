@@ -44,7 +44,7 @@ fn median(line: &Contender) -> Option<f64> {
 }
 
 /// True if the intervals of the two contenders overlap.
-fn overlap(faster: &Contender, slower: &Contender) -> bool {
+fn intervals_overlap(faster: &Contender, slower: &Contender) -> bool {
     let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
     intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
 }
@@ -62,7 +62,8 @@ fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)>
 pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
     match by_time(case, lines).as_slice() {
         timed @ [(first, _), _, ..] => {
-            let near = timed.iter().filter(|(line, _)| line.name == first.name || overlap(first, line));
+            let near =
+                timed.iter().filter(|(line, _)| line.name == first.name || intervals_overlap(first, line));
             near.map(|(line, _)| line.name.as_str()).collect()
         }
         _ => Vec::new(),
@@ -74,7 +75,7 @@ pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
 pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     let timed = by_time(case, lines);
     let [(first, least), (second, next), ..] = timed[..] else { return None };
-    let mut text = if overlap(first, second) {
+    let mut text = if intervals_overlap(first, second) {
         format!(
             "{} ({}) and {} ({}) tie: their 95 % intervals overlap.",
             first.name,
@@ -118,7 +119,7 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
         rival: rival.name.clone(),
         title: title_without_label(title(case)),
         ratio: base / least,
-        is_tie: if base < least { overlap(own, rival) } else { overlap(rival, own) },
+        is_tie: if base < least { intervals_overlap(own, rival) } else { intervals_overlap(rival, own) },
     })
 }
 

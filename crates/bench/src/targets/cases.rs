@@ -181,12 +181,12 @@ impl Work {
             object: None,
         };
         match workload {
-            "list" => work.listing(target),
-            "many-small" | "copy-tree" | "hydrate" => work.files(target, request)?,
-            "upload" => work.upload(request)?,
-            "command" => work.command(request)?,
+            "list" => work.set_listing(target),
+            "many-small" | "copy-tree" | "hydrate" => work.set_files(target, request)?,
+            "upload" => work.set_upload(request)?,
+            "command" => work.set_command(request)?,
             "probe" => work.title = format!("probe of {}", target.location),
-            _ => work.object(target, request)?,
+            _ => work.set_object(target, request)?,
         }
         if let Some(concurrency) = request.concurrency {
             work.parameters.insert("concurrency".into(), json!(concurrency));
@@ -204,7 +204,7 @@ impl Work {
         location.clone_into(&mut self.target);
     }
 
-    fn listing(&mut self, target: &Target) {
+    fn set_listing(&mut self, target: &Target) {
         let complete = matches!(&target.found, Found::Tree(Shape { complete: true, .. }));
         self.count = match &target.found {
             Found::Tree(shape) if complete => Some(shape.sizes.len() as u64),
@@ -217,7 +217,7 @@ impl Work {
         }
     }
 
-    fn files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+    fn set_files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let Found::Tree(shape) = &target.found else {
             return Err(format!(
                 "{}: {} needs a directory, prefix or bucket",
@@ -247,7 +247,7 @@ impl Work {
         Ok(())
     }
 
-    fn upload(&mut self, request: &Request) -> Result<(), String> {
+    fn set_upload(&mut self, request: &Request) -> Result<(), String> {
         if !request.write {
             return Err("upload writes to the target: give --write".into());
         }
@@ -258,7 +258,7 @@ impl Work {
         Ok(())
     }
 
-    fn command(&mut self, request: &Request) -> Result<(), String> {
+    fn set_command(&mut self, request: &Request) -> Result<(), String> {
         if request.command.is_empty() {
             return Err("command: which? write it after --".into());
         }
@@ -270,7 +270,7 @@ impl Work {
     }
 
     /// Describes the work on one object: the target itself, or the largest object below it.
-    fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+    fn set_object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let (name, size) = match &target.found {
             Found::Object(size) => (None, *size),
             Found::Tree(shape) => {

@@ -204,7 +204,7 @@ impl Rm<'_> {
         }
         let before = report.items();
         report.add(self.engine.remove(&removal, progress));
-        let nothing = super::only_directories(depth, removal.effect, before, report);
+        let nothing = super::matched_only_directories(depth, removal.effect, before, report);
         let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !matched && !self.args.yes => {

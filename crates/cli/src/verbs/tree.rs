@@ -51,7 +51,7 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
             console::print(format_args!("\n{directories}, {}", plural(files, "file", "files")))?;
         }
         Ok(()) => {}
-        Err(Ended::Unread) => report.unread(),
+        Err(Ended::Unread) => report.mark_unread(),
         Err(Ended::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;

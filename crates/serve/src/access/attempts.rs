@@ -1,5 +1,5 @@
-//! Counts recent wrong secrets and delays further attempts. Guessing a secret takes equally long by
-//! sign-in form, HTTP Basic and signature.
+//! Counts recent wrong secrets and delays further attempts. The delays are the same for the sign-in
+//! form, HTTP Basic and signatures.
 //!
 //! Wrong secrets are counted for each pair of address and access key, and only that pair is
 //! delayed. Behind a proxy all clients have one address, but other keys are not delayed. Access

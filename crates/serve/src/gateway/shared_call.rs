@@ -68,7 +68,7 @@ mod tests {
             let calls = &calls;
             async move {
                 calls.set(calls.get() + 1);
-                // All other clients arrive before the answer does.
+                // Yields once, so that all other clients arrive before this call answers.
                 tokio::task::yield_now().await;
                 result
             }

@@ -208,8 +208,8 @@ fn poll_socket<T>(
 /// Polls a step of sending until it is done. Fails if the peer takes no byte for the time `stall`.
 ///
 /// The socket accepts bytes again only when a third of its buffer is free, and the buffer may be
-/// megabytes long. A slow peer needs more than the time `stall` for them, so the step also goes on
-/// while the peer acknowledges bytes.
+/// megabytes long. A slow peer may take longer than `stall` to free that third, so the step also
+/// continues while the peer acknowledges bytes.
 async fn step<T>(
     transport: &mut Transport,
     stall: Duration,

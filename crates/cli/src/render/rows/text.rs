@@ -56,7 +56,7 @@ pub(super) fn row(
                 (Value::Number(Some(size)), SizeFormat::Human) if column.holds == Holds::Size => {
                     out.extend_from_slice(human(*size).as_bytes());
                 }
-                _ => cell(value, out),
+                _ => write_cell(value, out),
             }
             let written = out.len() - from;
             out.splice(from..from, std::iter::repeat_n(b' ', width.saturating_sub(written)));
@@ -84,7 +84,7 @@ fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
     let _ = write!(out, "{}", Escaped(name));
 }
 
-fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
+fn write_cell(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Kind(kind) => out.push(letter(*kind)),
         Value::Number(Some(number)) => push_number(*number, out),
