@@ -89,7 +89,7 @@ debian() {
         readarray -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
         apt_install "${missing[@]}"
     fi
-    # udev would do the same. fusermount3 decides which users may mount.
+    # Lets all users open the device, as udev does. fusermount3 decides which users may mount.
     if needs mounts && [ -c /dev/fuse ] && [ "$(id -u)" -eq 0 ]; then chmod 0666 /dev/fuse; fi
 }
 
@@ -125,7 +125,7 @@ golang() {
         go_program versitygw "$VERSITYGW"
         go_program minio "$MINIO"
     fi
-    # A client with the AWS SDK for Go; go builds it again if its source is another.
+    # A client with the AWS SDK for Go, which go builds again if its source has changed.
     if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
     # Does not install into GOBIN: the tests want these versions, whatever else is installed.
     if needs deploy; then

@@ -105,7 +105,7 @@ impl Terms {
         }
         Ok(match all.len() {
             0 => Billing::Free,
-            1 if self.copies_unseen(locations, store) && matches!(all[0], Billing::Priced(_)) => {
+            1 if self.copies_between_regions(locations, store) && matches!(all[0], Billing::Priced(_)) => {
                 Billing::Unknown(MissingFact::CopyWay)
             }
             1 => all.swap_remove(0),
@@ -113,11 +113,11 @@ impl Terms {
         })
     }
 
-    /// Returns true if a service may copy between two of these buckets by itself, and they may be
-    /// in two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions
-    /// is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has
-    /// them.
-    fn copies_unseen(&self, locations: &[Location], store: &Store) -> bool {
+    /// Returns true if a service may copy between two of these buckets by itself, and the buckets
+    /// may be in two regions. AWS bills the bytes of such a copy ("Data transferred via a COPY
+    /// request between Regions is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28). No
+    /// store counts them, because they do not pass through this machine.
+    fn copies_between_regions(&self, locations: &[Location], store: &Store) -> bool {
         let objects = |location: &'_ Location| match location {
             Location::Object(object) => Some(object.clone()),
             _ => None,

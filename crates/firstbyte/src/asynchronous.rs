@@ -2,7 +2,7 @@
 //!
 //! A read blocks no thread: the thread that fetches the bytes wakes the reading task. Opening,
 //! listing and copying each start a thread, which blocks. Dropping the future of a copy or the
-//! stream of a listing ends the work; an open is not ended.
+//! stream of a listing ends its thread. Dropping the future of an open does not.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

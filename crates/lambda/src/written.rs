@@ -20,7 +20,7 @@ pub(crate) struct WrittenPath {
 enum Before {
     Nothing,
     EmptyDirectory,
-    /// A file, or a directory with files, which is not removed.
+    /// A file, or a directory with files. A call removes neither.
     Something,
 }
 

@@ -55,7 +55,7 @@ enum Attributes {
     /// directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client requests types
     /// there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024),
     /// and reading attributes costs little.
-    IfLooked,
+    WhileRead,
 }
 
 /// A kind of file system.
@@ -93,8 +93,8 @@ const KNOWN: &[FileSystemKind] = &[
     local("btrfs", 0x9123_683E),
     local("overlayfs", 0x794C_7630),
     FileSystemKind { measured: true, ..remote("fuse", 0x6573_5546) },
-    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
-    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs4", NFS) },
+    FileSystemKind { attributes: Attributes::WhileRead, measured: true, ..remote("nfs", NFS) },
+    FileSystemKind { attributes: Attributes::WhileRead, measured: true, ..remote("nfs4", NFS) },
     remote("lustre", 0x0BD0_0BD0),
     remote("smb", 0xFF53_4D42),
     remote("smb2", 0xFE53_4D42),
@@ -263,7 +263,7 @@ impl Tuning {
     pub(crate) fn attribute_reads(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,
-            Attributes::IfLooked => detail != Detail::Bare,
+            Attributes::WhileRead => detail != Detail::Bare,
         };
         if wants { LOOKED_UP_ENTRIES } else { 0 }
     }

@@ -53,8 +53,9 @@ impl FromPyObject<'_, '_> for LocationArgument {
     }
 }
 
-/// Returns a location that stays the same place if the process changes its working directory. For
-/// work that goes on after the call that was given the location; messages show the given spelling.
+/// Returns a location that names the same place after the process has changed its working
+/// directory. Used for work that outlives the call to which the location was given. Messages show
+/// the given spelling.
 pub(crate) fn in_any_directory(location: &Location) -> Location {
     match location {
         Location::Local(path) => Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
