@@ -1,8 +1,8 @@
 //! Accounts for the money and time of a run: its budget, and the dollars and the predicted time in
 //! its receipt. The command line and Python share this code.
 //!
-//! Invariant: dollars are counted only if one price list holds for all requests. A store counts the
-//! requests to all services together, so a copy between two services has no dollars.
+//! Invariant: dollars are counted only if the same price list applies to all requests. A store
+//! counts the requests to all services together, so a copy between two services has no dollars.
 
 use std::path::Path;
 
@@ -169,7 +169,8 @@ impl Account {
     }
 
     /// Returns true if a run brings bytes of the model's service here: from objects, or from a
-    /// mounted file system. Uploads, and copies by the service itself, take other times.
+    /// mounted file system. The prediction does not apply to uploads and to copies by the service
+    /// itself.
     fn reads_from(&self, model: &ServiceModel, receipt: &Receipt) -> bool {
         let is_remote = |location: &Location| location.as_local().is_none();
         let to = receipt.destination.as_deref().filter(|text| *text != "-");
@@ -189,7 +190,7 @@ impl Account {
         }
     }
 }
-/// Number of times that a run waits as long as for a first byte, before all connections carry
+/// Number of waits, each as long as the wait for a first byte, before all connections transfer
 /// bytes: for the first connection, for its response, and for the other connections. Connecting
 /// takes a round trip, and a first byte takes at least as long.
 const FIRST_WAITS: f64 = 3.0;

@@ -120,7 +120,7 @@ impl ParsedSource {
     ///
     /// # Errors
     /// An object without a name is copied into a directory. A source is copied onto itself; for a
-    /// pattern, this means that the names that match go to where the pattern begins. A tree is
+    /// pattern, this means that the destination is the place where the pattern begins. A tree is
     /// copied into itself. Or the copy of a tree, or of the names that match a pattern, would be at
     /// or below a file.
     pub fn target(&self, destination: &Destination) -> Result<Location> {

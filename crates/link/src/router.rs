@@ -1,8 +1,9 @@
 //! Runs the thread of the link, which waits for sockets and timers, and moves bytes.
 //!
 //! Connections take turns, with one piece per turn. The next round begins with the first connection
-//! that was refused, so the total rate is divided evenly. Every wake-up visits every connection.
-//! That takes microseconds for thousands of connections, and needs no index of deadlines.
+//! whose piece was refused, so the total rate is divided evenly. Every wake-up visits every
+//! connection. That takes microseconds for thousands of connections, and needs no index of
+//! deadlines.
 
 use std::collections::BTreeMap;
 use std::io;

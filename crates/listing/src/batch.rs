@@ -155,7 +155,7 @@ impl Batch {
         &mut self,
         directory: impl AsFd,
         most: usize,
-        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
+        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<RecordDecision>,
     ) -> rustix::io::Result<usize> {
         let from = self.used;
         let end = self.buffer.len().min(from.saturating_add(most));
@@ -166,7 +166,7 @@ impl Batch {
             let raw = raw?;
             let name = &self.buffer[raw.name..raw.name + raw.len];
             match take(&raw, name)? {
-                Take::Entry if is_entry(name) => {
+                RecordDecision::Entry if is_entry(name) => {
                     self.records.push(EntryRecord {
                         inode: raw.inode,
                         name: narrow(raw.name),
@@ -174,8 +174,8 @@ impl Batch {
                         kind: raw.kind,
                     });
                 }
-                Take::Entry => {}
-                Take::Stop => break,
+                RecordDecision::Entry => {}
+                RecordDecision::Stop => break,
             }
         }
         Ok(read)
@@ -237,7 +237,7 @@ impl Batch {
 }
 
 /// Decision about a record that was read.
-pub(crate) enum Take {
+pub(crate) enum RecordDecision {
     /// The record is an entry of the directory.
     Entry,
     /// This record and those after it belong to another part.

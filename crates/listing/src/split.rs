@@ -25,7 +25,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use crate::batch::Take;
+use crate::batch::RecordDecision;
 use crate::dirent::{MIN_BUFFER_BYTES, Raw, getdents, records};
 use crate::open::reopen;
 use crate::stat::Time;
@@ -143,10 +143,15 @@ impl DirectoryPart {
     }
 
     /// Decides whether a record belongs to this part.
-    pub(crate) fn take(&mut self, raw: &Raw, name: &[u8], directory: impl AsFd) -> rustix::io::Result<Take> {
+    pub(crate) fn take(
+        &mut self,
+        raw: &Raw,
+        name: &[u8],
+        directory: impl AsFd,
+    ) -> rustix::io::Result<RecordDecision> {
         if raw.next < self.position.unwrap_or(self.start) {
             (self.over, self.ordered) = (true, false);
-            return Ok(Take::Stop);
+            return Ok(RecordDecision::Stop);
         }
         let beyond = match (self.stop, self.position) {
             (None, _) => false,
@@ -163,10 +168,10 @@ impl DirectoryPart {
         if beyond {
             self.after = Some(name.to_vec());
             self.over = true;
-            return Ok(Take::Stop);
+            return Ok(RecordDecision::Stop);
         }
         self.position = Some(raw.next);
-        Ok(Take::Entry)
+        Ok(RecordDecision::Entry)
     }
 
     /// True if all further entries belong to the next part.

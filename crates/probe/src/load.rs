@@ -55,11 +55,11 @@ pub(crate) struct Streams<'a> {
     started: AtomicUsize,
     length: AtomicU64,
     ended: AtomicBool,
-    found: Mutex<Found>,
+    found: Mutex<StreamResults>,
 }
 
 #[derive(Default)]
-struct Found {
+struct StreamResults {
     streams: Vec<RangeRead>,
     end: Option<PartEnd>,
 }

@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_bucket_fills_while_less_is_sent_and_never_overflows() {
         let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
-        // A second at 200 MB/s takes 100 MB above 100 MB/s. A pause of 0.5 s gives half of these
-        // bytes back.
+        // One second at 200 MB/s takes 100 MB from a bucket that refills at 100 MB/s. A pause of
+        // 0.5 s gives half of these bytes back.
         assert!((drained(&rates, 100e6) - 50e6).abs() < 1.0);
         assert_eq!(drained(&[0.0; 100], 100e6), 0.0);
     }

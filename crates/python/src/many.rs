@@ -64,7 +64,7 @@ pub(crate) fn read_many(
         .into_iter()
         .map(|(LocationArgument(location), part)| {
             let place = in_any_directory(&location);
-            Ok(Wanted { location, place, range: part.map(range).transpose()? })
+            Ok(WantedRange { location, place, range: part.map(range).transpose()? })
         })
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
@@ -129,7 +129,7 @@ impl Drop for PyObjects {
     }
 }
 
-struct Wanted {
+struct WantedRange {
     /// The location as the caller wrote it, for messages.
     location: Location,
     /// The location in any working directory.
@@ -139,7 +139,7 @@ struct Wanted {
 
 /// State that the caller and the threads share.
 struct Reading {
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedRange>,
     /// The store, which makes each request once.
     store: Store,
     /// Tracks the requests of the threads. A request without response ends only by its own
@@ -458,7 +458,7 @@ impl Reading {
         arriving: &mut ArrivingObject,
         room: &mut ObjectMemory,
     ) -> Result<()> {
-        let Wanted { place: location, range, .. } = &self.wanted[index];
+        let WantedRange { place: location, range, .. } = &self.wanted[index];
         while !arriving.is_whole() {
             let rest = arriving.missing_range();
             attempt.begin(Wait::Head);

@@ -3,7 +3,7 @@
 
 use super::choice::{Choice, DataState, ReadMethod};
 use super::host::{JobHost, host, token_bucket};
-use super::moved::{Moved, moved};
+use super::moved::{MovedAmounts, moved};
 use crate::limits::{JobInput, Lanes, Limit, RatePool};
 use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
 use crate::units::TIB;
@@ -15,7 +15,7 @@ const MOUNT_OPEN_TRIPS: f64 = 0.2;
 /// One job: the input of its prediction, and the amounts that the job moves.
 pub(super) struct AdvisedJob {
     pub(super) page: JobInput,
-    pub(super) moved: Moved,
+    pub(super) moved: MovedAmounts,
 }
 
 /// Makes the job of a workload that uses one option. If `beside` is true, the job computes while it
@@ -75,7 +75,7 @@ struct JobBuilder<'a> {
     workload: &'a Workload,
     choice: &'a Choice<'a>,
     host: &'a JobHost,
-    moved: Moved,
+    moved: MovedAmounts,
     client: Option<&'a ClientModel>,
     ahead: f64,
 }

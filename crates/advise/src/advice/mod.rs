@@ -219,7 +219,7 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
         return Err(Error::Memory { place });
     }
     let all = choices(workload, catalogue);
-    let files = workload.data.needs == crate::workload::Needs::Files;
+    let files = workload.data.needs == crate::workload::ReadInterface::Files;
     if files && all.iter().all(|choice| feasible::refusal(workload, choice, catalogue).is_some()) {
         return Err(Error::Files { place });
     }

@@ -62,7 +62,7 @@ pub struct WorkloadData {
     /// Number of the bytes in `read` that the machine has cached before the job starts.
     pub warm: f64,
     /// Interface through which the program reads.
-    pub needs: Needs,
+    pub needs: ReadInterface,
 }
 
 /// The order of reads.
@@ -81,7 +81,7 @@ pub enum AccessPattern {
 /// Interface through which a program reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub enum Needs {
+pub enum ReadInterface {
     /// Requests or files.
     #[default]
     Any,

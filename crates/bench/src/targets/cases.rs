@@ -14,7 +14,7 @@ use super::Request;
 use super::function::{self, LinkedTarget};
 use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
-use crate::plan::{Billed, CachePlan, Case, Contender, Count, Medium, Prints};
+use crate::plan::{BilledReads, CachePlan, Case, Contender, Count, Medium, Prints};
 use crate::slow_link::LINK_NAME;
 use crate::words::literal;
 use crate::workloads::part_bytes;
@@ -379,7 +379,7 @@ impl Work {
     }
 
     /// Estimates from above the bytes and requests of a job with this access.
-    fn billed_estimate(&self, variant: &AccessVariant) -> Billed {
+    fn billed_estimate(&self, variant: &AccessVariant) -> BilledReads {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let files = self.count.unwrap_or(1);
@@ -398,7 +398,7 @@ impl Work {
             }
             _ => (Some(self.bytes), Some(blocks(self.bytes) + files)),
         };
-        Billed {
+        BilledReads {
             target: self.location.clone(),
             bytes: text(bytes),
             gets: text(gets),

@@ -11,7 +11,7 @@ use super::one_big::read_all;
 use super::{DEFAULT_BLOCK_BYTES, block};
 use crate::access::{ListedObject, Session, add_summary, base_name, copy_all, destination, join};
 use crate::data::{check_file, seed_of};
-use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
+use crate::job::{Access, Error, ExpectedContent, Job, Latencies, Metrics, Order, Result, Watch};
 use crate::threads::on_threads;
 
 /// Default number of files that are read at once.
@@ -105,7 +105,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
 
 /// Checks the delivered files.
 pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
-    let Some(Expect { seed, .. }) = job.expect else { return Ok(()) };
+    let Some(ExpectedContent { seed, .. }) = job.expect else { return Ok(()) };
     for name in crate::access::names_below(destination)? {
         let path = destination.join(&name.name);
         let size = fs::metadata(&path).map_err(Error::at(&path))?.len();

@@ -1,10 +1,10 @@
 //! Computes the cost of the traffic with a service: of a measurement, a copy, or a mount. The cost
 //! of storage is not included.
 //!
-//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
-//! an unknown price is missing, and never free: a service of another provider than AWS gets an item
-//! that no price list has. Called by `bench` for its estimates, and by [`account`](crate::account)
-//! for the prices that a store counts with.
+//! The bills of the service's model turn estimated requests and bytes into an [`OptionUsage`]. An
+//! unknown price is reported as missing, and never counted as free: for a service of another
+//! provider than AWS, the usage gets an item that no price list has. Called by `bench` for its
+//! estimates, and by [`account`](crate::account) for the prices that a store counts with.
 
 mod own_prices;
 mod service;

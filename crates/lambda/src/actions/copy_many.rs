@@ -109,7 +109,7 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
-/// Returns the name up to which the copies of earlier calls are at the destination. Copies below
+/// Returns the name up to which earlier calls have copied objects to the destination. Copies below
 /// the function's directory exist only in the environment of those calls. Returns `None` in another
 /// environment, and for another destination: the copy starts again.
 ///

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::cursor::{DirectoryCursor, FoundDirectory, ScanJob};
 use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
-use crate::batch::{Batch, Take};
+use crate::batch::{Batch, RecordDecision};
 use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, read_attributes};
 use crate::error::{Error, below};
@@ -188,7 +188,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let read = self.batch.read(open, most, |raw, name| {
             *next = raw.next;
             match part {
-                None => Ok(Take::Entry),
+                None => Ok(RecordDecision::Entry),
                 Some(part) => part.take(raw, name, open),
             }
         });

@@ -4,14 +4,14 @@
 use firstbyte_location::Escaped;
 
 use super::text::{Fraction, NameEscaping, push_number, push_time};
-use super::{Holds, Schema, Value, utf8_name};
+use super::{ColumnType, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
 pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
     for (at, column) in schema.iter().enumerate() {
         separate(at, out);
         out.extend_from_slice(column.name.as_bytes());
-        if column.holds == Holds::Name {
+        if column.holds == ColumnType::Name {
             out.push(b',');
             out.extend_from_slice(column.name.as_bytes());
             out.extend_from_slice(b"_hex");

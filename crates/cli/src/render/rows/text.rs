@@ -7,7 +7,7 @@ use firstbyte::size::human;
 use firstbyte_listing::Time;
 use firstbyte_location::{EntryKind, Escaped};
 
-use super::{Holds, Schema, Value};
+use super::{ColumnType, Schema, Value};
 
 /// Escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn row(
         } else if let Some(width) = column.width {
             let from = out.len();
             match (value, sizes) {
-                (Value::Number(Some(size)), SizeFormat::Human) if column.holds == Holds::Size => {
+                (Value::Number(Some(size)), SizeFormat::Human) if column.holds == ColumnType::Size => {
                     out.extend_from_slice(human(*size).as_bytes());
                 }
                 _ => write_cell(value, out),
