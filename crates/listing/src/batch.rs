@@ -204,11 +204,11 @@ impl Batch {
     /// `look` for each entry whose type is `needed`, with the directory's path, the name, the type
     /// and a slot for details. `look` writes the details into the slot, because copying a hundred
     /// bytes for each entry would be noticeable. Keeps the type that `look` returns, and the
-    /// details if `keep` is set. Removes an entry for which `look` returns `None`.
+    /// details if `keep_details` is set. Removes an entry for which `look` returns `None`.
     pub(crate) fn complete_entries(
         &mut self,
         first: usize,
-        keep: bool,
+        keep_details: bool,
         needed: impl Fn(FileType) -> bool,
         mut look: impl FnMut(&[u8], &CStr, FileType, &mut Option<InodeStat>) -> Option<FileType>,
     ) {
@@ -220,7 +220,7 @@ impl Batch {
                 let name = c_name(&self.buffer, &record);
                 let stat = self.stats.push_mut(None);
                 let kind = look(&self.paths[path.clone()], name, type_of(record.kind), stat);
-                if !keep || kind.is_none() {
+                if !keep_details || kind.is_none() {
                     self.stats.pop();
                 }
                 let Some(kind) = kind else { continue };

@@ -95,8 +95,10 @@ pub(super) struct PredictedOutcome {
 
 /// Predicts the time of one option.
 pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> PredictedOutcome {
-    let jobs: Vec<AdvisedJob> =
-        loadings(workload).iter().map(|beside| job(workload, choice, inputs.catalogue, *beside)).collect();
+    let jobs: Vec<AdvisedJob> = loadings(workload)
+        .iter()
+        .map(|computes_while_reading| job(workload, choice, inputs.catalogue, *computes_while_reading))
+        .collect();
     let all: Vec<Predicted> = jobs.iter().map(|job| job.page.predict()).collect();
     let times: Vec<f64> = all.iter().map(Predicted::seconds).collect();
     let seconds = times.iter().sum::<f64>() / times.len() as f64;

@@ -128,7 +128,7 @@ fn claim_destination(
         call.remove_with_answer(WrittenPath::continued(path));
         return Ok(through);
     }
-    if !call.keeps() && !tmp::is_vacant(&path) {
+    if !call.keeps_files() && !tmp::is_vacant(&path) {
         return Err(InvocationFailure::event(format!(
             "{destination}: has files already, and copies would be removed with the answer; give an empty \
              `destination`, or `\"keep\": true`"

@@ -72,7 +72,7 @@ struct Stack {
     taken: usize,
     /// True if the walk waits for a directory.
     waited_for: bool,
-    over: bool,
+    is_over: bool,
 }
 
 /// A directory that the walk will request.
@@ -157,7 +157,7 @@ impl Drop for WalkPool {
             // A forked child must not wait for threads that it does not have.
             return self.workers.drain(..).for_each(std::mem::forget);
         }
-        self.shared.stack.lock().over = true;
+        self.shared.stack.lock().is_over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
             // A panic need not be reported: the walk reads whatever the thread did not.
@@ -181,7 +181,7 @@ impl Shared {
     fn serve(&self) {
         let mut batch = Batch::new(self.buffer);
         let mut stack = self.stack.lock();
-        while !stack.over {
+        while !stack.is_over {
             let Some(path) = stack.next().map(Entry::begin) else {
                 stack.asleep += 1;
                 stack = self.work.wait(stack);

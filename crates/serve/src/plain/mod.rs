@@ -306,7 +306,7 @@ async fn put(
         // the whole file would corrupt the file.
         return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
-    if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {
+    if request.headers.get_all(CONTENT_ENCODING).iter().any(is_chunk_coding) {
         let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
         return Ok(HttpResponse::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
     }
@@ -400,7 +400,7 @@ fn refused_metadata(refusal: MetadataRefusal) -> HttpResponse {
 }
 
 /// True if a `Content-Encoding` names S3's own coding, whose framing must never be stored.
-fn names_chunks(value: &HeaderValue) -> bool {
+fn is_chunk_coding(value: &HeaderValue) -> bool {
     String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }
 

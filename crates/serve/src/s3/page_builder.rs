@@ -15,7 +15,7 @@ pub(crate) struct KeyQuery {
     /// one common prefix.
     pub(crate) delimiter: Option<String>,
     /// The position after which keys are listed.
-    pub(crate) after: PageStart,
+    pub(crate) after: PagePosition,
     /// Maximum number of keys and common prefixes together.
     pub(crate) limit: usize,
     /// How current the listed names must be.
@@ -24,7 +24,7 @@ pub(crate) struct KeyQuery {
 
 /// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PageStart {
+pub(crate) enum PagePosition {
     /// Before the first key.
     #[default]
     Start,
@@ -42,7 +42,7 @@ pub(crate) struct ListingPage<V = EtagIdentity> {
     /// Common prefixes.
     pub(crate) prefixes: Vec<String>,
     /// The position of the next page; `None` for the last page.
-    pub(crate) next: Option<PageStart>,
+    pub(crate) next: Option<PagePosition>,
 }
 
 impl<V> Default for ListingPage<V> {
@@ -74,7 +74,7 @@ fn common_prefix<'k>(key: &'k str, prefix: &str, delimiter: Option<&str>) -> Opt
     Some(&key[..prefix.len() + at + delimiter.len()])
 }
 
-impl PageStart {
+impl PagePosition {
     /// Returns the position after `marker`, a key that a client names, in a listing with `prefix`
     /// and `delimiter`. If the listing shows the marker as a common prefix, the page begins behind
     /// this prefix: S3 omits common prefixes that do not sort after the marker (AWS, Ceph and MinIO
@@ -135,7 +135,7 @@ impl<'a, V> PageBuilder<'a, V> {
     /// Adds a common prefix, unless the page or the page before it ends with the same one.
     pub(crate) fn put_prefix(&mut self, prefix: &str) -> Step {
         let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
-            || matches!(&self.query.after, PageStart::Prefix(after) if after == prefix);
+            || matches!(&self.query.after, PagePosition::Prefix(after) if after == prefix);
         if is_shown {
             return Step::On;
         }
@@ -168,10 +168,10 @@ impl<'a, V> PageBuilder<'a, V> {
     }
 
     /// Returns the last entry of the page.
-    fn last(&self) -> PageStart {
+    fn last(&self) -> PagePosition {
         let last = match self.ends_in_prefix {
-            true => self.page.prefixes.last().cloned().map(PageStart::Prefix),
-            false => self.page.objects.last().map(|(key, _)| PageStart::Key(key.clone())),
+            true => self.page.prefixes.last().cloned().map(PagePosition::Prefix),
+            false => self.page.objects.last().map(|(key, _)| PagePosition::Key(key.clone())),
         };
         last.unwrap_or_default()
     }
