@@ -43,10 +43,11 @@ pub struct ForcedEnd {
 }
 
 impl ForcedEnd {
-    /// For a run that has a result. A run that is ended early counts as interrupted.
+    /// The limits of a run that has a result. A run that is ended early counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
-    /// For a measurement, which has child processes to end and files to remove. On a busy machine
-    /// this takes longer than [`GRACE`], although a stop interrupts all waits of a measurement.
+    /// The limits of a measurement, which has child processes to end and files to remove. On a busy
+    /// machine this takes longer than [`GRACE`], although a stop interrupts all waits of a
+    /// measurement.
     const MEASUREMENT: Self =
         Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }

@@ -67,12 +67,13 @@ pub enum OntoItself {
 /// The place to which copies go.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Into this directory, under their own names. The destination was written as a directory.
+    /// Copies go into this directory, under their own names. The destination was written as a
+    /// directory.
     Into(Location),
-    /// To an existing directory that was not written as one. Objects are copied into it; a tree
-    /// takes its name.
+    /// The destination is an existing directory that was not written as one. Objects are copied
+    /// into it; a tree takes its name.
     There(Location),
-    /// Under exactly this name.
+    /// The copy gets exactly this name.
     As(Location),
 }
 

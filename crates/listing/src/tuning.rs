@@ -21,9 +21,10 @@ use crate::options::{Detail, ListingOptions};
 /// Place of a file system's data, which decides what limits a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemReach {
-    /// In memory or on this machine's disks. Processors limit the speed of a listing.
+    /// The data is in memory or on this machine's disks. Processors limit the speed of a listing.
     Local,
-    /// Behind a network or another process. Waiting for responses limits the speed of a listing.
+    /// The data is behind a network or another process. Waiting for responses limits the speed of a
+    /// listing.
     Remote,
 }
 

@@ -177,7 +177,7 @@ impl Buckets {
 /// The clients that are admitted.
 #[derive(Clone, Debug)]
 pub enum Authentication {
-    /// All clients; signatures are not checked.
+    /// All clients are admitted, and signatures are not checked.
     None,
     /// Holders of these keys, each within its rights.
     Keys(ServerKeys),
@@ -236,7 +236,7 @@ pub enum Origins {
     /// No origin.
     #[default]
     None,
-    /// All origins, without credentials.
+    /// All origins are allowed, but without credentials.
     Any,
     /// The listed origins, such as `https://lab.example`.
     Listed(Vec<String>),

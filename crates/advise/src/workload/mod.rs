@@ -69,12 +69,12 @@ pub struct WorkloadData {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessPattern {
-    /// From the start of a file to its end. The kernel reads ahead.
+    /// A job reads each file from its start to its end. The kernel reads ahead.
     #[default]
     Sequential,
-    /// At random positions.
+    /// A job reads at random positions.
     Random,
-    /// Through a memory mapping. Each thread waits for one page fault after another.
+    /// A job reads through a memory mapping. Each thread waits for one page fault after another.
     Mapped,
 }
 

@@ -153,10 +153,10 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// At most `concurrency` files at once.
+    /// Reads at most `concurrency` files at once.
     #[default]
     Parallel,
-    /// One after another.
+    /// Reads one file after another.
     Sequential,
 }
 

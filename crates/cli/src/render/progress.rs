@@ -62,9 +62,9 @@ pub struct DifferenceSums {
 /// Place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FailureReporting {
-    /// In a line that this module prints; the run continues with other objects.
+    /// This module prints a line about the failure. The run continues with other objects.
     Printed,
-    /// By the caller. The run has a single object, and its error is returned to the caller.
+    /// The run has a single object. Its error is returned to the caller, who reports it.
     Returned,
 }
 

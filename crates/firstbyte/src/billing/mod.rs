@@ -66,13 +66,13 @@ impl JobTraffic {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Transfer {
-    /// Within one region, at no cost.
+    /// The bytes stay in one region, and cost nothing.
     None,
-    /// To another availability zone.
+    /// The bytes go to another availability zone.
     Zone,
-    /// To another region.
+    /// The bytes go to another region.
     Region,
-    /// Out of AWS.
+    /// The bytes leave AWS.
     Internet,
 }
 

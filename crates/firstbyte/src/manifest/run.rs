@@ -40,9 +40,9 @@ pub struct ShardRun {
 /// Destination of a shard.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardTarget<'a> {
-    /// To where `cp -r SRC DST` would copy each source.
+    /// Each source is copied to where `cp -r SRC DST` would copy it.
     Copy(&'a OsStr),
-    /// To the given location, which takes the contents of each source, as with `sync SRC DST`.
+    /// The contents of each source are copied to the given location, as with `sync SRC DST`.
     Contents(&'a Location),
 }
 

@@ -160,7 +160,8 @@ impl Drop for WalkPool {
         self.shared.stack.lock().is_over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A panic need not be reported: the walk reads whatever the thread did not.
+            // A panic need not be reported, because the walk itself reads the directories that the
+            // thread has not read.
             let _ = worker.join();
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct SharedCall<T> {
     calling: tokio::sync::Mutex<()>,
 }
 
-/// The answer of a call, and the times between which it was asked for.
+/// The answer of a call, with the times at which the call began and ended.
 #[derive(Clone)]
 pub(super) struct CallAnswer<T> {
     pub(super) began: Instant,

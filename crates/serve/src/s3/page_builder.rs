@@ -25,12 +25,13 @@ pub(crate) struct KeyQuery {
 /// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PagePosition {
-    /// Before the first key.
+    /// The page begins with the first key.
     #[default]
     Start,
-    /// After this key.
+    /// The page begins after this key.
     Key(String),
-    /// After all keys with this prefix, because the last page ended with this common prefix.
+    /// The page begins after all keys with this prefix, because the last page ended with this
+    /// common prefix.
     Prefix(String),
 }
 

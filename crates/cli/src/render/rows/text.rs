@@ -28,10 +28,10 @@ impl NameEscaping {
 /// Format of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeFormat {
-    /// In bytes.
+    /// The exact number of bytes.
     #[default]
     Exact,
-    /// With three digits and a unit, for people.
+    /// Three digits and a unit, for people.
     Human,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
 /// Form of fractions of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fraction {
-    /// All nine digits, unless all are zero.
+    /// All nine digits are written, unless all are zero.
     Kept,
     /// Fractions are not written.
     Omitted,
