@@ -21,7 +21,8 @@ PATH=$s5cmd:$PWD/.venv/bin:$(dirname "$firstbyte")/examples:$PATH
 export PATH TMPDIR=${TMPDIR:-/var/tmp}
 
 results=peers/results
-# Rows that test our own engine and stand-ins, not peers: a page of their own.
+# Plans that test our own engine and stand-ins instead of peers. Their results are on a page of
+# their own.
 calibration="peers/agreement.toml peers/stand_ins.toml"
 mkdir -p "$results/calibration"
 asked=" $* "

@@ -134,8 +134,9 @@ golang() {
     fi
 }
 
-# startable DIR: lets scripts begin in a shell if the path of their interpreter has a space or is long: the kernel cuts
-# such a first line. pip does that for the scripts that it writes, not for those that a package brings.
+# startable DIR: lets the scripts in DIR start although the first line is too long for the kernel,
+# or the path of the interpreter in it has a space. A shell then starts the interpreter. pip does
+# this for the scripts that it writes itself, but not for scripts that are part of a package.
 startable() {
     { grep -slIE '^#!(.* .*|.{120,})/python[0-9.]*$' "$1"/* || true; } | while read -r script; do
         sed -i "1s|^#!\(.*\)\$|#!/bin/sh\n'''exec' \"\1\" \"\$0\" \"\$@\"\n' '''|" "$script"

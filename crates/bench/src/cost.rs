@@ -304,7 +304,8 @@ impl Tariff {
         })
     }
 
-    /// Fills a line. Returns the dollars of a run and whether only the first run costs them.
+    /// Fills a line with one contender's estimate. Returns the dollars of a run, and true if only
+    /// the first run costs them.
     fn price(
         &self,
         line: &mut Line,

@@ -61,8 +61,8 @@ pub struct Change {
     pub notes: Vec<String>,
 }
 
-/// Compares all contenders of two files, `a` the earlier. Contenders of only one file come last, as
-/// not comparable.
+/// Compares all contenders of two files; `a` is the earlier file. Contenders of only one file come
+/// last, as not comparable.
 ///
 /// `threshold` is the smallest relative change that matters: 0.05 is a ratio above 1.05 or below 1
 /// / 1.05.

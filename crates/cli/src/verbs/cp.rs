@@ -283,7 +283,8 @@ struct Copy<'a> {
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
-    /// The share of this worker in the names of trees, and in the objects that are named.
+    /// The shard of this worker: which names of trees, and which of the named objects, the worker
+    /// copies.
     shard: Shard,
     /// The names to copy from the tree; `None` copies all names.
     names: Option<NameList>,

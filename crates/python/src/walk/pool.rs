@@ -19,8 +19,8 @@ use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::contents::Contents;
 
-/// Number of entries from the top of the stack within which threads read. On a remote file system,
-/// that is some directories for each thread.
+/// Threads read only directories within this many entries from the top of the stack. On a remote
+/// file system, that is some directories for each thread.
 const READ_WINDOW: usize = 256;
 
 /// Number of directories at the top that are left to the walk itself on a local file system. The

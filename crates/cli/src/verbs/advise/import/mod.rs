@@ -47,7 +47,7 @@ pub(super) enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// Kind of file that it is instead, or what it lacks.
+        /// Describes what kind of file it is, or what it lacks.
         why: String,
     },
     /// The file violates the format.
