@@ -85,7 +85,7 @@ impl FromPyObject<'_, '_> for RateArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let refused = |error| named("limit_rate", &given, error);
+        let refused = |error| name_argument("limit_rate", &given, error);
         if given.is_instance_of::<PyInt>() {
             return given.extract().map(Self).map_err(refused);
         }
@@ -137,12 +137,12 @@ pub(crate) fn number<T>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T>
 where
     T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().map_err(|error| named(name, value, error))
+    value.extract().map_err(|error| name_argument(name, value, error))
 }
 
 /// Adds the name of an argument to the exception for its value. A number that is out of range
 /// becomes a `ValueError`.
-pub(crate) fn named(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+pub(crate) fn name_argument(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = value.py();
     let (kind, text) = (error.get_type(py), error.value(py).to_string());
     // Subclasses have attributes, which a new exception would lack.

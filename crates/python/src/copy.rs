@@ -137,7 +137,7 @@ pub(crate) fn copy_many<'py>(
     pairs: Vec<(LocationArgument, LocationArgument)>,
     moves: bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let stop = Stop::default();
     let durability = if moves { Durability::Full } else { engine.copies().durability };
     let settings = TransferSettings { stop: stop.clone(), durability, ..engine.copies().clone() };

@@ -53,7 +53,7 @@ pub(crate) fn read_many(
     if concurrency == 0 {
         return Err(PyValueError::new_err("concurrency should be at least 1, not 0"));
     }
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let range = |(offset, length): (i64, i64)| match (u64::try_from(offset), u64::try_from(length)) {
         (Ok(offset), Ok(length)) => Ok(ByteRange::at(offset, length)),
         _ => Err(PyValueError::new_err(format!(

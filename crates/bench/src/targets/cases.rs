@@ -97,7 +97,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         let command = words.iter().map(fill).collect();
         let peer =
             Contender { function: request.function.clone(), waves: request.waves, ..Contender::default() };
-        contenders.push(Contender { name: name.clone(), ..work.other(command, peer) });
+        contenders.push(Contender { name: name.clone(), ..work.contender_of_command(command, peer) });
     }
     Ok(Case {
         name: format!("{workload} {}", target.location),
@@ -361,13 +361,13 @@ impl Work {
             let own = Contender { name, prints, found: true, ..Contender::default() };
             // Programs of other projects copy whole objects.
             let bytes = (self.whole > 0).then(|| self.whole.to_string());
-            Contender { bytes, ..self.other(program.command, own) }
+            Contender { bytes, ..self.contender_of_command(program.command, own) }
         };
         found.into_iter().map(contender).collect()
     }
 
     /// Makes a contender from another program's command.
-    fn other(&self, command: Vec<String>, with: Contender) -> Contender {
+    fn contender_of_command(&self, command: Vec<String>, with: Contender) -> Contender {
         Contender {
             command,
             workload: self.workload.clone(),

@@ -134,7 +134,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let account = args.policy.transfer_args().account(&args.operands, globals)?;
     let client = args.policy.transfer_args().client(globals, account.spending())?;
     let engine = client.transfers(settings);
-    let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("cp", super::join_operands(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     args.policy.sharding().open_receipt(&mut report, &args.operands)?;
@@ -178,7 +178,7 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
     let effect = args.policy.transfer_args().effect();
     let engine = args.policy.transfer_args().client(globals, None)?.transfers(globals.settings(stop));
-    let mut report = RunReport::new("cp", super::joined(operands), None).counting(engine.store());
+    let mut report = RunReport::new("cp", super::join_operands(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
         let stale = engine.abort_stale(&Location::parse(operand)?, age, effect)?;

@@ -95,7 +95,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
         .advise("the shell expands patterns there, or give the location that is mounted"));
     }
     let stop = stop_on_signal(None)?;
-    let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
+    let sources = shard.as_ref().map_or_else(|| super::join_operands(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
     args.sharding.open_receipt(&mut report, &args.operands)?;
     // A shard that cannot begin also has a receipt, which says that nothing is done.

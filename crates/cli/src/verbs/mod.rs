@@ -136,7 +136,7 @@ fn add_of_object(
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -146,7 +146,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Formats operands for a receipt.
-fn joined(operands: &[OsString]) -> String {
+fn join_operands(operands: &[OsString]) -> String {
     operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")
 }
 

@@ -74,7 +74,7 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     };
     let account = args.transfer_args.account(&args.operands, globals)?;
     let engine = args.transfer_args.client(globals, account.spending())?.transfers(settings);
-    let report = RunReport::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("mv", super::join_operands(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     report.receipt().left_out = Some(0);

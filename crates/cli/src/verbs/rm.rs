@@ -74,7 +74,8 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let removal = Rm { args, engine };
-    let mut report = RunReport::new("rm", super::joined(&args.operands), None).counting(removal.store());
+    let mut report =
+        RunReport::new("rm", super::join_operands(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
     // All operands are checked before anything is deleted.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();

@@ -237,7 +237,7 @@ fn begin(
     recursive: bool,
     rows: NonZeroUsize,
 ) -> PyResult<BatchSource> {
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let options = ListOptions { recursive, links: Links::FollowExisting, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);

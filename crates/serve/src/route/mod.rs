@@ -73,7 +73,7 @@ impl RequestRouter {
         if let ServedSource::Gateway(gateway) = &self.served
             && let Err(refused) = gateway.check_loop(&request)
         {
-            return (plain::unserved(&refused), route, None);
+            return (plain::refusal_response(&refused), route, None);
         }
         let is_read = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
         if !is_read
@@ -116,9 +116,9 @@ impl RequestRouter {
                 let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
                 match &self.served {
                     ServedSource::Directory(directory) => {
-                        page::reserved(directory, request, &rest, access).await
+                        page::answer_reserved(directory, request, &rest, access).await
                     }
-                    ServedSource::Gateway(_) => page::account(state, None, request, &rest).await,
+                    ServedSource::Gateway(_) => page::answer_account(state, None, request, &rest).await,
                 }
             }
             _ if self.is_metrics(&request).await => self.metrics(access),
@@ -127,7 +127,7 @@ impl RequestRouter {
                     request.prefix.push_str(bucket);
                     request.path = rest.to_owned();
                 }
-                plain::varied(match &self.served {
+                plain::with_vary(match &self.served {
                     ServedSource::Directory(directory) => plain::answer(directory, request, access).await,
                     ServedSource::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
                 })

@@ -7,7 +7,7 @@ use crate::access::keys::KeyRights;
 use crate::http::etag::EtagIdentity;
 use crate::object::uploads::{self, ListedUpload, UploadOrigin};
 use crate::s3::api::S3Api;
-use crate::s3::multipart::{agreed, find, run_blocking, shown};
+use crate::s3::multipart::{agreed_checksum, find, run_blocking, shown};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::page_builder::{KeyQuery, ListingPage, PageBuilder, PagePosition, Step};
@@ -21,7 +21,7 @@ pub(crate) async fn list_parts(
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let after = input.part_number_marker.unwrap_or(0);
     let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
-    let agreed = agreed(&upload);
+    let agreed = agreed_checksum(&upload);
     let known = run_blocking(move || upload.parts()).await?;
     let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
     let row = |(number, part): (&u32, &uploads::ArrivedPart)| {

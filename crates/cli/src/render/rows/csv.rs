@@ -7,7 +7,7 @@ use super::text::{Fraction, NameEscaping, push_number, push_time};
 use super::{ColumnType, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
-pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
+pub(super) fn write_header(schema: Schema, out: &mut Vec<u8>) {
     for (at, column) in schema.iter().enumerate() {
         separate(at, out);
         out.extend_from_slice(column.name.as_bytes());

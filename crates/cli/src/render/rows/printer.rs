@@ -75,7 +75,7 @@ impl RowOutput {
     fn begin(style: Style, mut out: File) -> io::Result<Self> {
         if style.format == RowFormat::Csv {
             let mut header = Vec::new();
-            csv::header(style.schema, &mut header);
+            csv::write_header(style.schema, &mut header);
             out.write_all(&header)?;
         }
         Ok(match (style.sort, style.format) {

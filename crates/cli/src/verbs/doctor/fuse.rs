@@ -16,7 +16,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub(super) fn look() -> Vec<DoctorFinding> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let admin = has_capability(&status, CAP_SYS_ADMIN);
-    vec![device(), mounting(admin, helper()), passthrough(admin)]
+    vec![device(), mounting(admin, find_helper()), passthrough(admin)]
 }
 
 /// Reports whether this process can mount: with CAP_SYS_ADMIN, or with fusermount3.
@@ -34,7 +34,7 @@ fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
 }
 
 /// Finds fusermount3, the helper program that mounts for unprivileged users.
-fn helper() -> Option<PathBuf> {
+fn find_helper() -> Option<PathBuf> {
     let places = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&places)
         .flat_map(|place| [place.join("fusermount3"), place.join("fusermount")]);

@@ -13,7 +13,7 @@ use firstbyte::receipt::Receipt;
 use firstbyte_location::shown;
 use firstbyte_store::Store;
 
-use super::joined;
+use super::join_operands;
 use super::listed::{ListingFailures, end, get_or_open};
 use super::ls::{LocalArgs, OutputArgs};
 use crate::globals::Globals;
@@ -130,7 +130,8 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     }
     printer.finish()?;
     counter.end();
-    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let (source, requests) =
+        (join_operands(&args.locations), store.map_or(0, |store| store.counters().requests));
     let receipt = Receipt {
         verb: "du".into(),
         source,

@@ -20,7 +20,7 @@ use firstbyte_location::{EntryKind, shown, to_usize, units};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
-use super::joined;
+use super::join_operands;
 use super::listed::{ListingFailures, end, get_or_open};
 use crate::globals::Globals;
 use crate::render::console;
@@ -329,7 +329,8 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     printer.finish()?;
     counter.end();
     let (objects, bytes) = counter.totals();
-    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let (source, requests) =
+        (join_operands(&args.locations), store.map_or(0, |store| store.counters().requests));
     let receipt = Receipt { verb: "ls".into(), source, objects, bytes, requests, ..Receipt::default() };
     end(receipt, started, globals, failures, roots, operands.len())
 }
