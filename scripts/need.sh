@@ -71,7 +71,7 @@ apt_install() {
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "$@" >&2
 }
 
-# The packages of all steps that were asked for, in one run of apt-get.
+# Installs the packages of all requested steps, in one run of apt-get.
 debian() {
     local step pair missing=()
     for step in $STEPS; do

@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     watch.note(&mut metrics, "listed_seconds");
     let (bytes, latencies) = read(job, session, &found)?;
     watch.note(&mut metrics, "all_seconds");
-    figures(job, &mut metrics, found.len() as u64, bytes)?;
+    add_figures(job, &mut metrics, found.len() as u64, bytes)?;
     latencies.into_metrics(&mut metrics);
     Ok(metrics)
 }
@@ -99,7 +99,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
         watch.note(&mut metrics, "all_seconds");
     }
     check(job, destination)?;
-    figures(job, &mut metrics, files, bytes)?;
+    add_figures(job, &mut metrics, files, bytes)?;
     Ok(metrics)
 }
 
@@ -115,7 +115,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
 }
 
 /// Adds the figures `files` and `bytes`. Error if the job expects another number of files.
-pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
+pub(super) fn add_figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
     if let Some(count) = job.count.filter(|count| *count != files) {
         return Err(Error::target(&job.target, format!("{files} files instead of {count}")));
     }

@@ -164,7 +164,7 @@ impl RequestHandler for RequestRouter {
     async fn answer(&self, mut request: HttpRequest) -> LoggedResponse {
         remove_infrastructure(&mut request.headers);
         let origin = cors::origin(&request.headers).map(str::to_owned);
-        let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
+        let (method, named) = (request.method.clone(), sandbox::type_from_name(&request.path));
         let (response, route, who) = self.dispatch(request).await;
         let response = self.confine(named, response);
         let response = self.state.config.cors.finish(origin.as_deref(), &method, response);
