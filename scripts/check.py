@@ -7,8 +7,8 @@
 
 Compiles the tests first. Tests mostly wait, so those of Rust, those of Python and the lints, which
 compute, then run side by side. A step that counts tests adds its own counts; any other step counts
-as one. A failed step does not hide those after it. The report at the end has the seconds of each
-step, the slowest tests, the tests not run and why, and the failures again.
+as one. The steps after a failed step still run. The report at the end has the seconds of each step,
+the slowest tests, the tests not run and why, and the failures again.
 """
 
 import os

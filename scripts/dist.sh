@@ -2,7 +2,7 @@
 # Builds all that a release has into dist/, and runs what this machine can run of it:
 #
 #   firstbyte-VERSION-linux-ARCH            the program, static
-#   firstbyte-VERSION-linux-ARCH.cdx.json   what it is made of (CycloneDX); a wheel holds that of its module
+#   firstbyte-VERSION-linux-ARCH.cdx.json   its components (CycloneDX); a wheel has those of its module
 #   firstbyte-VERSION-cp311-*.whl           the Python package, with the program, man pages and completions
 #   firstbyte-VERSION-source.tar.gz         the last commit
 #   share/                                  man pages, completions and notices, for PREFIX/share
@@ -22,7 +22,8 @@ rm -rf dist "$data"
 mkdir -p dist "$data/scripts"
 trap 'rm -rf firstbyte._native.data' EXIT
 
-# try_wheel WHEEL: installs it where nothing else is, and uses both halves.
+# try_wheel WHEEL: installs the wheel into an empty environment, and uses the program and the
+# module.
 try_wheel() {
     local venv
     venv=$(mktemp -d)
@@ -62,15 +63,17 @@ try_installed() {
     if [ "$(id -u)" = 0 ]; then python3 scripts/image.py dist --version; else echo "image: built, not run (needs root)"; fi
 }
 
-# bill_of_materials TARGET OUT: writes the program's to OUT. The tool writes one for each crate with a program or a
-# C library, beside the manifest of the crate; the others are removed.
+# bill_of_materials TARGET OUT: writes the program's bill of materials to OUT. cargo-cyclonedx
+# writes one beside the manifest of each crate that has a program or a C library; all others are
+# removed.
 bill_of_materials() {
     cargo cyclonedx --manifest-path crates/cli/Cargo.toml --target "$1" --describe binaries --format json --spec-version 1.5
     mv crates/cli/firstbyte_bin.cdx.json "$2"
     rm -f crates/*/*_{bin,cdylib}.cdx.json
 }
 
-# Builds for the processor of this machine first, since its program writes the man pages and completions of both wheels.
+# Builds for this machine's processor first, because the program built here writes the man pages and
+# completions of both wheels.
 here=$(uname -m)
 for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
     target=$arch-unknown-linux-musl
@@ -85,7 +88,8 @@ for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
         cp dist/share/doc/firstbyte/THIRD-PARTY-NOTICES.txt dist/
     fi
 
-    # The module is no program: a panic in it must become an exception, so not the profile `dist`, which aborts.
+    # Does not use the profile `dist`, which aborts on a panic: a panic in the module must become a
+    # Python exception.
     install -m 755 "dist/$name" "$data/scripts/firstbyte"
     maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
     wheel=$(ls dist/firstbyte-"$version"-cp3*-abi3-*_"$arch".whl)

@@ -3,10 +3,11 @@
 #
 #   fuzz.sh TIME [TARGET...]
 #
-# The coverage that libFuzzer needs is a pass of stable rustc: no nightly toolchain, and no address sanitizer, which
-# finds little where unsafe code is a system call. Inputs that reach new code are kept in fuzz/corpus/TARGET, and those
-# that crash in fuzz/artifacts/TARGET; a crash becomes a test beside the code. `fuzz.sh 0` checks that
-# all targets compile.
+# libFuzzer's coverage comes from a pass of stable rustc, so no nightly toolchain is needed. There
+# is no address sanitizer: it would find little, because the unsafe code here is mostly system
+# calls. Inputs that reach new code are kept in fuzz/corpus/TARGET, and those that crash in
+# fuzz/artifacts/TARGET; a crash becomes a test beside the code. `fuzz.sh 0` checks that all targets
+# compile.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 time=$1

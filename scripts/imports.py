@@ -6,8 +6,8 @@ file. Comments and strings are removed, and what only tests compile (`#[cfg(test
 skipped. Every `use` declaration and every path in an expression or a type (`crate::a::f()`,
 `super::T`, `a::T` where `a` is a name in scope) is resolved, through `use` and `pub use`
 declarations, to the file that defines the name: that is one edge between two files. Names that a
-glob import brings in are looked up the same way. Method calls are not followed: the type of what
-they are called on was imported somewhere.
+glob import brings in are looked up the same way. Method calls are not followed, because the
+receiver's type is imported somewhere anyway.
 
 A circle is a strongly connected component of more than one file, after the edges between a module
 and its own ancestors and descendants were removed: a parent and its child may import each other.

@@ -109,5 +109,5 @@ main() {
     esac
 }
 
-# The last line, so that a script that was cut on its way does nothing.
+# Called in the last line, so that an incompletely downloaded script does nothing.
 main "$@"

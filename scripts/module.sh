@@ -4,11 +4,12 @@
 #   module.sh [--release]     by maturin
 #   module.sh --with-tests    beside the tests of the workspace
 #
-# `--with-tests` is for continuous integration. Alone, the module needs fewer features of its dependencies than the
-# workspace with its tests, so cargo would compile nearly all of them once more.
+# `--with-tests` is for continuous integration. If the module is built alone, it needs fewer
+# features of its dependencies than the workspace with its tests, so cargo would compile nearly all
+# of them again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The build backend is ours, and calls maturin.
+# Maturin warns if pyproject.toml names another build backend. Ours calls maturin.
 export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1
 export VIRTUAL_ENV=$PWD/.venv
 
@@ -17,13 +18,13 @@ packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("pure
 # with_tests: installs what `maturin develop` installs, from the module that cargo built with the tests.
 with_tests() {
     cargo build --locked --quiet --workspace --all-targets
-    # A new file: a process may have the old one mapped.
+    # Installs a new file instead of overwriting the old one, which a process may have mapped.
     install "${CARGO_TARGET_DIR:-target}/debug/lib_native.so" python/firstbyte/_native.abi3.so
     .venv/bin/maturin pep517 write-dist-info --metadata-directory "$packages" >/dev/null
     echo "$PWD/python" >"$packages/firstbyte.pth"
 }
 
-# pip uninstalls nothing that it has not installed itself.
+# Removes an earlier installation by hand, because pip only uninstalls what it has installed itself.
 rm -rf "$packages"/firstbyte-*.dist-info "$packages"/firstbyte.pth
 if [ "${1-}" = --with-tests ]; then
     with_tests

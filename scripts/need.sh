@@ -71,7 +71,7 @@ apt_install() {
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "$@" >&2
 }
 
-# The packages of all steps that were asked for, in one run of apt-get.
+# Installs the packages of all requested steps, in one run of apt-get.
 debian() {
     local step pair missing=()
     for step in $STEPS; do
@@ -89,7 +89,7 @@ debian() {
         readarray -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
         apt_install "${missing[@]}"
     fi
-    # udev would do the same. fusermount3 decides which users may mount.
+    # Lets all users open the device, as udev does. fusermount3 decides which users may mount.
     if needs mounts && [ -c /dev/fuse ] && [ "$(id -u)" -eq 0 ]; then chmod 0666 /dev/fuse; fi
 }
 
@@ -125,7 +125,7 @@ golang() {
         go_program versitygw "$VERSITYGW"
         go_program minio "$MINIO"
     fi
-    # A client with the AWS SDK for Go; go builds it again if its source is another.
+    # A client with the AWS SDK for Go, which go builds again if its source has changed.
     if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
     # Does not install into GOBIN: the tests want these versions, whatever else is installed.
     if needs deploy; then
@@ -134,8 +134,9 @@ golang() {
     fi
 }
 
-# startable DIR: lets scripts begin in a shell if the path of their interpreter has a space or is long: the kernel cuts
-# such a first line. pip does that for the scripts that it writes, not for those that a package brings.
+# startable DIR: lets the scripts in DIR start although the first line is too long for the kernel,
+# or the path of the interpreter in it has a space. A shell then starts the interpreter. pip does
+# this for the scripts that it writes itself, but not for scripts that are part of a package.
 startable() {
     { grep -slIE '^#!(.* .*|.{120,})/python[0-9.]*$' "$1"/* || true; } | while read -r script; do
         sed -i "1s|^#!\(.*\)\$|#!/bin/sh\n'''exec' \"\1\" \"\$0\" \"\$@\"\n' '''|" "$script"

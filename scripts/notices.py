@@ -1,8 +1,8 @@
 """Writes the licences of the crates in a program: `notices.py PACKAGE [PACKAGE...] OUT`.
 
 Reads `cargo metadata` and the sources that cargo has fetched, so it works offline. Each licence
-text stands once, below the crates that have it. A crate without a licence file gets the standard
-text of its licence from a crate that has one, with its own authors named.
+text is written once, below the names of the crates that use it. A crate without a licence file gets
+the standard text of its licence from a crate that has one, with its own authors named.
 """
 
 import json

@@ -62,9 +62,9 @@ def compare(program: Path, stage: Path, seconds: str) -> None:
     rates = report["rates"]
     found = {
         "one stream, MB/s": (rates["connection"] / 1e6, fio(tree, "read", "1M", 1)["bw_bytes"] / 1e6),
-        "all streams, MB/s": (rates["total"] / 1e6, fio(tree, "read", "1M", len_of(rates))["bw_bytes"] / 1e6),
-        "names a second": (names["names"] / names["seconds"], listed(program, named)),
-        "opens a second": (report["ceiling"]["per_second"], opened(tree, report["ceiling"]["at_once"])),
+        "all streams, MB/s": (rates["total"] / 1e6, fio(tree, "read", "1M", streams_at_highest_rate(rates))["bw_bytes"] / 1e6),
+        "names a second": (names["names"] / names["seconds"], names_per_second(program, named)),
+        "opens a second": (report["ceiling"]["per_second"], opens_per_second(tree, report["ceiling"]["at_once"])),
     }
     print(f"{stage.parent} ({kind})")
     for what, (probed, expected) in found.items():
@@ -77,7 +77,7 @@ def probe(program: Path, directory: Path, stage: Path, seconds: str) -> dict:
     return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def len_of(rates: dict) -> int:
+def streams_at_highest_rate(rates: dict) -> int:
     """Returns the number of streams at which the probe measured its highest rate."""
     return max(rates["steps"], key=lambda step: step["rate"])["connections"]
 
@@ -102,7 +102,7 @@ def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
     return json.loads(done.stdout)["jobs"][0]["read"]
 
 
-def listed(program: Path, directory: Path) -> float:
+def names_per_second(program: Path, directory: Path) -> float:
     """Returns how many names per second `ls -R` lists, without the time to start its process. Uses
     the median of five runs.
     """
@@ -118,7 +118,7 @@ def listed(program: Path, directory: Path) -> float:
     return NAMES / (taken - start)
 
 
-def opened(tree: Path, at_once: int) -> float:
+def opens_per_second(tree: Path, at_once: int) -> float:
     """Returns how many files per second fio opens. fio runs twice; the first run creates the files.
     """
     words = ["fio", "--name=it", f"--directory={tree / 'small'}", "--ioengine=filecreate", "--fallocate=none", "--filesize=4k"]

@@ -1,7 +1,7 @@
 """Imports as a reader sees them: by the `use` lines, not by where a name is defined.
 
-`imports.py` follows `pub use` to the file that defines a name, and so passes over a file that only
-passes names on. Here such a file counts. Three things are found:
+`imports.py` follows `pub use` to the file that defines a name, and so ignores files that only
+re-export names. Here such a file counts. Three things are found:
 
 - `upward`: a module imports a name that one of its own parents merely re-exports. It should name
   the sibling that defines it.

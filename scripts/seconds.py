@@ -1,10 +1,9 @@
 """Compares the seconds of the steps of check.py with those of an idle machine.
 
 `step_seconds.json` has, for each step, the seconds that it takes from nothing on two processors
-whose spin factor is 1. check.py names a step that takes 15 % longer than that, divided by the spin
-factor of its own machine: a reason to look, not a failure, since caches and load make steps quicker
-and slower.
-"""
+whose spin factor is 1. check.py divides the seconds of its own steps by the spin factor of its
+machine, and names each step that then exceeds the table by 15 %. This is a hint and not a failure,
+because caches and load change the times of steps."""
 
 import json
 import time

@@ -1,8 +1,9 @@
-"""Checks the ways of a request in ARCHITECTURE.md and docs/reference/flows.md, file by file.
+"""Checks the lists of files that a request passes through, in ARCHITECTURE.md and
+docs/reference/flows.md.
 
-Each file of a list exists, and imports another file of its crate in the list or is imported by one,
-as `reading.py` reads imports. So a file that no longer belongs to the way is noticed. In the lists
-of LIMITS no file stands twice, and there are no more files than LIMITS allows.
+Each file of a list must exist, and must import another file of its crate in the list or be imported
+by one, as `reading.py` reads imports. This finds files that a request no longer passes through. In
+the lists of LIMITS no file occurs twice, and there are no more files than LIMITS allows.
 
     python3 scripts/ways.py
 """

@@ -45,7 +45,7 @@ _Paths = builtins.list[Location]
 _Refs = builtins.list[Any]
 # Maximum number of failures that an exception has as exceptions.
 _ERRORS = 1000
-# Number of the operating system for kinds of failures. A receipt has kinds only.
+# Error number of the operating system for each kind of failure, because a receipt has only kinds.
 _NUMBERS = {
     "not_found": errno.ENOENT,
     "no_such_bucket": errno.ENOENT,

@@ -134,7 +134,7 @@ def test_its_top_says_what_it_means_and_where_it_was_measured(made, opened, size
     assert facts["Date"] == "2026-11-23 09:40:00 UTC" and facts["Kernel"] == "Linux 6.1.0"
     assert facts["Processor"] == "2 x Example(R) Processor @ 2.60GHz"
     assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Program"]
-    # After the name of each stand-in follows what it stands in for.
+    # The text after each stand-in's name says what the stand-in replaces.
     for stand_in in page.locator(".stand-in").all():
         assert "in place of" in stand_in.inner_text()
 

@@ -1,5 +1,5 @@
-"""Directory buckets of S3 Express One Zone, in `serve`: boto3 begins sessions and signs with them,
-and so do we."""
+"""Directory buckets of S3 Express One Zone, in `serve`: boto3, and the program itself, begin
+sessions and sign with them."""
 
 import datetime
 

@@ -1,4 +1,5 @@
-"""Gateways: other programs read the same objects through one as from the origin's `serve`."""
+"""Gateways: other programs read the same objects through a gateway as from its origin, a
+`serve`."""
 
 import hashlib
 import json

@@ -127,8 +127,8 @@ def sign(key: bytes, *words: str) -> bytes:
 
 
 class Signed:
-    """The signature of a PUT: its headers, and the last signature, from which that of the next
-    chunk is computed.
+    """The headers of a signed PUT, and the last signature. The signature of the next chunk is
+    computed from the last one.
     """
 
     def __init__(self, served, path: str, payload: str, **headers: str):

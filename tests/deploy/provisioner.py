@@ -1,4 +1,5 @@
-"""Stand-in for deploy/verify/provision.py, called by verify.py: asks the test to make and destroy.
+"""Stand-in for deploy/verify/provision.py, called by verify.py. Requests each change, a resource to
+make or to destroy, from the test.
 
 On SIGINT or SIGTERM the stand-in ends after the current change, as Terraform does. After each
 change it reports to the test whether to go on.

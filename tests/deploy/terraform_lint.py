@@ -135,7 +135,7 @@ def calls(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Yields all strings in what the parser has returned."""
+    """Yields all strings in a value that the parser has returned."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -156,7 +156,7 @@ def used(module: Module) -> Iterator[tuple[str, list[str]]]:
 
 
 def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
-    """Yields references to what is not declared, and variables that are never used."""
+    """Yields references without a declaration, and variables that are never used."""
     seen = set()
     for word, names in used(module):
         dotted = f"{module.name}: {'.'.join([word, *names])}"
@@ -180,7 +180,7 @@ def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def templates(module: Module) -> Iterator[str]:
-    """Yields templates that do not exist, or that use names which they are not given."""
+    """Yields missing templates, and templates that use names which the caller does not pass."""
     for file in sorted(module.path.glob("*.tf")):
         text = file.read_text()
         for call in TEMPLATE.finditer(text):

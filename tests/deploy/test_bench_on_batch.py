@@ -1,5 +1,5 @@
-"""`bench run --on batch`: submitted to moto, which runs no job. For jobs that have to run,
-`Instance` stands before moto and runs their commands here.
+"""`bench run --on batch`, with jobs submitted to moto, which does not run them. If a test needs a
+job to run, it puts `Instance` before moto, which runs the job's command here.
 """
 
 import json
@@ -240,8 +240,8 @@ def test_without_credentials_it_says_so(prepared, tmp_path):
 
 
 def test_without_any_one_action_it_fails_and_names_it(prepared):
-    """moto enforces the policy that deploy/terraform gives to users who measure, without one of its
-    actions.
+    """moto enforces the policy that deploy/terraform gives to users who measure. Each round leaves
+    out one action of the policy.
     """
     document = policy("submit", **VALUES["submit"])
     assert set.union(*map(actions, document["Statement"])) == set(BATCH.values())

@@ -92,8 +92,8 @@ def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered
 
 
 def test_each_call_goes_through_the_list():
-    """A call without an operation does not compile. But a request that is built without `Call`
-    would not be noticed. Requests of credential providers are not S3 operations.
+    """`Call` requires an operation, which the compiler checks. This test finds requests that are
+    built without `Call`. Requests of credential providers are not S3 operations.
     """
     for path in SOURCE.parent.rglob("*.rs"):
         text = path.read_text()

@@ -1,7 +1,8 @@
 """Every command in backticks of README and docs runs in the world of the examples, or has a reason
 not to.
 
-A command that only names a verb must be one; one with a placeholder (`DIR`, `...`) cannot run.
+A command that is only a verb must name an existing verb. A command with a placeholder (`DIR`,
+`...`) cannot run.
 """
 
 import re

@@ -52,7 +52,7 @@ def options_in(words: list[str]) -> list[str]:
 
 
 def unknown(code: str) -> list[str]:
-    """Returns what is wrong with a command: a verb or option that does not exist."""
+    """Returns the options in a command that do not exist, each after its verb."""
     try:
         words = shlex.split(code, comments=True)
     except ValueError:

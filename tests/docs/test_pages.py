@@ -1,5 +1,5 @@
-"""Pages of docs/: one task each, the example first, at most 900 words; the rest is in
-docs/reference/. Figures and answers that stand twice are the same.
+"""Pages of docs/: one task each, the example first, at most 900 words; everything else is in
+docs/reference/. A figure or an answer that two pages state is the same on both.
 """
 
 import re

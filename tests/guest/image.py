@@ -20,7 +20,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "guest"
 PACKAGES = """linux-image-cloud-amd64 busybox-static kmod iproute2 nfs-common nfs-kernel-server samba cifs-utils
     python3 dosfstools exfatprogs e2fsprogs btrfs-progs xfsprogs util-linux mount coreutils findutils bash libc-bin tar procps
     strace libgcc-s1 fuse3""".split()
-# The user whom an NFS server gives to a root that has no rights there.
+# The user as which an NFS server runs the requests of a client's root, if root has no rights there.
 NOBODY = "no" "body"
 # Packages of Python's library that jobs import.
 COMPILED = ("collections", "concurrent/futures", "ctypes", "email", "encodings", "http", "importlib", "json", "logging", "re", "urllib")

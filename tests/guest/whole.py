@@ -1,6 +1,6 @@
 """Runs all jobs of the guest, two boots at once for each processor. Reports go to a file.
 
-    whole.py [NAME...]    these of JOBS, else all
+    whole.py [NAME...]    runs these jobs of JOBS; by default all
 
 `make soak SOAK_FLAGS="--runs guest"` runs this.
 """

@@ -1,4 +1,4 @@
-"""An S3 server with one bucket of any keys, also such as no file system can hold."""
+"""An S3 server with one bucket of arbitrary keys, including keys that no file system can hold."""
 
 import re
 import threading

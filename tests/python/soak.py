@@ -2,10 +2,10 @@
 
     python tests/python/soak.py DIRECTORY [--entries 100000000]
 
-Calls each function until it has returned that many entries. A function that returns fewer than the
-directory has is called as often as the others. Memory must have stopped growing after the first
-quarter of the calls: the rest may add at most MOST bytes, far less than one per entry. Exits with 1
-if memory grows more.
+Calls each function until it has returned as many entries as `--entries` says. A function that
+returns fewer entries per call than the directory has is called as often as the others. Memory must
+have stopped growing after the first quarter of the calls: the rest may add at most MOST bytes, far
+less than one per entry. Exits with 1 if memory grows more.
 """
 
 import argparse

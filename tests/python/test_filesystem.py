@@ -1,5 +1,5 @@
-"""The fsspec file system: fsspec's own tests of one, and tests of everything that those leave
-out."""
+"""The fsspec file system: fsspec's own tests for file systems, and tests of everything that those
+omit."""
 
 import io
 import os
@@ -327,7 +327,8 @@ def test_pyarrow_deletes_moves_and_copies_by_exact_names(fs, place):
 def test_an_object_that_appears_meanwhile_is_not_overwritten_by_a_create(fs, place, tmp_path, monkeypatch, size):
     (tmp_path / "new").write_bytes(b"m" * size)
     place(f"race{size}/a", b"other")
-    # The checks before the writes see the bucket as it was before the other writer.
+    # Makes the checks before the writes miss the object, as if another writer made it after the
+    # check.
     monkeypatch.setattr(FirstbyteFileSystem, "exists", lambda *_, **__: False)
     monkeypatch.setattr("firstbyte._open._refuse_existing", lambda *_: None)
     for create in (

@@ -75,7 +75,8 @@ def test_one_that_is_missing_is_raised_at_its_place(samples, store):
 
 
 class Counting(BaseHTTPRequestHandler):
-    """Once it may, answers with 100 KB that consist of the number in the path. Counts requests."""
+    """Answers once it is allowed to, with 100 KB that repeat the number in the path. Counts
+    requests."""
 
     protocol_version = "HTTP/1.1"
 

@@ -42,7 +42,8 @@ def slowest(call) -> float:
 
 
 def until_it_works(call):
-    """Repeats the call until it is noticed that the server is back. Returns the result."""
+    """Repeats the call until the package has noticed that the server is back. Returns the
+    result."""
     results = []
 
     def works() -> bool:

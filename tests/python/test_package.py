@@ -16,7 +16,7 @@ def test_every_public_name_is_documented_and_says_what_it_takes():
     for name in firstbyte.__all__:
         thing = getattr(firstbyte, name)
         assert inspect.getdoc(thing), name
-        if inspect.isfunction(thing):  # Classes say it of each method.
+        if inspect.isfunction(thing):  # A class has these sections in its methods.
             assert all(word in inspect.getdoc(thing) for word in ("Args:", "Returns:" if name != "walk" else "Yields:")), name
     assert sorted(firstbyte.__all__) == firstbyte.__all__
 

@@ -1,4 +1,4 @@
-"""`plan`, `cp` and `hydrate` of a shard, and `merge`, as by the program."""
+"""`plan`, `cp` and `hydrate` of a shard, and `merge` have the results of the program."""
 
 import json
 

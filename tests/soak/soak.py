@@ -26,8 +26,9 @@ from tools import Tools
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
-# Maximum number of bytes that a kill may cost. For a download: the chunk of each of these requests,
-# and the content of its socket. For an upload: one part (crates/transfer/src/plan.rs).
+# Maximum number of bytes that a kill may cost, MAY_REREAD. For a download: the chunk of each of
+# CONCURRENCY requests, and the content of its socket. For an upload: one part
+# (crates/transfer/src/plan.rs).
 CONCURRENCY = 8
 MAY_REREAD = CONCURRENCY * 8 * data.MIB
 # HTTP heads, of requests and responses, as a share of the body bytes.

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_bucket_lasts_until_its_bytes_are_gone() {
-        // At 1 GB/s, the bucket of 300 MB above the rate of 75 MB/s is empty after 0.32 s.
+        // At 1 GB/s, a bucket of 300 MB that refills at 75 MB/s is empty after 0.32 s.
         let pool =
             |amount| RatePool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
         assert!((pool(200e6).seconds() - 0.2).abs() < 1e-9);

@@ -58,7 +58,7 @@ impl<'j> Session<'j> {
             Access::Path => ReachedTarget::Files(PathBuf::from(&job.target)),
             Access::Mount => ReachedTarget::Mounted(MountedTarget::start(job)?),
             Access::Open => ReachedTarget::Store(Box::new(client::new(job)?)),
-            // For these workloads the copy is the measured work.
+            // For these workloads the copy itself is measured, so the workload makes it.
             Access::Cp if is_copy(job.workload) => ReachedTarget::Store(Box::new(client::new(job)?)),
             Access::Cp => ReachedTarget::Files(Self::copy(job, &mut copy_metrics)?),
         };

@@ -3,8 +3,8 @@
 //!
 //! A contender belongs to a model if its name, or the name of its case, contains the model's name.
 //! Its runs give the rate of a client. Runs that print `ready_seconds` or `first_byte_seconds` also
-//! give the start and the latency. If a run prints the times of a part and of the whole object, the
-//! rate is that of the reading after the part. Called by `advise` and by the demo.
+//! give the start and the latency. If a run reads a part of the object and then the whole object,
+//! only the bytes and the time after the part give the rate. Called by `advise` and by the demo.
 
 use firstbyte_advise::model::{FigureSource, Flow, Latency, ModelCatalogue, ServiceModel, ServiceRates};
 use firstbyte_advise::prices::Day;

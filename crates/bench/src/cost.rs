@@ -18,7 +18,7 @@ use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
 use crate::mounts::{self, Mounts};
-use crate::plan::{Billed, Case, Contender, Invoke, Plan};
+use crate::plan::{BilledReads, Case, Contender, Invoke, Plan};
 use crate::slow_link::LINK_NAME;
 use crate::words::Words;
 
@@ -304,7 +304,8 @@ impl Tariff {
         })
     }
 
-    /// Fills a line. Returns the dollars of a run and whether only the first run costs them.
+    /// Fills a line with one contender's estimate. Returns the dollars of a run, and true if only
+    /// the first run costs them.
     fn price(
         &self,
         line: &mut Line,
@@ -402,7 +403,7 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), 
     }
     let unknown = || "how many bytes a run reads: its plan does not say".to_owned();
     let jobs = f64::from(contender.jobs(words)?);
-    let none = Billed::default();
+    let none = BilledReads::default();
     let billed = contender.billed.as_ref().unwrap_or(&none);
     let bytes = match (&billed.bytes, &contender.bytes) {
         (own, _) if !own.is_empty() => own,

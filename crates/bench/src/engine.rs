@@ -246,8 +246,8 @@ fn is_complete(case: &Case, writer: &Writer) -> bool {
     })
 }
 
-/// True if the last [`MAX_FAILURES`] runs of a contender failed; one is enough for a program that
-/// was found.
+/// True if the last [`MAX_FAILURES`] runs of a contender failed. One failure is enough for a
+/// program that is a contender only because it was found on the `PATH`.
 fn is_skipped(writer: &Writer, case: &Case, contender: &Contender) -> bool {
     let failures = if contender.found { 1 } else { MAX_FAILURES };
     let of = |run: &&Run| run.case == case.name && run.contender == contender.name;

@@ -133,11 +133,11 @@ struct Report {
 struct JobReport {
     /// errno of the first failure, or 0.
     error: i32,
-    read: Reads,
+    read: ReadReport,
 }
 
 #[derive(Deserialize)]
-struct Reads {
+struct ReadReport {
     io_bytes: u64,
     /// Bytes per second.
     bw_bytes: f64,

@@ -21,7 +21,7 @@ pub(crate) fn complete_cases(plan: &mut DeTable<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies to `case` the fields that it lacks from the case that it is like.
+/// Fills in the fields that `case` lacks, from the earlier case that its `like` names.
 fn complete<'i>(case: &mut DeTable<'i>, earlier: &[Spanned<DeValue<'i>>]) -> Result<(), String> {
     let Some(like) = case.remove("like") else { return Ok(()) };
     let like = like.get_ref().as_str().ok_or("like: the name of a case is needed")?;

@@ -14,5 +14,5 @@ mod watch;
 pub use error::{Error, Result};
 pub use fio::{Fio, ReadPattern};
 pub(crate) use latency::Latencies;
-pub use spec::{Access, ComparedPart, Expect, Job, Names, OpenStage, Order, Share, Size, Workload};
+pub use spec::{Access, ComparedPart, ExpectedContent, Job, Names, OpenStage, Order, Share, Size, Workload};
 pub use watch::{Metrics, Watch};

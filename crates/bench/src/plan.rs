@@ -21,7 +21,7 @@ use crate::inherit;
 use crate::sweep;
 use crate::words::Words;
 
-pub use contender::{Billed, CachePlan, Command, Contender, ContentCheck, Count, Invoke, Prints};
+pub use contender::{BilledReads, CachePlan, Command, Contender, ContentCheck, Count, Invoke, Prints};
 
 /// A measurement: data, services, and cases one after another.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -362,7 +362,7 @@ impl Results {
         let mut lines = text.split_inclusive('\n').enumerate();
         let header = match lines.next().map(|(_, line)| serde_json::from_str(line)) {
             Some(Ok(Record::Header(header))) => *header,
-            _ => return Err(Self::newer(text).unwrap_or(Error::NoHeader)),
+            _ => return Err(Self::newer_schema_error(text).unwrap_or(Error::NoHeader)),
         };
         if header.schema > SCHEMA {
             return Err(Error::Newer(header.schema));
@@ -381,7 +381,7 @@ impl Results {
 
     /// Returns the error for a header of a newer schema, even if the rest of the header cannot be
     /// parsed.
-    fn newer(text: &str) -> Option<Error> {
+    fn newer_schema_error(text: &str) -> Option<Error> {
         let first: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
         let schema = u32::try_from(first.get("schema")?.as_u64()?).ok()?;
         (schema > SCHEMA).then_some(Error::Newer(schema))

@@ -43,10 +43,11 @@ pub struct ForcedEnd {
 }
 
 impl ForcedEnd {
-    /// For a run that has a result. A run that is ended early counts as interrupted.
+    /// The limits of a run that has a result. A run that is ended early counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
-    /// For a measurement, which has child processes to end and files to remove. On a busy machine
-    /// this takes longer than [`GRACE`], although a stop interrupts all waits of a measurement.
+    /// The limits of a measurement, which has child processes to end and files to remove. On a busy
+    /// machine this takes longer than [`GRACE`], although a stop interrupts all waits of a
+    /// measurement.
     const MEASUREMENT: Self =
         Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }
@@ -92,7 +93,7 @@ pub fn on_service_signal(
 pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
     let mut signals = Signals::new([SIGUSR1]).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &[SIGUSR1]);
-    thread("reports", move || {
+    start_thread("reports", move || {
         change_mask(libc::SIG_UNBLOCK, &[SIGUSR1]);
         signals.forever().for_each(|_| report());
     })
@@ -120,7 +121,7 @@ fn on_signals(
         let Some(signal) = signals.forever().next() else { return };
         // `ask_to_end` runs on a thread of its own, because it may block and a second signal must
         // not wait for it.
-        let asked = thread("stopping", ask_to_end);
+        let asked = start_thread("stopping", ask_to_end);
         let grace = if signal == SIGINT { ending.interrupted } else { ending.terminated };
         let until = Instant::now() + grace;
         while asked.is_ok() && Instant::now() < until {
@@ -136,7 +137,7 @@ fn on_signals(
         std::process::exit(ending.exit as i32);
     };
     // The thread runs until the process ends, so it is never joined.
-    thread("signals", watch)
+    start_thread("signals", watch)
 }
 
 /// Returns whether SIGHUP is ignored, as in a process that `nohup` started. SIGHUP then stays
@@ -153,7 +154,7 @@ fn is_hangup_ignored() -> bool {
 /// Calls `undo` on a separate thread, and waits at most `within` until it returns.
 fn run_within(undo: impl FnOnce() + Send + 'static, within: Duration) {
     let (done, ended) = mpsc::channel::<()>();
-    let undoing = thread("undoing", move || {
+    let undoing = start_thread("undoing", move || {
         undo();
         drop(done);
     });
@@ -206,7 +207,7 @@ pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
 /// # Errors
 /// No thread can be started.
 pub fn end_after(deadline: Duration, source: String) -> Result<()> {
-    thread("last-deadline", move || {
+    start_thread("last-deadline", move || {
         std::thread::sleep(deadline.saturating_add(GRACE));
         let error = Error::from(Transfer::Deadline { after: deadline }).about(&source);
         console::print_error(&error);
@@ -215,7 +216,7 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
 }
 
 /// Starts a thread with a small stack, which is enough for the few functions that it calls.
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).stack_size(128 << 10);
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }

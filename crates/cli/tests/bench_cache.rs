@@ -18,8 +18,9 @@ use support::servers::S3;
 
 const SIZE: u64 = 3 << 20;
 
-/// Returns whether the state of the cache held, and the marks, of a run that itself reads nothing.
-/// `adversary` acts after the cache was emptied and before it is observed.
+/// Observes the cache around a run that itself reads nothing. Returns true if the cache kept its
+/// state, and the marks of the run. `adversary` is called after the cache was emptied and before it
+/// is observed.
 fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>, Vec<String>) {
     let mut prepared = cache::prepare(spec, tools).unwrap();
     adversary();

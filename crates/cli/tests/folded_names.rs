@@ -1,5 +1,5 @@
-//! Destinations that treat two names as one. The second source is refused, by name. The first
-//! source is lost neither by a copy nor by a move.
+//! Destinations that treat two names as one. The second source is refused, and the message names
+//! it. The first source is lost neither by a copy nor by a move.
 
 use crate::support;
 

@@ -204,7 +204,7 @@ fn a_budget_without_prices_is_refused() {
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])
         .fails(2, &["--budget", "--bill-as"]);
     world.run(&["probe", "s3://bucket/data/", "--budget", "1USD"]).fails(2, &["--budget", "--bill-as"]);
-    // A service that bills by prices that are not known is not measured by the default budget.
+    // The default budget refuses a service whose prices are not known.
     let seoul = ["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--region", "ap-northeast-2"];
     world.run(&seoul).fails(2, &["default budget of 0.05 USD", "ap-northeast-2", "--bill-as none"]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);

@@ -57,7 +57,8 @@ fn a_tree_is_drawn_whatever_its_depth() {
     plant_deep(&world, "long", &"d".repeat(200), 25);
     let drawn = text(&world, &["tree", "long"]);
     assert!(drawn.contains("file") && drawn.ends_with("25 directories, 1 file\n"), "{drawn}");
-    // More levels than descriptors. The names after a directory come after everything in it.
+    // The tree has more levels than the process may open descriptors. The names after a directory
+    // come after everything in it.
     plant_deep(&world, "deep", "d", 400);
     for name in ["deep/a", "deep/z", "deep/d/d/z"] {
         world.write(name, b"");

@@ -1,8 +1,8 @@
 //! Accounts for the money and time of a run: its budget, and the dollars and the predicted time in
 //! its receipt. The command line and Python share this code.
 //!
-//! Invariant: dollars are counted only if one price list holds for all requests. A store counts the
-//! requests to all services together, so a copy between two services has no dollars.
+//! Invariant: dollars are counted only if the same price list applies to all requests. A store
+//! counts the requests to all services together, so a copy between two services has no dollars.
 
 use std::path::Path;
 
@@ -105,7 +105,7 @@ impl Terms {
         }
         Ok(match all.len() {
             0 => Billing::Free,
-            1 if self.copies_unseen(locations, store) && matches!(all[0], Billing::Priced(_)) => {
+            1 if self.copies_between_regions(locations, store) && matches!(all[0], Billing::Priced(_)) => {
                 Billing::Unknown(MissingFact::CopyWay)
             }
             1 => all.swap_remove(0),
@@ -113,11 +113,11 @@ impl Terms {
         })
     }
 
-    /// Returns true if a service may copy between two of these buckets by itself, and they may be
-    /// in two regions. AWS bills those bytes ("Data transferred via a COPY request between Regions
-    /// is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28), and no count of a store has
-    /// them.
-    fn copies_unseen(&self, locations: &[Location], store: &Store) -> bool {
+    /// Returns true if a service may copy between two of these buckets by itself, and the buckets
+    /// may be in two regions. AWS bills the bytes of such a copy ("Data transferred via a COPY
+    /// request between Regions is charged", <https://aws.amazon.com/s3/faqs/>, 2026-11-28). No
+    /// store counts them, because they do not pass through this machine.
+    fn copies_between_regions(&self, locations: &[Location], store: &Store) -> bool {
         let objects = |location: &'_ Location| match location {
             Location::Object(object) => Some(object.clone()),
             _ => None,
@@ -169,7 +169,8 @@ impl Account {
     }
 
     /// Returns true if a run brings bytes of the model's service here: from objects, or from a
-    /// mounted file system. Uploads, and copies by the service itself, take other times.
+    /// mounted file system. The prediction does not apply to uploads and to copies by the service
+    /// itself.
     fn reads_from(&self, model: &ServiceModel, receipt: &Receipt) -> bool {
         let is_remote = |location: &Location| location.as_local().is_none();
         let to = receipt.destination.as_deref().filter(|text| *text != "-");
@@ -189,7 +190,7 @@ impl Account {
         }
     }
 }
-/// Number of times that a run waits as long as for a first byte, before all connections carry
+/// Number of waits, each as long as the wait for a first byte, before all connections transfer
 /// bytes: for the first connection, for its response, and for the other connections. Connecting
 /// takes a round trip, and a first byte takes at least as long.
 const FIRST_WAITS: f64 = 3.0;

@@ -2,7 +2,7 @@
 //!
 //! A read blocks no thread: the thread that fetches the bytes wakes the reading task. Opening,
 //! listing and copying each start a thread, which blocks. Dropping the future of a copy or the
-//! stream of a listing ends the work; an open is not ended.
+//! stream of a listing ends its thread. Dropping the future of an open does not.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -102,12 +102,12 @@ pub struct AsyncFile {
     file: LazyFile,
     position: u64,
     /// The offset of the read in progress, and the read.
-    reading: Option<(u64, Arc<Mutex<Read>>)>,
+    reading: Option<(u64, Arc<Mutex<PendingRead>>)>,
 }
 
 /// A read whose result comes from another thread.
 #[derive(Default)]
-struct Read {
+struct PendingRead {
     answer: Option<Result<Vec<u8>>>,
     waker: Option<Waker>,
 }
@@ -132,8 +132,8 @@ impl AsyncFile {
     }
 
     /// Starts to read `length` bytes at the current position.
-    fn begin(&self, length: usize) -> Arc<Mutex<Read>> {
-        let read = Arc::new(Mutex::new(Read::default()));
+    fn begin(&self, length: usize) -> Arc<Mutex<PendingRead>> {
+        let read = Arc::new(Mutex::new(PendingRead::default()));
         let answered = Arc::clone(&read);
         self.file.read_then(self.position, length, move |result| {
             let waker = {

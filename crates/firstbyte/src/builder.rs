@@ -71,7 +71,7 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the maximum memory of buffers, bytes. The limit holds for reads and for copies
+    /// Sets the maximum memory of buffers, bytes. The limit applies to reads and to copies
     /// separately.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {

@@ -67,12 +67,13 @@ pub enum OntoItself {
 /// The place to which copies go.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Into this directory, under their own names. The destination was written as a directory.
+    /// Copies go into this directory, under their own names. The destination was written as a
+    /// directory.
     Into(Location),
-    /// To an existing directory that was not written as one. Objects are copied into it; a tree
-    /// takes its name.
+    /// The destination is an existing directory that was not written as one. Objects are copied
+    /// into it; a tree takes its name.
     There(Location),
-    /// Under exactly this name.
+    /// The copy gets exactly this name.
     As(Location),
 }
 
@@ -120,7 +121,7 @@ impl ParsedSource {
     ///
     /// # Errors
     /// An object without a name is copied into a directory. A source is copied onto itself; for a
-    /// pattern, this means that the names that match go to where the pattern begins. A tree is
+    /// pattern, this means that the destination is the place where the pattern begins. A tree is
     /// copied into itself. Or the copy of a tree, or of the names that match a pattern, would be at
     /// or below a file.
     pub fn target(&self, destination: &Destination) -> Result<Location> {

@@ -125,7 +125,7 @@ impl Iterator for Entries {
 }
 
 /// Returns true if an object marks a prefix that also has other objects.
-fn marks_names(store: &Store, location: &Location, stat: &Stat) -> bool {
+fn is_prefix_marker(store: &Store, location: &Location, stat: &Stat) -> bool {
     let is_marker = matches!(location, Location::Object(object) if object.key.ends_with('/'));
     let has_names =
         || store.list_page(location, &ListOptions::default()).is_ok_and(|page| !page.entries.is_empty());
@@ -137,7 +137,7 @@ fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_stor
     Ok(match store.stat_object(location) {
         Err(_) => unknown,
         // A copy of this name would leave out the contents of the directory.
-        Ok(stat) if stat.kind == EntryKind::Directory || marks_names(store, location, &stat) => {
+        Ok(stat) if stat.kind == EntryKind::Directory || is_prefix_marker(store, location, &stat) => {
             let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
             return Err(StoreError::Io { location: location.to_string(), source });
         }

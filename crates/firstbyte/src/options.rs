@@ -126,7 +126,7 @@ impl ClientOptions {
         options
     }
 
-    /// Sets the maximum memory of buffers, bytes. The limit holds for reads and for copies
+    /// Sets the maximum memory of buffers, bytes. The limit applies to reads and to copies
     /// separately.
     pub fn set_memory(&mut self, bytes: u64) {
         self.reads.memory = bytes;

@@ -50,7 +50,7 @@ impl Pattern {
         while let Some(c) = rest.chars().next() {
             let (token, length) = match c {
                 _ if braces.contains(&(text.len() - rest.len())) => {
-                    alternation(c, &mut tokens, &mut open);
+                    add_alternation(c, &mut tokens, &mut open);
                     rest = &rest[1..];
                     continue;
                 }
@@ -231,7 +231,7 @@ impl Token {
 
 /// Adds the brace or comma `c` of an alternation. For each alternation that is open, `open`
 /// contains the positions of its tokens: one for the `{`, and one for each comma.
-fn alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
+fn add_alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
     let at = tokens.len();
     match c {
         '{' => {

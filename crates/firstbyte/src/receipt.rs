@@ -20,12 +20,13 @@ use crate::shard_receipt::ShardReceipt;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum VerifiedExtent {
-    /// Against nothing: the source stated no length, and the content ended with the connection.
+    /// Nothing was verified: the source stated no length, and the content ended with the
+    /// connection.
     #[serde(rename = "none")]
     Nothing,
-    /// Against the length and the version only: the source offers no more.
+    /// Only the length and the version were compared, because the source offers no more.
     Length,
-    /// By a checksum of the whole object.
+    /// The whole object was compared by a checksum.
     Full,
 }
 

@@ -108,7 +108,7 @@ impl<'a> InvocationContext<'a> {
     }
 
     /// Returns whether files below the function's directory are kept after the answer.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn keeps_files(&self) -> bool {
         self.common.keep
     }
 

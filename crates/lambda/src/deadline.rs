@@ -22,8 +22,7 @@ const MAX_REPLY_TIME: Duration = Duration::from_secs(1);
 const MEMORY_OF_ONE_PROCESSOR: u64 = 1769 << 20;
 /// Maximum number of bytes in flight for which a stop waits.
 const MAX_IN_FLIGHT_BYTES: f64 = (2 << 20) as f64;
-/// Divisor of the invocation's whole time. The wait for bytes in flight takes at most that fraction
-/// of the time.
+/// The wait for bytes in flight takes at most the invocation's whole time divided by this number.
 const MAX_WAIT_DIVISOR: u32 = 4;
 
 /// The time at which an invocation must end.

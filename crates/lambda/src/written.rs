@@ -12,15 +12,15 @@ use crate::tmp::{is_vacant, partial_files};
 #[derive(Debug)]
 pub(crate) struct WrittenPath {
     path: PathBuf,
-    before: Before,
+    before: PriorState,
 }
 
 /// The state of a path before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
+enum PriorState {
     Nothing,
     EmptyDirectory,
-    /// A file, or a directory with files, which is not removed.
+    /// A file, or a directory with files. A call removes neither.
     Something,
 }
 
@@ -28,9 +28,9 @@ impl WrittenPath {
     /// Returns `path`, to which a call is about to write for the first time.
     pub(crate) fn new(path: PathBuf) -> Self {
         let before = match path.symlink_metadata() {
-            Err(_) => Before::Nothing,
-            Ok(metadata) if metadata.is_dir() && is_vacant(&path) => Before::EmptyDirectory,
-            Ok(_) => Before::Something,
+            Err(_) => PriorState::Nothing,
+            Ok(metadata) if metadata.is_dir() && is_vacant(&path) => PriorState::EmptyDirectory,
+            Ok(_) => PriorState::Something,
         };
         Self { path, before }
     }
@@ -38,7 +38,7 @@ impl WrittenPath {
     /// Returns `path`, to which an earlier call wrote for the first time, and which the current
     /// call continues.
     pub(crate) fn continued(path: PathBuf) -> Self {
-        Self { path, before: Before::Nothing }
+        Self { path, before: PriorState::Nothing }
     }
 
     /// Removes unfinished copies beside the path, and the path itself or the content of the
@@ -48,9 +48,9 @@ impl WrittenPath {
         let unfinished = partial_files(&self.path).iter().all(|path| remove_tree(path, go_on));
         unfinished
             && match self.before {
-                Before::Nothing => remove_tree(&self.path, go_on),
-                Before::EmptyDirectory => remove_content(&self.path, go_on),
-                Before::Something => true,
+                PriorState::Nothing => remove_tree(&self.path, go_on),
+                PriorState::EmptyDirectory => remove_content(&self.path, go_on),
+                PriorState::Something => true,
             }
     }
 }

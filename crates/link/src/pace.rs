@@ -20,8 +20,8 @@ pub(crate) const CATCH_UP: Duration = Duration::from_millis(50);
 /// Duration of a piece at the current rate. It is short enough for a smooth rate within short round
 /// trips.
 const PIECE_DURATION: Duration = Duration::from_millis(2);
-/// Bytes of a piece: from the payload of one packet to a size at which the cost of the system call
-/// is negligible.
+/// Smallest and largest size of a piece, in bytes: the payload of one packet, and a size at which
+/// the cost of the system call is negligible.
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
 /// The rate limit of one wire.
@@ -90,7 +90,7 @@ impl WirePace {
         self.free_at
     }
 
-    /// Ends a round. In a round, every connection that has bytes to send asks the wire once.
+    /// Ends a round. In a round, every connection that has bytes to send requests one piece.
     pub(crate) fn end_round(&mut self) {
         self.waited = std::mem::take(&mut self.refused);
     }

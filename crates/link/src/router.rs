@@ -1,8 +1,9 @@
 //! Runs the thread of the link, which waits for sockets and timers, and moves bytes.
 //!
 //! Connections take turns, with one piece per turn. The next round begins with the first connection
-//! that was refused, so the total rate is divided evenly. Every wake-up visits every connection.
-//! That takes microseconds for thousands of connections, and needs no index of deadlines.
+//! whose piece was refused, so the total rate is divided evenly. Every wake-up visits every
+//! connection. That takes microseconds for thousands of connections, and needs no index of
+//! deadlines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -180,7 +181,7 @@ impl LinkRouter {
         self.deliver(shared, now);
         let mut wake: Option<Instant> = None;
         for direction in [LinkDirection::ToServer, LinkDirection::ToClient] {
-            while self.round(direction, shared, now, &mut wake) {}
+            while self.run_round(direction, shared, now, &mut wake) {}
             shared.paces[direction as usize].end_round();
         }
         self.connections.values_mut().for_each(LinkConnection::end_round);
@@ -191,7 +192,7 @@ impl LinkRouter {
     }
 
     /// Lets every connection take one piece. Returns true if any connection took one.
-    fn round(
+    fn run_round(
         &mut self,
         direction: LinkDirection,
         shared: &mut LinkContext<'_>,

@@ -24,9 +24,10 @@ impl Link {
     /// Starts a thread that listens and forwards.
     ///
     /// # Errors
-    /// The burst has no total rate or a higher one, the target does not resolve, the address is in
-    /// use, or the operating system refuses a thread. The target is not contacted yet: if it later
-    /// refuses a connection, the link closes the client's connection.
+    /// A burst is given without a total rate, or its rate is below the total rate. Or the target
+    /// does not resolve, the address is in use, or the operating system refuses a thread. The
+    /// target is not contacted yet: if it later refuses a connection, the link closes the client's
+    /// connection.
     pub fn start(config: LinkConfig) -> Result<RunningLink> {
         BurstBucket::check(config.burst, config.rate)?;
         let to = resolve(&config.to)?;

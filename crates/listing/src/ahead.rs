@@ -18,7 +18,7 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix_futex_sync::Mutex;
 
-use crate::batch::{Batch, Take};
+use crate::batch::{Batch, RecordDecision};
 use crate::open::reopen;
 use crate::options::ListingOptions;
 use crate::reader::DirectoryReader;
@@ -223,7 +223,7 @@ impl Shared {
         loop {
             let mut batch = self.spare.take();
             let more = reader.read_selected(&mut batch, |raw, name| match &mut part {
-                None => Ok(Take::Entry),
+                None => Ok(RecordDecision::Entry),
                 Some(part) => part.take(raw, name, &self.directory),
             })?;
             if batch.is_empty() {

@@ -155,7 +155,7 @@ impl Batch {
         &mut self,
         directory: impl AsFd,
         most: usize,
-        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
+        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<RecordDecision>,
     ) -> rustix::io::Result<usize> {
         let from = self.used;
         let end = self.buffer.len().min(from.saturating_add(most));
@@ -166,7 +166,7 @@ impl Batch {
             let raw = raw?;
             let name = &self.buffer[raw.name..raw.name + raw.len];
             match take(&raw, name)? {
-                Take::Entry if is_entry(name) => {
+                RecordDecision::Entry if is_entry(name) => {
                     self.records.push(EntryRecord {
                         inode: raw.inode,
                         name: narrow(raw.name),
@@ -174,8 +174,8 @@ impl Batch {
                         kind: raw.kind,
                     });
                 }
-                Take::Entry => {}
-                Take::Stop => break,
+                RecordDecision::Entry => {}
+                RecordDecision::Stop => break,
             }
         }
         Ok(read)
@@ -204,11 +204,11 @@ impl Batch {
     /// `look` for each entry whose type is `needed`, with the directory's path, the name, the type
     /// and a slot for details. `look` writes the details into the slot, because copying a hundred
     /// bytes for each entry would be noticeable. Keeps the type that `look` returns, and the
-    /// details if `keep` is set. Removes an entry for which `look` returns `None`.
+    /// details if `keep_details` is set. Removes an entry for which `look` returns `None`.
     pub(crate) fn complete_entries(
         &mut self,
         first: usize,
-        keep: bool,
+        keep_details: bool,
         needed: impl Fn(FileType) -> bool,
         mut look: impl FnMut(&[u8], &CStr, FileType, &mut Option<InodeStat>) -> Option<FileType>,
     ) {
@@ -220,7 +220,7 @@ impl Batch {
                 let name = c_name(&self.buffer, &record);
                 let stat = self.stats.push_mut(None);
                 let kind = look(&self.paths[path.clone()], name, type_of(record.kind), stat);
-                if !keep || kind.is_none() {
+                if !keep_details || kind.is_none() {
                     self.stats.pop();
                 }
                 let Some(kind) = kind else { continue };
@@ -237,7 +237,7 @@ impl Batch {
 }
 
 /// Decision about a record that was read.
-pub(crate) enum Take {
+pub(crate) enum RecordDecision {
     /// The record is an entry of the directory.
     Entry,
     /// This record and those after it belong to another part.

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
-use crate::batch::{Batch, Take};
+use crate::batch::{Batch, RecordDecision};
 use crate::dirent::Raw;
 use crate::error::{Error, Result};
 use crate::open::open_at;
@@ -40,14 +40,14 @@ impl DirectoryReader {
     /// # Errors
     /// The operating system's code. If the directory has been removed, it ends without an error.
     pub fn read(&mut self, batch: &mut Batch) -> std::io::Result<bool> {
-        self.read_selected(batch, |_, _| Ok(Take::Entry))
+        self.read_selected(batch, |_, _| Ok(RecordDecision::Entry))
     }
 
     /// Works like [`read`](Self::read), but keeps only the records that `take` accepts.
     pub(crate) fn read_selected(
         &mut self,
         batch: &mut Batch,
-        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
+        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<RecordDecision>,
     ) -> std::io::Result<bool> {
         batch.clear();
         batch.begin(b"", 0);

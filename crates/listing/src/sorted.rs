@@ -18,7 +18,7 @@ use firstbyte_location::{Entry, EntryKind};
 use rustix::fs::{AtFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::batch::{Batch, Take};
+use crate::batch::{Batch, RecordDecision};
 use crate::bounds::WalkBounds;
 use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, read_attributes};
@@ -172,7 +172,7 @@ impl SortedWalk {
         loop {
             self.batch.clear();
             self.batch.begin(path, 0);
-            let read = self.batch.read(open, usize::MAX, |_, _| Ok(Take::Entry));
+            let read = self.batch.read(open, usize::MAX, |_, _| Ok(RecordDecision::Entry));
             self.batch.end(0);
             let details = Details {
                 directory: open,

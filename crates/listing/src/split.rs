@@ -25,7 +25,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use crate::batch::Take;
+use crate::batch::RecordDecision;
 use crate::dirent::{MIN_BUFFER_BYTES, Raw, getdents, records};
 use crate::open::reopen;
 use crate::stat::Time;
@@ -58,8 +58,8 @@ pub(crate) struct DirectoryPart {
     is_first: bool,
     /// Position of the next record, once it is known.
     position: Option<i64>,
-    over: bool,
-    ordered: bool,
+    is_over: bool,
+    is_ordered: bool,
     /// Name of the first entry at or after `start`, once it is read.
     first: Option<Vec<u8>>,
     /// Name of the first entry at or after `stop`, once it is read.
@@ -128,7 +128,17 @@ impl DirectoryPart {
     fn new(split: &Arc<Split>, start: i64, stop: Option<i64>, is_first: bool) -> Self {
         let position = is_first.then_some(start);
         let split = Arc::clone(split);
-        Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
+        Self {
+            split,
+            start,
+            stop,
+            is_first,
+            position,
+            is_over: false,
+            is_ordered: true,
+            first: None,
+            after: None,
+        }
     }
 
     /// True if this part continues the reading that was in progress when the directory was split,
@@ -143,10 +153,15 @@ impl DirectoryPart {
     }
 
     /// Decides whether a record belongs to this part.
-    pub(crate) fn take(&mut self, raw: &Raw, name: &[u8], directory: impl AsFd) -> rustix::io::Result<Take> {
+    pub(crate) fn take(
+        &mut self,
+        raw: &Raw,
+        name: &[u8],
+        directory: impl AsFd,
+    ) -> rustix::io::Result<RecordDecision> {
         if raw.next < self.position.unwrap_or(self.start) {
-            (self.over, self.ordered) = (true, false);
-            return Ok(Take::Stop);
+            (self.is_over, self.is_ordered) = (true, false);
+            return Ok(RecordDecision::Stop);
         }
         let beyond = match (self.stop, self.position) {
             (None, _) => false,
@@ -162,16 +177,16 @@ impl DirectoryPart {
         }
         if beyond {
             self.after = Some(name.to_vec());
-            self.over = true;
-            return Ok(Take::Stop);
+            self.is_over = true;
+            return Ok(RecordDecision::Stop);
         }
         self.position = Some(raw.next);
-        Ok(Take::Entry)
+        Ok(RecordDecision::Entry)
     }
 
     /// True if all further entries belong to the next part.
     pub(crate) fn is_over(&self) -> bool {
-        self.over
+        self.is_over
     }
 
     /// True if this part has no gap to its neighbours and no overlap with them. Neighbours that are
@@ -180,7 +195,7 @@ impl DirectoryPart {
     pub(crate) fn joins(&self, directory: impl AsFd) -> bool {
         let starts = self.is_first || self.split.record_seen(self.start, self.first.as_ref());
         let stops = self.stop.is_none_or(|stop| self.split.record_seen(stop, self.after.as_ref()));
-        self.ordered && ((starts && stops) || !self.split.stamp.is_current(directory))
+        self.is_ordered && ((starts && stops) || !self.split.stamp.is_current(directory))
     }
 }
 

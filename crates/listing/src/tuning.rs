@@ -21,9 +21,10 @@ use crate::options::{Detail, ListingOptions};
 /// Place of a file system's data, which decides what limits a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemReach {
-    /// In memory or on this machine's disks. Processors limit the speed of a listing.
+    /// The data is in memory or on this machine's disks. Processors limit the speed of a listing.
     Local,
-    /// Behind a network or another process. Waiting for responses limits the speed of a listing.
+    /// The data is behind a network or another process. Waiting for responses limits the speed of a
+    /// listing.
     Remote,
 }
 
@@ -55,7 +56,7 @@ enum Attributes {
     /// directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client requests types
     /// there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024),
     /// and reading attributes costs little.
-    IfLooked,
+    WhileRead,
 }
 
 /// A kind of file system.
@@ -93,8 +94,8 @@ const KNOWN: &[FileSystemKind] = &[
     local("btrfs", 0x9123_683E),
     local("overlayfs", 0x794C_7630),
     FileSystemKind { measured: true, ..remote("fuse", 0x6573_5546) },
-    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
-    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs4", NFS) },
+    FileSystemKind { attributes: Attributes::WhileRead, measured: true, ..remote("nfs", NFS) },
+    FileSystemKind { attributes: Attributes::WhileRead, measured: true, ..remote("nfs4", NFS) },
     remote("lustre", 0x0BD0_0BD0),
     remote("smb", 0xFF53_4D42),
     remote("smb2", 0xFE53_4D42),
@@ -263,7 +264,7 @@ impl Tuning {
     pub(crate) fn attribute_reads(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,
-            Attributes::IfLooked => detail != Detail::Bare,
+            Attributes::WhileRead => detail != Detail::Bare,
         };
         if wants { LOOKED_UP_ENTRIES } else { 0 }
     }

@@ -191,14 +191,14 @@ impl Version {
     /// `ETag`, and neither are the device numbers of files.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {
-        fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+        fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
             a.is_none() || b.is_none() || a == b
         }
-        same(self.size.as_ref(), other.size.as_ref())
+        agree(self.size.as_ref(), other.size.as_ref())
             && (self.tag().is_none() || other.tag().is_none() || self.has_etag_of(other))
-            && same(self.version_id.as_ref(), other.version_id.as_ref())
+            && agree(self.version_id.as_ref(), other.version_id.as_ref())
             && self.file.zip(other.file).is_none_or(|(one, other)| one.agrees_with(other))
-            && (self.if_match().is_some() || same(self.last_modified.as_ref(), other.last_modified.as_ref()))
+            && (self.if_match().is_some() || agree(self.last_modified.as_ref(), other.last_modified.as_ref()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::part::concerns_object;
 use crate::quantiles::Quantiles;
 use crate::readable_objects::Samples;
-use crate::small::timed;
+use crate::small::time_read;
 
 /// Number of empty objects that are written in order to time a write.
 const TIMED_WRITES: usize = 5;
@@ -195,7 +195,7 @@ impl AccessReport {
     /// Reads the first byte of the first object that can be read.
     fn try_reading(&mut self, store: &Store, samples: &Samples) {
         for sample in samples.readable().into_iter().take(MAX_TRIED_OBJECTS) {
-            let read = timed(store, sample);
+            let read = time_read(store, sample);
             let goes_on = read.as_ref().is_err_and(concerns_object);
             match sample.record_failure(read) {
                 Ok(read) => {

@@ -1,8 +1,9 @@
 //! The time and the cost of a probe.
 //!
-//! The store pays each request before it is sent and refuses one that the budget does not hold
-//! ([`Store::with_spending`]), so no part of a probe bypasses the budget. This module keeps the
-//! time, which every part of a probe checks before a request, and sums up what was used.
+//! The store counts the cost of each request before it sends the request, and refuses a request
+//! that would exceed the budget ([`Store::with_spending`]), so no part of a probe bypasses the
+//! budget. This module keeps the time, which every part of a probe checks before a request, and
+//! sums up what was used.
 
 use std::time::{Duration, Instant};
 

@@ -71,9 +71,10 @@ pub struct ProbeOptions {
 
 /// Measures `location`. Requests are not repeated, because a refusal is a result.
 ///
-/// # Errors No object can be read, the object to read cannot be written, or the budget does not
-/// suffice for the first request. A later failure ends only its part of the probe, and the report
-/// says so.
+/// # Errors
+///
+/// No object can be read, the object to read cannot be written, or the budget does not suffice for
+/// the first request. A later failure ends only its part of the probe, and the report says so.
 pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
     let mut store = store.without_retries().scoped(&options.cancel);
     if let Some(spending) = &options.budget.spending {

@@ -2,8 +2,8 @@
 //! operations.
 //!
 //! Workers complete their current request before they stop, so server and ledger count the same
-//! bytes. A throttled request ends the load, and the load reports it: a probe does not insist. An
-//! object that cannot be read is skipped.
+//! bytes. A throttled request ends the load and is reported, because a probe must not add to the
+//! load of a busy server. An object that cannot be read is skipped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
@@ -55,11 +55,11 @@ pub(crate) struct Streams<'a> {
     started: AtomicUsize,
     length: AtomicU64,
     ended: AtomicBool,
-    found: Mutex<Found>,
+    found: Mutex<StreamResults>,
 }
 
 #[derive(Default)]
-struct Found {
+struct StreamResults {
     streams: Vec<RangeRead>,
     end: Option<PartEnd>,
 }
@@ -153,8 +153,8 @@ impl<'a> Streams<'a> {
     ) -> Result<()> {
         let began = Instant::now();
         let mut body = sample.open(self.store, *range)?;
-        // The first bytes are read separately, so that even at a very fast location a rest is
-        // timed.
+        // The first bytes are read separately, so that there is a rest to time even at a very fast
+        // location.
         let most = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let head = body.read(&mut buffer[..FIRST_READ_BYTES.min(most)])?;
         let first = Instant::now();

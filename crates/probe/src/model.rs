@@ -250,7 +250,8 @@ mod tests {
         let model = report.model(&identity());
         assert!(model.rates.total.is_none() && model.operations == OperationRates::default());
         assert!(model.leaves_out.contains("a rate in all above 75.0 MB/s"), "{}", model.leaves_out);
-        // The network carries what one connection had, and is not described without any rate.
+        // The network's rate is computed from that of one connection. Without any rate, the model
+        // does not describe this machine.
         report.rates = Some(crate::ProbedRates { connection: 40e6, ..crate::ProbedRates::default() });
         assert_eq!(report.model(&identity()).here.unwrap().network.0, 50e6);
         report.rates = None;

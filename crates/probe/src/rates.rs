@@ -163,7 +163,7 @@ fn set_levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     let Some(fall) = timeline::fall(&bins[start..]) else { return };
     rates.total = fall.after;
     rates.full = true;
-    let bucket = timeline::drained(&bins[..start + fall.at], fall.after);
+    let bucket = timeline::drained_bytes(&bins[..start + fall.at], fall.after);
     rates.burst = Some(EndedBurst { rate: fall.before, bucket });
 }
 

@@ -146,7 +146,7 @@ fn time_requests(
         let Some(one) = samples.large().first().copied() else {
             return (times, Some(PartEnd::Failed("no object can be read".into())));
         };
-        match one.judge(timed(store, one)) {
+        match one.judge(time_read(store, one)) {
             Ok(Some(read)) if connected => times.push(read.seconds),
             Ok(Some(_)) => connected = true,
             Ok(None) => {}
@@ -164,7 +164,7 @@ pub(crate) struct TimedRead {
 }
 
 /// Times a request to its first byte.
-pub(crate) fn timed(store: &Store, sample: &Sample) -> Result<TimedRead> {
+pub(crate) fn time_read(store: &Store, sample: &Sample) -> Result<TimedRead> {
     let began = Instant::now();
     let mut body = sample.open(store, ByteRange::new(0, TIMED_BYTES.min(sample.size)))?;
     body.read(&mut [0; TIMED_BYTES as usize])?;
@@ -184,7 +184,7 @@ pub(crate) fn ceiling(store: &Store, samples: &Samples, ledger: &Ledger<'_>, wai
     let operation = |number: usize| {
         let sample = pick(&all, number)?;
         let local = sample.location.as_local().is_some();
-        sample.judge(if local { sample.open_only().map(drop) } else { timed(store, sample).map(drop) })
+        sample.judge(if local { sample.open_only().map(drop) } else { time_read(store, sample).map(drop) })
     };
     climb(ledger, (wait, AFTER_CEILING_PART), &operation)
 }

@@ -108,7 +108,7 @@ pub(crate) fn peak(rates: &[f64]) -> usize {
 
 /// Returns the number of bytes above `base` that a bucket has lost by the end of `rates`. The
 /// bucket is full at the start, and fills at `base`, up to full.
-pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
+pub(crate) fn drained_bytes(rates: &[f64], base: f64) -> f64 {
     let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN_DURATION.as_secs_f64()).max(0.0);
     rates.iter().fold(0.0, drain)
 }
@@ -129,7 +129,7 @@ mod tests {
         let found = fall(&rates[start..]).unwrap();
         assert_eq!(start + found.at, 32);
         assert!((found.after / 77.5e6 - 1.0).abs() < 0.02, "{found:?}");
-        let bucket = drained(&rates[..32], found.after);
+        let bucket = drained_bytes(&rates[..32], found.after);
         assert!((bucket / (12.0 * 0.02 * (1.35e9 - 77.5e6)) - 1.0).abs() < 0.05, "{bucket}");
     }
 
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn a_bucket_fills_while_less_is_sent_and_never_overflows() {
         let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
-        // A second at 200 MB/s takes 100 MB above 100 MB/s. A pause of 0.5 s gives half of these
-        // bytes back.
-        assert!((drained(&rates, 100e6) - 50e6).abs() < 1.0);
-        assert_eq!(drained(&[0.0; 100], 100e6), 0.0);
+        // One second at 200 MB/s takes 100 MB from a bucket that refills at 100 MB/s. A pause of
+        // 0.5 s gives half of these bytes back.
+        assert!((drained_bytes(&rates, 100e6) - 50e6).abs() < 1.0);
+        assert_eq!(drained_bytes(&[0.0; 100], 100e6), 0.0);
     }
 
     #[test]

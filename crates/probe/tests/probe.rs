@@ -143,7 +143,7 @@ fn no_request_is_sent_that_the_budget_does_not_hold() {
     options.budget.spending = limit(0.0);
     assert!(matches!(probe(&store, &object, &options), Err(Error::Budget { .. })));
     assert_eq!(link.counters().requests, before);
-    // With --write, a budget for the look and not for the writes.
+    // With --write, a budget that suffices for the check of access but not for the writes.
     options.rights = ProbeRights::ReadWrite;
     options.budget.spending = limit(2e-6);
     let report = probe(&store, &object, &options).unwrap();

@@ -53,8 +53,9 @@ impl FromPyObject<'_, '_> for LocationArgument {
     }
 }
 
-/// Returns a location that stays the same place if the process changes its working directory. For
-/// work that goes on after the call that was given the location; messages show the given spelling.
+/// Returns a location that names the same place after the process has changed its working
+/// directory. Used for work that outlives the call to which the location was given. Messages show
+/// the given spelling.
 pub(crate) fn in_any_directory(location: &Location) -> Location {
     match location {
         Location::Local(path) => Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
@@ -84,7 +85,7 @@ impl FromPyObject<'_, '_> for RateArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let refused = |error| named("limit_rate", &given, error);
+        let refused = |error| name_argument("limit_rate", &given, error);
         if given.is_instance_of::<PyInt>() {
             return given.extract().map(Self).map_err(refused);
         }
@@ -136,12 +137,12 @@ pub(crate) fn number<T>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T>
 where
     T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().map_err(|error| named(name, value, error))
+    value.extract().map_err(|error| name_argument(name, value, error))
 }
 
 /// Adds the name of an argument to the exception for its value. A number that is out of range
 /// becomes a `ValueError`.
-pub(crate) fn named(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+pub(crate) fn name_argument(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = value.py();
     let (kind, text) = (error.get_type(py), error.value(py).to_string());
     // Subclasses have attributes, which a new exception would lack.

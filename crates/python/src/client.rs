@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 use rustix_futex_sync::Mutex;
 
-use crate::arguments::{Money, PathArgument, SizeArgument, TimeLimit, named};
+use crate::arguments::{Money, PathArgument, SizeArgument, TimeLimit, name_argument};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 
@@ -87,7 +87,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         }
         given.set_item(&name, &value)?;
         let name = name.cast::<PyString>()?.to_str()?;
-        written.write(name, &value).map_err(|error| named(name, &value, error))?;
+        written.write(name, &value).map_err(|error| name_argument(name, &value, error))?;
     }
     let WrittenOptions { mut all, cached, keys, mut terms } = written;
     if let Some(terms) = &mut terms {
@@ -284,14 +284,14 @@ impl ClientRoute {
         // cache.
         let near = self.cached == Cached::Remote && location.as_local().is_some();
         if near || self.cached == Cached::Nothing {
-            return self.uncached(py);
+            return self.uncached_client(py);
         }
         match engine(py, &self.key, self.options.clone()) {
             Ok(engine) => Ok(engine),
             Err(error) if error.is_full_disk() || (self.cached == Cached::Remote && is_of_cache(&error)) => {
                 let text = std::ffi::CString::new(format!("{error}; reading without a cache"))?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
-                self.uncached(py)
+                self.uncached_client(py)
             }
             Err(error) => Err(failure(py, &error, None)),
         }
@@ -300,9 +300,9 @@ impl ClientRoute {
     /// Returns this process's engine for operations on the cache: with the cache, unless the client
     /// was made without one. In contrast to [`Self::engine`], a cache that cannot be used is an
     /// error.
-    pub(crate) fn cached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
+    pub(crate) fn cached_client(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         match self.cached {
-            Cached::Nothing => self.uncached(py),
+            Cached::Nothing => self.uncached_client(py),
             Cached::Remote | Cached::All => {
                 engine(py, &self.key, self.options.clone()).map_err(|error| failure(py, &error, None))
             }
@@ -318,7 +318,8 @@ impl ClientRoute {
         cache: CacheUse,
         places: &[&PathBuf],
     ) -> PyResult<AccountedRun> {
-        let engine = if cache == CacheUse::Used { self.cached(py)? } else { self.uncached(py)? };
+        let engine =
+            if cache == CacheUse::Used { self.cached_client(py)? } else { self.uncached_client(py)? };
         let Some(terms) = &self.terms else { return Ok(AccountedRun { engine, account: None }) };
         let places: Vec<Location> =
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
@@ -345,7 +346,7 @@ impl ClientRoute {
     }
 
     /// Returns this process's engine without the cache.
-    pub(crate) fn uncached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
+    pub(crate) fn uncached_client(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         let mut options = self.options.clone();
         options.reads.cache = None;
         engine(py, &format!("{} uncached", self.key), options).map_err(|error| failure(py, &error, None))

@@ -137,7 +137,7 @@ pub(crate) fn copy_many<'py>(
     pairs: Vec<(LocationArgument, LocationArgument)>,
     moves: bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let stop = Stop::default();
     let durability = if moves { Durability::Full } else { engine.copies().durability };
     let settings = TransferSettings { stop: stop.clone(), durability, ..engine.copies().clone() };
@@ -190,8 +190,8 @@ impl RunStart {
         Self { time: Instant::now(), store: store.clone(), counts: store.counters() }
     }
 
-    /// Adds to a receipt what the run has taken: requests, including those of lookups, and the
-    /// resources of the process.
+    /// Adds the requests of the run, including those of lookups, and the resources of the process
+    /// to a receipt.
     fn finish(&self, receipt: &mut Receipt) {
         let counts = self.store.counters();
         receipt.requests = counts.requests - self.counts.requests;
@@ -200,7 +200,7 @@ impl RunStart {
     }
 }
 
-/// Completes a receipt with its failures and with what the run has taken, and makes the outcome.
+/// Completes a receipt with its failures, requests and resources, and makes the outcome.
 pub(crate) fn outcome<'py>(
     py: Python<'py>,
     mut receipt: Receipt,

@@ -86,7 +86,7 @@ pub(crate) fn status<'py>(
     if !client.route.has_cache(py)? {
         return Ok(PyList::empty(py));
     }
-    let engine = client.route.cached(py)?;
+    let engine = client.route.cached_client(py)?;
     let found = py.detach(|| match &location {
         Some(location) => engine.status(&location.0, depth(recursive)),
         None => Ok(engine.cache()?.statuses().collect::<Result<_, _>>()?),
@@ -119,7 +119,7 @@ pub(crate) fn release(
     if !client.route.has_cache(py)? {
         return Ok((0, 0, 0));
     }
-    let engine = client.route.cached(py)?;
+    let engine = client.route.cached_client(py)?;
     let released = py.detach(|| match &location {
         Some(location) => engine.release(&location.0, depth(recursive)),
         None => engine.release_all(),

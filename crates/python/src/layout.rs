@@ -212,13 +212,13 @@ fn code(error: &Error) -> i32 {
 /// The names in a layout, listed by a thread while Python works.
 #[pyclass(frozen, module = "firstbyte", name = "Names")]
 pub(crate) struct PyNames {
-    state: Mutex<Listed>,
+    state: Mutex<StartedListing>,
     form: NameType,
     /// The process that began the listing. A forked child inherits everything except the thread.
     process: u32,
 }
 
-struct Listed {
+struct StartedListing {
     chunks: Receiver<Vec<layout::Result<Vec<u8>>>>,
     chunk: std::vec::IntoIter<layout::Result<Vec<u8>>>,
 }
@@ -227,7 +227,7 @@ impl PyNames {
     fn start_listing(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
         let (give, chunks) = sync_channel(MAX_WAITING_MESSAGES);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
-        let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });
+        let state = Mutex::new(StartedListing { chunks, chunk: Vec::new().into_iter() });
         Ok(Self { state, form, process: std::process::id() })
     }
 }
@@ -257,7 +257,7 @@ impl PyNames {
             ));
         }
         let mut state = self.state.lock_py_attached(py);
-        let Listed { chunks, chunk } = &mut *state;
+        let StartedListing { chunks, chunk } = &mut *state;
         if chunk.as_slice().is_empty()
             && let Some(next) = py.detach(move || chunks.recv().ok())
         {

@@ -53,7 +53,7 @@ pub(crate) fn read_many(
     if concurrency == 0 {
         return Err(PyValueError::new_err("concurrency should be at least 1, not 0"));
     }
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let range = |(offset, length): (i64, i64)| match (u64::try_from(offset), u64::try_from(length)) {
         (Ok(offset), Ok(length)) => Ok(ByteRange::at(offset, length)),
         _ => Err(PyValueError::new_err(format!(
@@ -64,7 +64,7 @@ pub(crate) fn read_many(
         .into_iter()
         .map(|(LocationArgument(location), part)| {
             let place = in_any_directory(&location);
-            Ok(Wanted { location, place, range: part.map(range).transpose()? })
+            Ok(WantedRange { location, place, range: part.map(range).transpose()? })
         })
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
@@ -129,7 +129,7 @@ impl Drop for PyObjects {
     }
 }
 
-struct Wanted {
+struct WantedRange {
     /// The location as the caller wrote it, for messages.
     location: Location,
     /// The location in any working directory.
@@ -139,7 +139,7 @@ struct Wanted {
 
 /// State that the caller and the threads share.
 struct Reading {
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedRange>,
     /// The store, which makes each request once.
     store: Store,
     /// Tracks the requests of the threads. A request without response ends only by its own
@@ -442,7 +442,7 @@ impl Reading {
         }
         let mut arriving = ArrivingObject::default();
         let slot = TrackerSlot { tracker: &self.tracker, index: slot };
-        match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
+        match slot.request(self, None, |attempt| self.read_missing(attempt, index, &mut arriving, room)) {
             Ok(()) => arriving.finish(&self.wanted[index].location),
             Err(RequestEnd::Failed(error)) => Err(error),
             Err(RequestEnd::Unwanted(error)) => Err(error.unwrap_or(StoreError::Cancelled)),
@@ -451,14 +451,14 @@ impl Reading {
 
     /// Requests the bytes that have not arrived. If the object has changed or has no version,
     /// requests all bytes, so that bytes of two versions are not mixed.
-    fn attempt(
+    fn read_missing(
         &self,
         attempt: &mut Attempt<'_>,
         index: usize,
         arriving: &mut ArrivingObject,
         room: &mut ObjectMemory,
     ) -> Result<()> {
-        let Wanted { place: location, range, .. } = &self.wanted[index];
+        let WantedRange { place: location, range, .. } = &self.wanted[index];
         while !arriving.is_whole() {
             let rest = arriving.missing_range();
             attempt.begin(Wait::Head);

@@ -28,7 +28,7 @@ type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 #[pyfunction]
 pub(crate) fn stat(py: Python<'_>, client: &PyClient, location: LocationArgument) -> PyResult<Facts> {
     let LocationArgument(location) = location;
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
     let stat = interruptible(py, || cancel.cancel(), move || store.stat(&at))?;
@@ -45,7 +45,7 @@ pub(crate) fn list<'py>(
     recursive: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let LocationArgument(location) = location;
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let options = ListOptions { recursive, links: Links::FollowExisting, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
@@ -116,7 +116,7 @@ pub(crate) fn glob<'py>(
     pattern: PathArgument,
 ) -> PyResult<Bound<'py, PyList>> {
     let operand = Operand::parse(pattern.0.as_os_str()).map_err(|error| failure(py, &error, None))?;
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let cancel = Cancel::new();
     let store = engine.store().scoped(&cancel);
     let begins = operand.root_text().to_vec();
@@ -183,7 +183,7 @@ pub(crate) fn delete<'py>(
     locations: Vec<LocationArgument>,
 ) -> PyResult<Bound<'py, PyList>> {
     let locations: Vec<Location> = locations.into_iter().map(|place| place.0).collect();
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let cancel = Cancel::new();
     let store = engine.store().scoped(&cancel);
     let failed = interruptible(py, || cancel.cancel(), move || store.delete_many(&locations))?;
@@ -205,7 +205,7 @@ pub(crate) fn put(
     exclusive: bool,
 ) -> PyResult<()> {
     let LocationArgument(location) = location;
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
     let (at, cancel) = (location.clone(), options.sending.cancel.clone());

@@ -20,13 +20,13 @@ use crate::name::{NameType, encode};
 
 /// A directory, and the Python type of its names.
 pub(crate) struct DirectoryArgument {
-    at: At,
+    at: ArgumentPlace,
     pub(crate) form: NameType,
     /// The argument as given, for errors.
     given: Py<PyAny>,
 }
 
-enum At {
+enum ArgumentPlace {
     Path(PathBuf),
     Descriptor(i32),
 }
@@ -39,13 +39,13 @@ impl DirectoryArgument {
     /// string that cannot be a name.
     pub(crate) fn new(given: &Bound<'_, PyAny>, verb: &str) -> PyResult<Self> {
         let (at, form) = if let Ok(text) = given.cast::<PyString>() {
-            (At::Path(path(encode(text)?, verb)?), NameType::Text)
+            (ArgumentPlace::Path(path(encode(text)?, verb)?), NameType::Text)
         } else if let Ok(bytes) = given.cast::<PyBytes>() {
-            (At::Path(path(bytes.as_bytes().to_vec(), verb)?), NameType::Bytes)
+            (ArgumentPlace::Path(path(bytes.as_bytes().to_vec(), verb)?), NameType::Bytes)
         } else if given.is_none() {
-            (At::Path(PathBuf::from(".")), NameType::Text)
+            (ArgumentPlace::Path(PathBuf::from(".")), NameType::Text)
         } else if let Ok(descriptor) = given.cast::<PyInt>() {
-            (At::Descriptor(descriptor.extract()?), NameType::Text)
+            (ArgumentPlace::Descriptor(descriptor.extract()?), NameType::Text)
         } else {
             let kind = given.get_type().name()?.to_string();
             let line =
@@ -62,8 +62,8 @@ impl DirectoryArgument {
     /// `OSError` with the argument as its file name.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<DirectoryReader> {
         let opened = py.detach(|| match &self.at {
-            At::Path(path) => open(path),
-            At::Descriptor(number) => duplicate(*number),
+            ArgumentPlace::Path(path) => open(path),
+            ArgumentPlace::Descriptor(number) => duplicate(*number),
         });
         opened.map_err(|error| match error.raw_os_error() {
             // For a number that is not an open descriptor, `os` raises an error without a file
@@ -81,16 +81,16 @@ impl DirectoryArgument {
     /// Returns the path, if the argument is a path.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.at {
-            At::Path(path) => Some(path),
-            At::Descriptor(_) => None,
+            ArgumentPlace::Path(path) => Some(path),
+            ArgumentPlace::Descriptor(_) => None,
         }
     }
 
     /// Returns the number of the caller's descriptor, if the argument is a descriptor.
     pub(crate) fn descriptor(&self) -> Option<i32> {
         match self.at {
-            At::Path(_) => None,
-            At::Descriptor(number) => Some(number),
+            ArgumentPlace::Path(_) => None,
+            ArgumentPlace::Descriptor(number) => Some(number),
         }
     }
 

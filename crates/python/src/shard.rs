@@ -30,7 +30,7 @@ pub(crate) fn plan(
     patterns: Vec<(bool, String)>,
 ) -> PyResult<String> {
     let (PathArgument(out), shards) = (out, number("shards", shards)?);
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let filter = filter(patterns);
     let sources: Vec<OsString> = sources.into_iter().map(|source| source.0.into_os_string()).collect();
     let cancel = Cancel::new();
@@ -58,7 +58,7 @@ pub(crate) fn cp_shard<'py>(
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let [manifest, destination] = [manifest.0, destination.0];
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let run = Arc::new(open_shard(py, &manifest, shard)?);
     let copy = Copy { limit_rate: limit_rate.map(|rate| rate.0), stop: Stop::default(), ..Copy::default() };
     let (stop, mine, to) = (copy.stop.clone(), Arc::clone(&run), destination.clone());
@@ -87,7 +87,7 @@ pub(crate) fn hydrate_shard<'py>(
     pin: bool,
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
-    let engine = client.route.cached(py)?;
+    let engine = client.route.cached_client(py)?;
     let run = open_shard(py, &manifest.0, shard)?;
     let start = RunStart::of(engine.store());
     let keep = if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom };

@@ -28,7 +28,7 @@ use crate::wait::interruptible;
 
 /// Makes an engine for `client` that `stop` ends.
 fn engine(py: Python<'_>, client: &PyClient, stop: &Stop) -> PyResult<Engine> {
-    let client = client.route.uncached(py)?;
+    let client = client.route.uncached_client(py)?;
     let settings = TransferSettings { stop: stop.clone(), ..client.copies().clone() };
     Ok(client.transfers(settings))
 }
@@ -299,7 +299,7 @@ pub(crate) fn presign(
         return Err(PyValueError::new_err("expires: 1 second to 7 days are possible"));
     }
     let method = if put { PresignMethod::Put } else { PresignMethod::Get };
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let cancel = Cancel::new();
     let (store, at) = (engine.store().scoped(&cancel), location.clone());
     let sign = move || store.presign(&at, &Presign { method, expires });

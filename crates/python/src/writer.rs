@@ -67,7 +67,7 @@ pub(crate) fn writer(
     let LocationArgument(location) = location;
     // The name is checked now, instead of when the first part is sent.
     refuse_directory(&location).map_err(|error| failure(py, &error, Some(&location)))?;
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let settings = TransferSettings { stop: stop.clone(), precondition, ..engine.copies().clone() };

@@ -177,7 +177,7 @@ impl Buckets {
 /// The clients that are admitted.
 #[derive(Clone, Debug)]
 pub enum Authentication {
-    /// All clients; signatures are not checked.
+    /// All clients are admitted, and signatures are not checked.
     None,
     /// Holders of these keys, each within its rights.
     Keys(ServerKeys),
@@ -236,7 +236,7 @@ pub enum Origins {
     /// No origin.
     #[default]
     None,
-    /// All origins, without credentials.
+    /// All origins are allowed, but without credentials.
     Any,
     /// The listed origins, such as `https://lab.example`.
     Listed(Vec<String>),
@@ -277,7 +277,8 @@ impl Default for ServerLimits {
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(30),
-            // An intended pause is shorter. S3 recommends the same value for its lifecycle rule.
+            // Longer than a user's intended pause. S3 recommends the same value for its lifecycle
+            // rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
             // S3's limit.
             smallest_part: 5 << 20,

@@ -98,7 +98,7 @@ impl ServerState {
     pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
         let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
         let counted = self.counted_name(access_key);
-        if let Some(wait) = self.attempts.wait(from, counted) {
+        if let Some(wait) = self.attempts.remaining_delay(from, counted) {
             return SignIn::Wait(wait);
         }
         match keys.check(access_key, secret) {

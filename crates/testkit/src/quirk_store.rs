@@ -183,7 +183,7 @@ impl QuirkState {
     }
 
     /// Returns true for the first occurrence of each event, if the store has the quirk.
-    fn once(&mut self, quirk: Quirk, event: &str) -> bool {
+    fn record_first(&mut self, quirk: Quirk, event: &str) -> bool {
         self.has(quirk) && self.happened.insert(format!("{quirk:?} {event}"))
     }
 
@@ -201,7 +201,7 @@ impl QuirkState {
             (false, _) => self.write(&request),
         };
         let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
-        if is_write && !request.key.is_empty() && self.once(Quirk::LostAnswers, &request.event()) {
+        if is_write && !request.key.is_empty() && self.record_first(Quirk::LostAnswers, &request.event()) {
             return ScriptedReply::Close;
         }
         reply
@@ -214,7 +214,7 @@ impl QuirkState {
             let why = "Please use virtual hosted style to access.";
             return Some(xml_error("403 Forbidden", "SecondLevelDomainForbidden", why));
         }
-        if to_object && self.once(Quirk::FlakyKeys, &format!("{}/{}", request.bucket, request.key)) {
+        if to_object && self.record_first(Quirk::FlakyKeys, &format!("{}/{}", request.bucket, request.key)) {
             return Some(xml_error("503 Slow Down", "SlowDown", "Please reduce your request rate."));
         }
         if to_object && self.has(Quirk::Redirects) && !request.target.contains("redirected") {

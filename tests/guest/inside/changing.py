@@ -1,5 +1,5 @@
-"""Lists a directory on NFS while another client creates and deletes its files, and checks that it
-is read from one position after the other.
+"""Lists a directory on NFS while another client creates and deletes its files, and checks that the
+directory is read sequentially, from one position to the next.
 
     changing NAMES VERSIONS
 """

@@ -2,7 +2,7 @@
 
     listings SCENE:COUNT,... VERSIONS DELAYS
 
-A scene is one of SCENES, and the count that of its files or directories. Versions and delays
+SCENE is a name in SCENES, and COUNT the number of its files or directories. Versions and delays
 (milliseconds of a round trip) are separated by commas.
 """
 

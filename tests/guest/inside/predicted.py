@@ -3,8 +3,8 @@ of 1 ms, and does the work.
 
     predicted VERSIONS DELAYS
 
-Without a delay, three figures are measured: the time of a call and of a listed name, and the
-rate of one connection. The figures are what the processors of client and server add.
+Without a delay, three figures are measured: the time of a call and of a listed name, and the rate
+of one connection. These figures consist of processor time of client and server.
 """
 
 import json

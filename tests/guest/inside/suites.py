@@ -2,8 +2,8 @@
 
     suites KINDS PROGRAM PROGRAM:FILTER,FILTER ...
 
-A kind is a file system of disks.py, `overlay`, or one seen from a client: nfs3, nfs4.1, nfs4.2,
-cifs. PROGRAM is the path at which the tests expect the command line's program.
+KINDS are file systems of disks.py, `overlay`, and file systems that a client mounts: nfs3, nfs4.1,
+nfs4.2, cifs. PROGRAM is the path at which the tests expect the command line's program.
 """
 
 import os

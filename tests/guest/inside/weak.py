@@ -1,5 +1,5 @@
 """Copies to file systems that fold names, refuse names, have coarse times, no links, no holes or a
-limit of 4 GiB: each ends with the right content or a line.
+limit of 4 GiB. Each copy ends with the right content, or with one line of error.
 
     weak KIND,... CASE ...
 """

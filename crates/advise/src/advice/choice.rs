@@ -21,10 +21,10 @@ pub(super) enum ReadMethod {
 /// Where the data is when a job starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum DataState {
-    /// On the service.
+    /// The data is on the service.
     Ready,
-    /// In the bucket or snapshot behind the service. The service fetches data from there on first
-    /// access.
+    /// The data is in the bucket or snapshot behind the service. The service fetches it from there
+    /// on first access.
     FirstTouch,
     /// Like `FirstTouch`, but the service is created when a job starts. Jobs that run at the same
     /// time share its price.

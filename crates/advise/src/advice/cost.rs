@@ -5,7 +5,7 @@
 
 use super::Inputs;
 use super::choice::{Choice, DataState};
-use super::moved::{DOWNLOAD_REQUEST_BYTES, Moved};
+use super::moved::{DOWNLOAD_REQUEST_BYTES, MovedAmounts};
 use crate::model::{BilledQuantity, Each, Flow, HERE, ModelCatalogue, ServiceModel};
 use crate::prices::spot;
 use crate::units::{GIB, TIB};
@@ -27,7 +27,7 @@ pub(super) fn usage(
     workload: &Workload,
     choice: &Choice<'_>,
     catalogue: &ModelCatalogue,
-    moved: &Moved,
+    moved: &MovedAmounts,
     seconds: f64,
 ) -> OptionUsage {
     let spot = workload.compute.spot && matches!(workload.compute.place, ComputePlace::Machine(_));
@@ -119,7 +119,7 @@ enum Amount {
 fn amount(
     workload: &Workload,
     choice: &Choice<'_>,
-    moved: &Moved,
+    moved: &MovedAmounts,
     seconds: f64,
     of: BilledQuantity,
 ) -> Option<Amount> {

@@ -7,7 +7,7 @@ use super::row::{AdviceRow, PredictedOutcome};
 use crate::limits::Limit;
 use crate::model::{Cloud, ModelCatalogue, ServiceKind, ServiceModel};
 use crate::units::{count, shown_bytes, shown_seconds, significant};
-use crate::workload::{ComputePlace, Needs, Workload};
+use crate::workload::{ComputePlace, ReadInterface, Workload};
 
 /// Number of seconds in a day.
 const SECONDS_PER_DAY: f64 = 86_400.0;
@@ -31,7 +31,7 @@ pub(super) fn refusal(
         _ if lambda && choice.method == ReadMethod::Mount => "functions have no FUSE",
         kind if lambda && kind.is_of_one_machine() => "functions have no volumes",
         _ if lambda && !model.functions => "functions cannot mount it",
-        _ if workload.data.needs == Needs::Files && choice.method == ReadMethod::Lazy => {
+        _ if workload.data.needs == ReadInterface::Files && choice.method == ReadMethod::Lazy => {
             "the program needs files"
         }
         _ if workload.goal.durable && !model.durable => "does not survive the loss of a server or zone",

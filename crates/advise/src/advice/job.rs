@@ -3,7 +3,7 @@
 
 use super::choice::{Choice, DataState, ReadMethod};
 use super::host::{JobHost, host, token_bucket};
-use super::moved::{Moved, moved};
+use super::moved::{MovedAmounts, moved};
 use crate::limits::{JobInput, Lanes, Limit, RatePool};
 use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
 use crate::units::TIB;
@@ -15,16 +15,16 @@ const MOUNT_OPEN_TRIPS: f64 = 0.2;
 /// One job: the input of its prediction, and the amounts that the job moves.
 pub(super) struct AdvisedJob {
     pub(super) page: JobInput,
-    pub(super) moved: Moved,
+    pub(super) moved: MovedAmounts,
 }
 
-/// Makes the job of a workload that uses one option. If `beside` is true, the job computes while it
-/// reads.
+/// Makes the job of a workload that uses one option. If `computes_while_reading` is false, the job
+/// reads everything before it computes.
 pub(super) fn job(
     workload: &Workload,
     choice: &Choice<'_>,
     catalogue: &ModelCatalogue,
-    beside: bool,
+    computes_while_reading: bool,
 ) -> AdvisedJob {
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
@@ -37,13 +37,14 @@ pub(super) fn job(
     let client =
         catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == ServiceKind::Object);
     let builder = JobBuilder { workload, choice, host: &host, moved, client, ahead };
-    let (compute, beside) = (&workload.compute, beside && choice.method != ReadMethod::Download);
+    let (compute, computes_while_reading) =
+        (&workload.compute, computes_while_reading && choice.method != ReadMethod::Download);
     let cpu = builder.client_cpu();
     let mut pools = builder.pools();
     if let Some(client) = client {
         pools.push(RatePool::steady(Limit::Cpu, cpu, host.vcpus.min(client.processors)));
     }
-    if beside {
+    if computes_while_reading {
         pools.push(RatePool::steady(Limit::Cpu, cpu + compute.cpu_seconds, host.vcpus));
     }
     let readers = compute.threads.min(host.vcpus.max(1.0));
@@ -56,7 +57,7 @@ pub(super) fn job(
         cached: moved.cached / (host.copy * readers),
         local: host.store.map_or(0.0, |rate| moved.local / rate.min(host.copy * readers)),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
-        before: !beside,
+        before: !computes_while_reading,
     };
     AdvisedJob { page, moved }
 }
@@ -75,7 +76,7 @@ struct JobBuilder<'a> {
     workload: &'a Workload,
     choice: &'a Choice<'a>,
     host: &'a JobHost,
-    moved: Moved,
+    moved: MovedAmounts,
     client: Option<&'a ClientModel>,
     ahead: f64,
 }

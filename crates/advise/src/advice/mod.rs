@@ -126,16 +126,16 @@ impl Error {
 pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
-    let (rows, found) = ranked_rows(workload, &choices, inputs);
+    let (rows, has_recommendation) = ranked_rows(workload, &choices, inputs);
     let reaches = flips::reaches(workload, &choices, &rows, inputs);
-    let verdict = verdict::verdict(workload, &rows, found, &reaches);
+    let verdict = verdict::verdict(workload, &rows, has_recommendation, &reaches);
     let named = |row: &AdviceRow| choices.iter().find(|choice| choice.name() == row.name);
     let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
     let (mut found_flips, mut suggestions) = (Vec::new(), Vec::new());
     if let Some(best) = had.first().and_then(|row| named(row)) {
         let rivals: Vec<&Choice<'_>> =
             had.iter().skip(1).take(RIVAL_COUNT).filter_map(|row| named(row)).collect();
-        if found {
+        if has_recommendation {
             found_flips = flips::flips(workload, best, &rivals, inputs);
             let distance = |flip: &Crossing| {
                 (flip.value / flips::current_value(workload, flip.variable).max(1e-9)).ln().abs()
@@ -155,8 +155,8 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
 fn ranked_rows(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<AdviceRow>, bool) {
     let mut rows: Vec<AdviceRow> =
         choices.iter().map(|choice| checked_row(workload, choice, inputs)).collect();
-    let found = verdict::rank(workload, &mut rows);
-    (rows, found)
+    let has_recommendation = verdict::rank(workload, &mut rows);
+    (rows, has_recommendation)
 }
 
 /// Predicts an option and checks whether it is feasible.
@@ -219,7 +219,7 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
         return Err(Error::Memory { place });
     }
     let all = choices(workload, catalogue);
-    let files = workload.data.needs == crate::workload::Needs::Files;
+    let files = workload.data.needs == crate::workload::ReadInterface::Files;
     if files && all.iter().all(|choice| feasible::refusal(workload, choice, catalogue).is_some()) {
         return Err(Error::Files { place });
     }

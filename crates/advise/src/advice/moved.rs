@@ -14,7 +14,7 @@ const MAX_AHEAD_BYTES: f64 = 1_048_576.0;
 
 /// Amounts that one job moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Moved {
+pub(super) struct MovedAmounts {
     /// Bytes that come from the service, in all passes together.
     pub(super) bytes: f64,
     /// Bytes that come from the service in the first pass.
@@ -35,7 +35,7 @@ pub(super) struct Moved {
 }
 
 /// Computes the amounts of one job. `ahead` is the number of bytes that are read ahead.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ahead: f64) -> Moved {
+pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ahead: f64) -> MovedAmounts {
     let data = &workload.data;
     let random = data.access != AccessPattern::Sequential;
     let reads = (data.read / data.request).max(1.0);
@@ -86,7 +86,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
     let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
     let unit = if choice.model.kind == ServiceKind::Volume { unit.min(largest) } else { unit };
     let touched = if bytes > 0.0 { files } else { 0.0 };
-    Moved {
+    MovedAmounts {
         bytes,
         first,
         cached,

@@ -8,7 +8,7 @@ use super::Inputs;
 use super::choice::{Choice, ReadMethod};
 use super::cost::{loading_cost, usage};
 use super::job::{AdvisedJob, job, loadings};
-use super::moved::Moved;
+use super::moved::MovedAmounts;
 use crate::limits::{JobPhase, Limit, PhasePurpose, Predicted};
 use crate::prices::Cost;
 use crate::ranges;
@@ -89,14 +89,16 @@ pub(super) struct PredictedOutcome {
     pub(super) high: f64,
     pub(super) ready: f64,
     pub(super) predicted: Predicted,
-    pub(super) moved: Moved,
+    pub(super) moved: MovedAmounts,
     pub(super) jobs: Vec<AdvisedJob>,
 }
 
 /// Predicts the time of one option.
 pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> PredictedOutcome {
-    let jobs: Vec<AdvisedJob> =
-        loadings(workload).iter().map(|beside| job(workload, choice, inputs.catalogue, *beside)).collect();
+    let jobs: Vec<AdvisedJob> = loadings(workload)
+        .iter()
+        .map(|computes_while_reading| job(workload, choice, inputs.catalogue, *computes_while_reading))
+        .collect();
     let all: Vec<Predicted> = jobs.iter().map(|job| job.page.predict()).collect();
     let times: Vec<f64> = all.iter().map(Predicted::seconds).collect();
     let seconds = times.iter().sum::<f64>() / times.len() as f64;
@@ -114,7 +116,7 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
         .sum();
     let copied = loaded - jobs.last().map_or(0.0, |job| job.page.local);
     let ready = if choice.method == ReadMethod::Download { copied } else { predicted.first }.min(least);
-    let moved = jobs.first().map_or_else(Moved::default, |job| job.moved);
+    let moved = jobs.first().map_or_else(MovedAmounts::default, |job| job.moved);
     PredictedOutcome {
         seconds,
         low: widen(least, 1.0 / factor).max(stated),

@@ -11,7 +11,7 @@ use super::{Inputs, verdict};
 use crate::limits::Limit;
 use crate::model::ServiceKind;
 use crate::units::{count, shown_bytes, shown_seconds, significant};
-use crate::workload::{ComputePlace, Needs, Workload};
+use crate::workload::{ComputePlace, ReadInterface, Workload};
 
 /// Minimum relative saving of a change that is suggested.
 const MIN_SAVING: f64 = 0.1;
@@ -85,7 +85,7 @@ pub(super) fn suggestions(
     }
     if choice.method == ReadMethod::Mount && data.read >= data.bytes * 0.5 && data.files > 1.0 {
         let eager = Choice { method: ReadMethod::Download, ..choice.clone() };
-        let any = changed(&|workload| workload.data.needs = Needs::Any);
+        let any = changed(&|workload| workload.data.needs = ReadInterface::Any);
         offers.offer("mount --eager, which fetches in parallel ahead of the reader".to_owned(), &any, &eager);
     }
     if choice.life == DataState::FirstTouch

@@ -67,7 +67,7 @@ pub fn full_text(advice: &Advice) -> String {
             "left out by the models",
             rows.iter().map(|row| format!("{}: {}", row.name, row.leaves_out)).collect(),
         ),
-        ("billed separately", unbilled(&rows)),
+        ("billed separately", unbilled_lines(&rows)),
         ("cannot be used here", refused(advice)),
     ];
     for (title, lines) in lists.iter().filter(|(_, lines)| !lines.is_empty()) {
@@ -86,7 +86,7 @@ pub fn full_text(advice: &Advice) -> String {
     text
 }
 
-fn unbilled(rows: &[&AdviceRow]) -> Vec<String> {
+fn unbilled_lines(rows: &[&AdviceRow]) -> Vec<String> {
     let some = rows.iter().filter(|row| !row.unbilled.is_empty());
     some.map(|row| format!("{}: {}", row.name, row.unbilled)).collect()
 }

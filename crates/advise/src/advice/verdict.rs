@@ -72,7 +72,7 @@ fn best_index(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
 pub(super) fn verdict(
     workload: &Workload,
     rows: &[AdviceRow],
-    found: bool,
+    has_recommendation: bool,
     reach: &[DeadlineReach],
 ) -> Recommendation {
     let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
@@ -81,7 +81,7 @@ pub(super) fn verdict(
     let Some(first) = had.first() else {
         return none(format!("no option can be had: {}", reason_against_all(rows)));
     };
-    if !found {
+    if !has_recommendation {
         return none(late_sentence(workload, &had, reach));
     }
     let next = had.get(1);

@@ -270,7 +270,8 @@ pub enum BilledQuantity {
     StoredPerClient,
     /// Bytes of the data set on a volume of each machine while a job runs.
     StoredDuringJob,
-    /// Bytes of the data set, each month, if they are read from the file system's own storage.
+    /// Bytes of the data set, each month, for the part that is read from the file system's own
+    /// storage.
     StoredSmall,
     /// Bytes that each job reads from the service.
     Read,

@@ -62,26 +62,26 @@ pub struct WorkloadData {
     /// Number of the bytes in `read` that the machine has cached before the job starts.
     pub warm: f64,
     /// Interface through which the program reads.
-    pub needs: Needs,
+    pub needs: ReadInterface,
 }
 
 /// The order of reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessPattern {
-    /// From the start of a file to its end. The kernel reads ahead.
+    /// A job reads each file from its start to its end. The kernel reads ahead.
     #[default]
     Sequential,
-    /// At random positions.
+    /// A job reads at random positions.
     Random,
-    /// Through a memory mapping. Each thread waits for one page fault after another.
+    /// A job reads through a memory mapping. Each thread waits for one page fault after another.
     Mapped,
 }
 
 /// Interface through which a program reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub enum Needs {
+pub enum ReadInterface {
     /// Requests or files.
     #[default]
     Any,

@@ -6,8 +6,8 @@
 use serde::Deserialize;
 
 use super::{
-    AccessPattern, BucketState, Compute, ComputePlace, JobCounts, Loading, NameOperations, Needs, Workload,
-    WorkloadData, WorkloadGoal,
+    AccessPattern, BucketState, Compute, ComputePlace, JobCounts, Loading, NameOperations, ReadInterface,
+    Workload, WorkloadData, WorkloadGoal,
 };
 use crate::file_error::FileError;
 use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
@@ -57,7 +57,7 @@ struct RawData {
     access: AccessPattern,
     in_flight: Option<f64>,
     warm: Option<Bytes>,
-    needs: Option<Needs>,
+    needs: Option<ReadInterface>,
 }
 
 #[derive(Deserialize)]

@@ -58,13 +58,13 @@ const TEMPLATE: &str = include_str!("template.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{ComputePlace, Needs, of_text};
+    use crate::workload::{ComputePlace, ReadInterface, of_text};
 
     #[test]
     fn the_commented_file_is_a_valid_workload() {
         let workload = of_text(&commented()).unwrap();
         assert_eq!((workload.data.read, workload.goal.deadline), (1e8, Some(29.0)));
-        assert_eq!(workload.data.needs, Needs::Files);
+        assert_eq!(workload.data.needs, ReadInterface::Files);
     }
 
     #[test]

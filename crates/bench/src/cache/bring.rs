@@ -24,14 +24,14 @@ pub(super) fn establish(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
     let mut done = Vec::new();
     match spec.state {
         CacheState::Any => {}
-        CacheState::Cold => cold(spec, tools, &mut done)?,
-        CacheState::Warm => warm(spec, tools, &mut done)?,
+        CacheState::Cold => make_cold(spec, tools, &mut done)?,
+        CacheState::Warm => make_warm(spec, tools, &mut done)?,
         CacheState::Hydrated => make_hydrated(spec, tools, &mut done)?,
     }
     Ok(done)
 }
 
-fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
+fn make_cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     for object in &spec.objects {
         objects::release(object, tools)?;
     }
@@ -93,7 +93,7 @@ fn write_back(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
+fn make_warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     make_hydrated(spec, tools, done)?;
     make_resident(&expand(&spec.files)?, done)?;
     if !spec.names.is_empty() {

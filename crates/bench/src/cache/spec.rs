@@ -35,9 +35,9 @@ pub struct CachedObject {
 pub struct Tools {
     /// The firstbyte program.
     pub firstbyte: PathBuf,
-    /// Global options for it, with which the objects are reached.
+    /// Global options of that program, with which it reaches the objects.
     pub options: Vec<String>,
-    /// Environment variables for it, in addition to this process's.
+    /// Environment variables of that program, in addition to this process's.
     pub env: Vec<(String, String)>,
 }
 

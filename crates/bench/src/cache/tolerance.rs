@@ -1,4 +1,4 @@
-//! The accepted deviation from a cache state, one limit for `bring` and `verdict`.
+//! Defines the tolerated deviation from a cache state, the same for `bring` and `verdict`.
 
 /// Returns the tolerated deviation of a state in bytes: 1 % of the content, but at least 64 KiB.
 /// The kernel keeps pages that are mapped, dirty or part of a large folio, and protocols add

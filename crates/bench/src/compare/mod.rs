@@ -15,7 +15,7 @@ use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
-/// Default threshold: 5 %. On two shared processors, times of one program repeat within it.
+/// Default threshold: 5 %. On two shared processors, repeated runs of one program differ by less.
 pub const THRESHOLD: f64 = 0.05;
 
 /// Largest probability of chance at which a difference is reported.
@@ -61,8 +61,8 @@ pub struct Change {
     pub notes: Vec<String>,
 }
 
-/// Compares all contenders of two files, `a` the earlier. Contenders of only one file come last, as
-/// not comparable.
+/// Compares all contenders of two files; `a` is the earlier file. Contenders of only one file come
+/// last, as not comparable.
 ///
 /// `threshold` is the smallest relative change that matters: 0.05 is a ratio above 1.05 or below 1
 /// / 1.05.

@@ -228,7 +228,8 @@ mod tests {
             let sizes = FileSizes::parse(text).unwrap();
             let all: Vec<u64> = (0..2000).map(|number| size_of(&name_of(number), &sizes, 1)).collect();
             assert!(all.iter().all(|size| (sizes.min..=sizes.max).contains(size)));
-            // Expected: half of the uniform sizes, and log10(5.5) = 0.74 of the others.
+            // Expected below 55 KB: half of the uniform sizes, and log10(5.5) = 0.74 of the
+            // logarithmic sizes.
             let share = all.iter().filter(|size| **size < 55_000).count() as f64 / 2000.0;
             assert!(below_middle.contains(&share), "{text}: {share}");
             assert_eq!(all[3], size_of(&name_of(3), &sizes, 1));

@@ -19,8 +19,8 @@ pub(super) struct MeasurementLimits<'a> {
     began: Instant,
     bytes: u64,
     usd: f64,
-    /// Names of case and contender of the runs already counted.
-    paid: BTreeSet<(String, String)>,
+    /// Names of case and contender whose first run is already counted. Some costs arise only once.
+    counted: BTreeSet<(String, String)>,
     settings: &'a Settings<'a>,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct RunNeed {
 impl<'a> MeasurementLimits<'a> {
     /// Counts the runs that the results already have.
     pub(super) fn after_runs(plan: &Plan, settings: &'a Settings<'a>, runs: &[Run]) -> Self {
-        let (began, paid) = (Instant::now(), BTreeSet::new());
-        let mut budget = Self { began, bytes: 0, usd: 0.0, paid, settings };
+        let (began, counted) = (Instant::now(), BTreeSet::new());
+        let mut budget = Self { began, bytes: 0, usd: 0.0, counted, settings };
         for run in runs {
             let case = plan.cases.iter().find(|case| case.name == run.case);
             let contender = |case: &'_ &Case| {
@@ -90,7 +90,7 @@ impl<'a> MeasurementLimits<'a> {
         let fetched = fetched.map_or(Ok(0), size)?;
         let need = self.billed_need(case, contender);
         Ok(match billed.is_some_and(|billed| billed.once) {
-            true if self.paid.contains(&need.name) => RunNeed { bytes: read, ..need },
+            true if self.counted.contains(&need.name) => RunNeed { bytes: read, ..need },
             true => RunNeed { hydration_bytes: fetched, bytes: read, ..need },
             false => RunNeed { bytes: read.max(fetched), ..need },
         })
@@ -98,7 +98,7 @@ impl<'a> MeasurementLimits<'a> {
 
     fn billed_need(&self, case: &Case, contender: &Contender) -> RunNeed {
         let name = (case.name.clone(), contender.name.clone());
-        let usd = self.settings.costs.of_run(&name.0, &name.1, !self.paid.contains(&name));
+        let usd = self.settings.costs.of_run(&name.0, &name.1, !self.counted.contains(&name));
         RunNeed { name, hydration_bytes: 0, bytes: 0, usd }
     }
 
@@ -125,7 +125,7 @@ impl<'a> MeasurementLimits<'a> {
         let moved = run.wire_bytes.unwrap_or_else(|| need.bytes.max(run.bytes.unwrap_or(0)));
         self.bytes = self.bytes.saturating_add(need.hydration_bytes).saturating_add(moved);
         self.usd += need.usd;
-        self.paid.insert(need.name);
+        self.counted.insert(need.name);
     }
 
     /// Returns the timeout of a run: `longest`, or the remaining time of the measurement if that is

@@ -1,8 +1,8 @@
 //! The host: starts environments as calls need them, keeps them for later calls, and ends them.
 //!
 //! At most `concurrency` environments exist, including those that are being removed, because each
-//! has its own memory. A change of the configuration retires all environments, so that the next
-//! call gets a new one. Called by the server of the Invoke API.
+//! has its own memory. A change of the configuration ends all environments, so that the next call
+//! gets a new one. Called by the server of the Invoke API.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ pub struct Fio {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadPattern {
-    /// From start to end; each process has its own part of the file.
+    /// Blocks from start to end. Each process has its own part of the file.
     #[default]
     Read,
     /// Blocks at random offsets.

@@ -41,7 +41,7 @@ pub struct Job {
     /// Additional options of `firstbyte mount`.
     pub mount_options: Vec<String>,
     /// Expected content. If `None`, only lengths and counts are checked.
-    pub expect: Option<Expect>,
+    pub expect: Option<ExpectedContent>,
 
     /// Bytes per read.
     pub block: Option<Size>,
@@ -153,10 +153,10 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// At most `concurrency` files at once.
+    /// Reads at most `concurrency` files at once.
     #[default]
     Parallel,
-    /// One after another.
+    /// Reads one file after another.
     Sequential,
 }
 
@@ -180,7 +180,7 @@ pub enum OpenStage {
 /// The expected content of files.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct Expect {
+pub struct ExpectedContent {
     /// Seed for [`crate::data`]. The function `file` made a single object. The function `files`
     /// made many files, which may be in any directories.
     pub seed: u64,
@@ -447,7 +447,7 @@ mod tests {
             "concurrency": 8, "options": ["--endpoint-url", "http://h"], "expect": {"seed": 3, "compare": "all"}}"#;
         let job = Job::parse(text).unwrap();
         assert_eq!((job.block, job.count, job.concurrency), (Some(Size(4096)), Some(100), Some(8)));
-        assert_eq!(job.expect, Some(Expect { seed: 3, compare: ComparedPart::All }));
+        assert_eq!(job.expect, Some(ExpectedContent { seed: 3, compare: ComparedPart::All }));
         let part =
             |text: &str| Job::parse(&format!(r#"{{"target": "/x", "read": {text}}}"#)).unwrap().read.unwrap();
         assert_eq!([part("\"1%\"").of(1000), part("\"4KiB\"").of(1 << 20), part("7").of(5)], [10, 4096, 5]);

@@ -67,7 +67,7 @@ pub struct Contender {
     /// Bytes of data that one job moves or reads, as a size.
     pub bytes: Option<String>,
     /// Billed reads of a run, if `target` and `bytes` do not define them.
-    pub billed: Option<Billed>,
+    pub billed: Option<BilledReads>,
     /// Origin of the figures.
     pub basis: Basis,
     /// Workload, for reports.
@@ -94,7 +94,7 @@ pub struct Contender {
 /// placeholders.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Billed {
+pub struct BilledReads {
     /// Location that is billed; empty for the contender's target.
     pub target: String,
     /// Bytes that one job reads from the service, as a size.
@@ -265,14 +265,14 @@ impl Contender {
 fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Given {
+    enum GivenNumber {
         Number(f64),
         Text(String),
     }
-    let number = |(name, given): (String, Given)| {
+    let number = |(name, given): (String, GivenNumber)| {
         let value = match given {
-            Given::Number(value) => value,
-            Given::Text(text) => match text.parse() {
+            GivenNumber::Number(value) => value,
+            GivenNumber::Text(text) => match text.parse() {
                 Ok(value) => value,
                 Err(_) => units::parse_size(&text).map_err(serde::de::Error::custom)? as f64,
             },

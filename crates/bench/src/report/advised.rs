@@ -14,7 +14,7 @@ use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
 
 use super::case::chart;
-use super::template::rendered;
+use super::template::render_template;
 use super::words::project;
 
 /// The question that the advice answers, in addition to the advice's own text.
@@ -52,7 +52,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &AdviceQuestion) -> Str
         "left_out": usable().map(|row| (&row.title, left_out(row))).collect::<Vec<_>>(),
         "data": { "cases": [data(advice, charts)] },
     });
-    rendered("advice.html", &values)
+    render_template("advice.html", &values)
 }
 
 /// Returns an available option: its figures, and reasons against it.

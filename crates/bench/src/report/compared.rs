@@ -34,7 +34,7 @@ pub fn compared(changes: &[Change]) -> String {
     text
 }
 
-fn word(outcome: ComparisonOutcome) -> &'static str {
+fn outcome_word(outcome: ComparisonOutcome) -> &'static str {
     match outcome {
         ComparisonOutcome::Failing => "FAILS NOW",
         ComparisonOutcome::Slower => "SLOWER",
@@ -53,7 +53,7 @@ fn row(change: &Change) -> Vec<String> {
         format!("{:.2}x ({:.2} to {:.2})", ratio.value, ratio.interval.low, ratio.interval.high)
     });
     vec![
-        word(change.outcome).to_owned(),
+        outcome_word(change.outcome).to_owned(),
         change.case.clone(),
         change.contender.clone(),
         format!("{} -> {}", time(&change.before), time(&change.after)),
@@ -70,14 +70,15 @@ fn summary(changes: &[Change]) -> String {
         ComparisonOutcome::TooNoisy,
         ComparisonOutcome::NotComparable,
     ];
-    let mut parts: Vec<String> = all.map(|one| format!("{} {}", count(one), word(one).to_lowercase())).into();
+    let mut parts: Vec<String> =
+        all.map(|one| format!("{} {}", count(one), outcome_word(one).to_lowercase())).into();
     if count(ComparisonOutcome::Failing) > 0 {
         parts.insert(
             0,
             format!(
                 "{} {}",
                 count(ComparisonOutcome::Failing),
-                word(ComparisonOutcome::Failing).to_lowercase()
+                outcome_word(ComparisonOutcome::Failing).to_lowercase()
             ),
         );
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::case::section;
 use super::rivals::{headline, meaning};
 use super::tables::grids;
-use super::template::rendered;
+use super::template::render_template;
 use super::words::{cases, machine, noise, project};
 
 /// Renders all results as one HTML page.
@@ -29,7 +29,7 @@ pub fn html(results: &[Results]) -> String {
         "cases": sections,
         "data": { "cases": data },
     });
-    rendered("results.html", &values)
+    render_template("results.html", &values)
 }
 
 /// Renders all results as one Markdown page.
@@ -48,7 +48,7 @@ pub fn markdown(results: &[Results]) -> String {
         })
     });
     let values = json!({ "headline": headline(results).join(" "), "files": files.collect::<Vec<_>>() });
-    rendered("results.md", &values)
+    render_template("results.md", &values)
 }
 
 /// Returns a file's warnings, its date, processor, kernel, command and project, and longer lists.

@@ -44,7 +44,7 @@ fn median(line: &Contender) -> Option<f64> {
 }
 
 /// True if the intervals of the two contenders overlap.
-fn overlap(faster: &Contender, slower: &Contender) -> bool {
+fn intervals_overlap(faster: &Contender, slower: &Contender) -> bool {
     let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
     intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
 }
@@ -62,7 +62,8 @@ fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)>
 pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
     match by_time(case, lines).as_slice() {
         timed @ [(first, _), _, ..] => {
-            let near = timed.iter().filter(|(line, _)| line.name == first.name || overlap(first, line));
+            let near =
+                timed.iter().filter(|(line, _)| line.name == first.name || intervals_overlap(first, line));
             near.map(|(line, _)| line.name.as_str()).collect()
         }
         _ => Vec::new(),
@@ -74,7 +75,7 @@ pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
 pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     let timed = by_time(case, lines);
     let [(first, least), (second, next), ..] = timed[..] else { return None };
-    let mut text = if overlap(first, second) {
+    let mut text = if intervals_overlap(first, second) {
         format!(
             "{} ({}) and {} ({}) tie: their 95 % intervals overlap.",
             first.name,
@@ -118,7 +119,7 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
         rival: rival.name.clone(),
         title: title_without_label(title(case)),
         ratio: base / least,
-        is_tie: if base < least { overlap(own, rival) } else { overlap(rival, own) },
+        is_tie: if base < least { intervals_overlap(own, rival) } else { intervals_overlap(rival, own) },
     })
 }
 
@@ -148,7 +149,7 @@ fn factor(one: &Comparison<'_>) -> String {
 }
 
 /// Formats a sentence: `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files.`
-fn as_fast_as(compared: &[Comparison<'_>]) -> String {
+fn speed_sentence(compared: &[Comparison<'_>]) -> String {
     let mut rivals: Vec<&str> = Vec::new();
     for one in compared {
         if !rivals.contains(&one.rival.as_str()) {
@@ -178,7 +179,7 @@ fn comparisons(results: &[Results]) -> Vec<Comparison<'_>> {
 /// measured.
 pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
     let compared = comparisons(results);
-    (!compared.is_empty()).then(|| as_fast_as(&compared))
+    (!compared.is_empty()).then(|| speed_sentence(&compared))
 }
 
 /// Returns the main findings of all results, one sentence each, the most important first.
@@ -246,13 +247,17 @@ mod tests {
         let compared =
             [one("aws", "256 MiB", 0.83), one("aws", "1,000 files", 0.244), one("s5cmd", "a list", 1.25)];
         assert_eq!(
-            as_fast_as(&compared),
+            speed_sentence(&compared),
             "firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files; 0.80x as fast as s5cmd on a list."
         );
         let many: Vec<Comparison<'_>> = (0..6).map(|_| one("aws", "it", 0.5)).collect();
-        assert!(as_fast_as(&many).ends_with("2.0x as fast on it and 2 more."), "{}", as_fast_as(&many));
+        assert!(
+            speed_sentence(&many).ends_with("2.0x as fast on it and 2 more."),
+            "{}",
+            speed_sentence(&many)
+        );
         let tie = [Comparison { is_tie: true, ..one("curl", "a list", 0.75) }];
-        assert_eq!(as_fast_as(&tie), "firstbyte is about as fast as curl on a list.");
+        assert_eq!(speed_sentence(&tie), "firstbyte is about as fast as curl on a list.");
         assert_eq!(
             [title_without_label("LIST: a: b"), title_without_label("Copies: a")],
             ["a: b", "Copies: a"]

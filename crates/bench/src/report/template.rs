@@ -19,7 +19,7 @@ const TEMPLATES: [(&str, &str); 6] = [
 ];
 
 /// Fills a template. Texts in pages are escaped.
-pub(super) fn rendered(name: &str, values: &serde_json::Value) -> String {
+pub(super) fn render_template(name: &str, values: &serde_json::Value) -> String {
     let text = environment().and_then(|all| all.get_template(name)?.render(Value::from(Serde(values))));
     text.expect("the templates fit their values")
 }

@@ -26,10 +26,10 @@ pub fn terminal(results: &[Results], width: usize) -> String {
         if let Some(warning) = noise(results) {
             wrap(&mut out, &format!("WARNING: {warning}"), width);
         }
-        tables(&mut out, results, width);
+        render_tables(&mut out, results, width);
         for case in &header.cases {
             out.push('\n');
-            section(&mut out, results, case, width);
+            render_section(&mut out, results, case, width);
         }
     }
     out
@@ -37,7 +37,7 @@ pub fn terminal(results: &[Results], width: usize) -> String {
 
 /// Renders tables of published figures as aligned columns. A table that is too wide gets one line
 /// per cell.
-fn tables(out: &mut String, results: &Results, width: usize) {
+fn render_tables(out: &mut String, results: &Results, width: usize) {
     for Grid { title, rows, notes } in grids(results) {
         out.push('\n');
         wrap(out, title, width);
@@ -65,13 +65,13 @@ fn tables(out: &mut String, results: &Results, width: usize) {
     }
 }
 
-fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
+fn render_section(out: &mut String, results: &Results, case: &Case, width: usize) {
     wrap(out, title(case), width);
     for stand_in in &case.stand_ins {
         wrap(out, &format!("stand-in: {stand_in}"), width);
     }
     let lines = contenders(results, case);
-    bars(out, &lines, width);
+    render_bars(out, &lines, width);
     for line in &lines {
         if let Some(error) = results.error_of(&case.name, &line.name) {
             wrap(out, &format!("{}: {error}", line.name), width);
@@ -87,7 +87,7 @@ fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
 }
 
 /// Renders a line for each contender: name, median, as many columns as fit, and a bar.
-fn bars(out: &mut String, lines: &[Contender], width: usize) {
+fn render_bars(out: &mut String, lines: &[Contender], width: usize) {
     let cells: Vec<Vec<String>> = lines.iter().map(|line| columns(line, width)).collect();
     let names = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(width / 3);
     let widths = widths(&cells);

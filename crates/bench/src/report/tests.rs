@@ -8,7 +8,7 @@ use crate::result::{
 use super::{html, markdown, terminal};
 
 /// Results of two cases: a comparison with every kind of remark, and one that scales with jobs.
-fn made() -> Results {
+fn make_results() -> Results {
     let line = |name: &str, jobs: Option<f64>| ContenderLine {
         name: name.into(),
         command: format!("{name} IN $OUT"),
@@ -86,7 +86,7 @@ const FACTS: [&str; 8] =
 
 #[test]
 fn every_form_of_the_report_has_the_facts() {
-    let results = [made()];
+    let results = [make_results()];
     // The terminal form may break a line between any words.
     let forms = [
         html(&results).replace("&#x2f;", "/"),
@@ -109,7 +109,7 @@ fn every_form_of_the_report_has_the_facts() {
 
 #[test]
 fn a_page_escapes_texts_of_results_and_loads_nothing() {
-    let page = html(&[made()]);
+    let page = html(&[make_results()]);
     assert!(!page.contains("<b>\"") && page.contains("peer &lt;b&gt;") && !page.contains("<script>alert"));
     assert!(page.contains("default-src 'none'"));
     for place in ["src=\"", "url(", "@import", "href=\"http"] {
@@ -125,7 +125,7 @@ fn a_page_escapes_texts_of_results_and_loads_nothing() {
 
 #[test]
 fn a_page_has_its_meaning_its_machine_and_explained_stand_ins() {
-    let page = html(&[made()]);
+    let page = html(&[make_results()]);
     let meaning =
         page.split("<p class=\"meaning\">").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
     assert!(meaning.contains("ours takes 0.51x the time of the fastest other program"), "{meaning}");
@@ -134,7 +134,7 @@ fn a_page_has_its_meaning_its_machine_and_explained_stand_ins() {
         assert!(page.contains(fact), "{fact}");
     }
     // Results in which only firstbyte was measured.
-    let mut alone = made();
+    let mut alone = make_results();
     for line in &mut alone.header.cases[0].contenders {
         line.command = "firstbyte cp".into();
     }
@@ -143,7 +143,7 @@ fn a_page_has_its_meaning_its_machine_and_explained_stand_ins() {
 
 #[test]
 fn each_chart_has_its_table() {
-    let page = html(&[made()]);
+    let page = html(&[make_results()]);
     let charts: Vec<&str> = page.split("<figure class=\"chart\"").skip(1).collect();
     let kind =
         |kind: &str| charts.iter().filter(|chart| chart.contains(&format!("data-kind=\"{kind}\""))).count();
@@ -153,7 +153,7 @@ fn each_chart_has_its_table() {
 
 #[test]
 fn an_empty_chart_is_omitted() {
-    let mut brief = made();
+    let mut brief = make_results();
     for run in &mut brief.runs {
         run.throughput = vec![(0.0, 0), (0.5, 50), (1.0, 100)];
     }
@@ -168,7 +168,7 @@ fn an_empty_chart_is_omitted() {
 
 #[test]
 fn markdown_has_goals_commands_and_escaped_cells() {
-    let text = markdown(&[made()]);
+    let text = markdown(&[make_results()]);
     assert!(text.contains("## 1 GiB \\| copied\n"));
     assert!(text.contains("goal <= 0.60x: met") && text.contains("goal <= 0.40x: SHORT"), "{text}");
     assert!(text.contains("<details><summary>commands</summary>\n\n```\nours: ours IN $OUT\n"));
@@ -179,7 +179,7 @@ fn markdown_has_goals_commands_and_escaped_cells() {
 #[test]
 fn text_fits_a_terminal_of_any_width() {
     for width in [1, 24, 40, 80, 200] {
-        let text = terminal(&[made()], width);
+        let text = terminal(&[make_results()], width);
         let most = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(most <= width.max(24), "{most} of {width}:\n{text}");
         assert!(text.contains('█'), "{text}");
@@ -188,7 +188,7 @@ fn text_fits_a_terminal_of_any_width() {
 
 #[test]
 fn results_without_runs_make_a_report() {
-    let mut empty = made();
+    let mut empty = make_results();
     empty.runs.clear();
     for results in [vec![], vec![Results::default()], vec![empty]] {
         assert!(html(&results).contains("</html>"));

@@ -68,7 +68,7 @@ pub fn ratio(over: &[f64], under: &[f64]) -> Option<Ratio> {
         return None;
     }
     let value = quantile(&over, 0.5)? / quantile(&under, 0.5)?;
-    let (mut above, mut below) = (Resample::new(over.len()), Resample::other(under.len()));
+    let (mut above, mut below) = (Resample::new(over.len()), Resample::independent(under.len()));
     let count = resamples(over.len().max(under.len()));
     let ratios = (0..count).map(|_| above.median(&over) / below.median(&under)).collect();
     let coarse = over.len().min(under.len()) < COARSE_BELOW;
@@ -100,7 +100,7 @@ impl Resample {
     }
 
     /// Makes draws that are independent of those by [`Resample::new`].
-    fn other(size: usize) -> Self {
+    fn independent(size: usize) -> Self {
         Self { random: fastrand::Rng::with_seed(!SEED), counts: vec![0; size] }
     }
 

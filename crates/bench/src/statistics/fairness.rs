@@ -18,8 +18,8 @@ pub struct Fairness {
 
 /// Computes the fairness of `jobs`. `None` for fewer than two jobs, or if one has no usable time.
 ///
-/// The rate of a job is its bytes per second. If a job has no bytes, the rate of each is 1 divided
-/// by its time. Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and
+/// The rate of a job is its bytes per second. If any job has no bytes, the rate of every job is 1
+/// divided by its time. Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and
 /// Discrimination" (1984).
 #[must_use]
 pub fn fairness(jobs: &[JobFigures]) -> Option<Fairness> {

@@ -96,7 +96,7 @@ mod tests {
         assert!(!summarise(&[1.0; 9]).unwrap().coarse);
     }
 
-    fn close(a: f64, b: f64) -> bool {
+    fn is_close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
     }
 
@@ -132,7 +132,7 @@ mod tests {
                 (one.p99, two.p99), (one.max, two.max), (one.interval.low, two.interval.low),
                 (one.interval.high, two.interval.high),
             ] {
-                prop_assert!(close(one * factor, two), "{one} * {factor} is not {two}");
+                prop_assert!(is_close(one * factor, two), "{one} * {factor} is not {two}");
             }
         }
 

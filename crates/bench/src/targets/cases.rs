@@ -14,7 +14,7 @@ use super::Request;
 use super::function::{self, LinkedTarget};
 use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
-use crate::plan::{Billed, CachePlan, Case, Contender, Count, Medium, Prints};
+use crate::plan::{BilledReads, CachePlan, Case, Contender, Count, Medium, Prints};
 use crate::slow_link::LINK_NAME;
 use crate::words::literal;
 use crate::workloads::part_bytes;
@@ -97,7 +97,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         let command = words.iter().map(fill).collect();
         let peer =
             Contender { function: request.function.clone(), waves: request.waves, ..Contender::default() };
-        contenders.push(Contender { name: name.clone(), ..work.other(command, peer) });
+        contenders.push(Contender { name: name.clone(), ..work.contender_of_command(command, peer) });
     }
     Ok(Case {
         name: format!("{workload} {}", target.location),
@@ -181,12 +181,12 @@ impl Work {
             object: None,
         };
         match workload {
-            "list" => work.listing(target),
-            "many-small" | "copy-tree" | "hydrate" => work.files(target, request)?,
-            "upload" => work.upload(request)?,
-            "command" => work.command(request)?,
+            "list" => work.set_listing(target),
+            "many-small" | "copy-tree" | "hydrate" => work.set_files(target, request)?,
+            "upload" => work.set_upload(request)?,
+            "command" => work.set_command(request)?,
             "probe" => work.title = format!("probe of {}", target.location),
-            _ => work.object(target, request)?,
+            _ => work.set_object(target, request)?,
         }
         if let Some(concurrency) = request.concurrency {
             work.parameters.insert("concurrency".into(), json!(concurrency));
@@ -204,7 +204,7 @@ impl Work {
         location.clone_into(&mut self.target);
     }
 
-    fn listing(&mut self, target: &Target) {
+    fn set_listing(&mut self, target: &Target) {
         let complete = matches!(&target.found, Found::Tree(Shape { complete: true, .. }));
         self.count = match &target.found {
             Found::Tree(shape) if complete => Some(shape.sizes.len() as u64),
@@ -217,7 +217,7 @@ impl Work {
         }
     }
 
-    fn files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+    fn set_files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let Found::Tree(shape) = &target.found else {
             return Err(format!(
                 "{}: {} needs a directory, prefix or bucket",
@@ -247,7 +247,7 @@ impl Work {
         Ok(())
     }
 
-    fn upload(&mut self, request: &Request) -> Result<(), String> {
+    fn set_upload(&mut self, request: &Request) -> Result<(), String> {
         if !request.write {
             return Err("upload writes to the target: give --write".into());
         }
@@ -258,7 +258,7 @@ impl Work {
         Ok(())
     }
 
-    fn command(&mut self, request: &Request) -> Result<(), String> {
+    fn set_command(&mut self, request: &Request) -> Result<(), String> {
         if request.command.is_empty() {
             return Err("command: which? write it after --".into());
         }
@@ -270,7 +270,7 @@ impl Work {
     }
 
     /// Describes the work on one object: the target itself, or the largest object below it.
-    fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+    fn set_object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let (name, size) = match &target.found {
             Found::Object(size) => (None, *size),
             Found::Tree(shape) => {
@@ -361,13 +361,13 @@ impl Work {
             let own = Contender { name, prints, found: true, ..Contender::default() };
             // Programs of other projects copy whole objects.
             let bytes = (self.whole > 0).then(|| self.whole.to_string());
-            Contender { bytes, ..self.other(program.command, own) }
+            Contender { bytes, ..self.contender_of_command(program.command, own) }
         };
         found.into_iter().map(contender).collect()
     }
 
     /// Makes a contender from another program's command.
-    fn other(&self, command: Vec<String>, with: Contender) -> Contender {
+    fn contender_of_command(&self, command: Vec<String>, with: Contender) -> Contender {
         Contender {
             command,
             workload: self.workload.clone(),
@@ -379,7 +379,7 @@ impl Work {
     }
 
     /// Estimates from above the bytes and requests of a job with this access.
-    fn billed_estimate(&self, variant: &AccessVariant) -> Billed {
+    fn billed_estimate(&self, variant: &AccessVariant) -> BilledReads {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let files = self.count.unwrap_or(1);
@@ -398,7 +398,7 @@ impl Work {
             }
             _ => (Some(self.bytes), Some(blocks(self.bytes) + files)),
         };
-        Billed {
+        BilledReads {
             target: self.location.clone(),
             bytes: text(bytes),
             gets: text(gets),

@@ -14,7 +14,7 @@ const RESULTS_FILE: &str = "results.tsv";
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let root = session.root().ok_or_else(|| Error::job("blast needs a path"))?;
     let query = job.query.as_deref().ok_or_else(|| Error::job("query is missing"))?;
-    let sequences = sequences(query)?;
+    let sequences = count_sequences(query)?;
     let mut metrics = Metrics::new();
     let mut searches = Vec::new();
     let database = root.join(&job.database);
@@ -73,7 +73,7 @@ fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
 }
 
 /// Counts the sequences in a FASTA file.
-fn sequences(query: &Path) -> Result<usize> {
+fn count_sequences(query: &Path) -> Result<usize> {
     let text = fs::read(query).map_err(Error::at(query))?;
     match text.split(|byte| *byte == b'\n').filter(|line| line.first() == Some(&b'>')).count() {
         0 => Err(Error::target(query.display().to_string(), "has no sequence: not FASTA")),

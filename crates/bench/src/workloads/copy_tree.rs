@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use firstbyte::OperandKind;
 
-use super::many_small::{check, figures};
+use super::many_small::{add_figures, check};
 use crate::access::{Session, add_summary, copy_all, destination, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     };
     watch.note(&mut metrics, "all_seconds");
     check(job, to)?;
-    figures(job, &mut metrics, files, bytes)?;
+    add_figures(job, &mut metrics, files, bytes)?;
     Ok(metrics)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use firstbyte::{Hydrate, OperandKind};
 
-use super::many_small::figures;
+use super::many_small::add_figures;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
@@ -31,7 +31,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         let what = format!("{} of {} bytes are in the cache", progress.bytes_here, progress.bytes);
         return Err(Error::target(&job.target, what));
     }
-    figures(job, &mut metrics, progress.files_done, progress.bytes_here)?;
+    add_figures(job, &mut metrics, progress.files_done, progress.bytes_here)?;
     metrics.insert("fetched_bytes".into(), progress.fetched as f64);
     Ok(metrics)
 }

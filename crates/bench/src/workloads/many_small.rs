@@ -11,7 +11,7 @@ use super::one_big::read_all;
 use super::{DEFAULT_BLOCK_BYTES, block};
 use crate::access::{ListedObject, Session, add_summary, base_name, copy_all, destination, join};
 use crate::data::{check_file, seed_of};
-use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
+use crate::job::{Access, Error, ExpectedContent, Job, Latencies, Metrics, Order, Result, Watch};
 use crate::threads::on_threads;
 
 /// Default number of files that are read at once.
@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     watch.note(&mut metrics, "listed_seconds");
     let (bytes, latencies) = read(job, session, &found)?;
     watch.note(&mut metrics, "all_seconds");
-    figures(job, &mut metrics, found.len() as u64, bytes)?;
+    add_figures(job, &mut metrics, found.len() as u64, bytes)?;
     latencies.into_metrics(&mut metrics);
     Ok(metrics)
 }
@@ -99,13 +99,13 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
         watch.note(&mut metrics, "all_seconds");
     }
     check(job, destination)?;
-    figures(job, &mut metrics, files, bytes)?;
+    add_figures(job, &mut metrics, files, bytes)?;
     Ok(metrics)
 }
 
 /// Checks the delivered files.
 pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
-    let Some(Expect { seed, .. }) = job.expect else { return Ok(()) };
+    let Some(ExpectedContent { seed, .. }) = job.expect else { return Ok(()) };
     for name in crate::access::names_below(destination)? {
         let path = destination.join(&name.name);
         let size = fs::metadata(&path).map_err(Error::at(&path))?.len();
@@ -115,7 +115,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
 }
 
 /// Adds the figures `files` and `bytes`. Error if the job expects another number of files.
-pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
+pub(super) fn add_figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
     if let Some(count) = job.count.filter(|count| *count != files) {
         return Err(Error::target(&job.target, format!("{files} files instead of {count}")));
     }

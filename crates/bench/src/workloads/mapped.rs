@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::access::{Session, names_below};
 use crate::data::first_difference;
-use crate::job::{Error, Expect, Job, Metrics, Result, Watch};
+use crate::job::{Error, ExpectedContent, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
 /// Bytes between two reads, the smallest page size.
@@ -43,7 +43,7 @@ fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
     let mapping = Mapping::new(&file, length as usize).map_err(Error::at(path))?;
     let pages = (length as usize).div_ceil(PAGE_BYTES);
     let threads = job.concurrency.unwrap_or(1).min(pages);
-    let seed = job.expect.map(|Expect { seed, .. }| match (is_object, path.file_name()) {
+    let seed = job.expect.map(|ExpectedContent { seed, .. }| match (is_object, path.file_name()) {
         (false, Some(name)) => crate::data::seed_of(seed, &name.to_string_lossy()),
         _ => seed,
     });

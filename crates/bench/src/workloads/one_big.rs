@@ -9,7 +9,7 @@ use firstbyte::OperandKind;
 use super::{DEFAULT_BLOCK_BYTES, block};
 use crate::access::{OpenObject, Session, add_summary, base_name, copy_all, destination, join};
 use crate::data::check_file;
-use crate::job::{Access, Error, Expect, Job, Metrics, Result, Size, Watch};
+use crate::job::{Access, Error, ExpectedContent, Job, Metrics, Result, Size, Watch};
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     if job.access == Access::Cp {
@@ -45,7 +45,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     add_summary(&summary, &mut metrics);
-    if let Some(Expect { seed, .. }) = job.expect {
+    if let Some(ExpectedContent { seed, .. }) = job.expect {
         check_file(&destination.join(base_name(&source)), summary.bytes, seed)?;
     }
     Ok(metrics)

@@ -12,7 +12,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let mut metrics = Metrics::new();
     let mut bytes = 0;
-    stages(job, session, watch, &mut metrics, &mut bytes)?;
+    run_stages(job, session, watch, &mut metrics, &mut bytes)?;
     watch.note(&mut metrics, "all_seconds");
     metrics.insert("bytes".into(), bytes as f64);
     if let Some(fits) = job.limit_seconds.and_then(|limit| fitting_bytes(job.access, limit as f64, &metrics))
@@ -36,7 +36,7 @@ fn fitting_bytes(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
 }
 
 /// Runs the stages up to the last requested one, and counts the bytes read.
-fn stages(
+fn run_stages(
     job: &Job,
     session: &Session<'_>,
     watch: &Watch,

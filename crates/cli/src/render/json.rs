@@ -31,12 +31,12 @@ pub fn line(value: &(impl Serialize + ?Sized)) -> String {
 /// Appends a value to `out`.
 pub fn push(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
     // Writing to memory cannot fail, and the keys are field names, which serde_json accepts.
-    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, Harmless));
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, EscapingFormatter));
 }
 
-struct Harmless;
+struct EscapingFormatter;
 
-impl Formatter for Harmless {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: io::Write + ?Sized>(
         &mut self,
         out: &mut W,

@@ -21,7 +21,7 @@ pub struct ProgressDisplay {
     bar: Option<Bar>,
     rows: Rows,
     /// Verb in the rows of a dry run and in the lines of complete objects: `copy` or `move`.
-    deed: &'static str,
+    verb: &'static str,
     planned: Mutex<PlannedSums>,
     differences: Mutex<DifferenceSums>,
     /// Start time of each object in flight; `None` unless complete objects are named.
@@ -62,9 +62,9 @@ pub struct DifferenceSums {
 /// Place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FailureReporting {
-    /// In a line that this module prints; the run continues with other objects.
+    /// This module prints a line about the failure. The run continues with other objects.
     Printed,
-    /// By the caller. The run has a single object, and its error is returned to the caller.
+    /// The run has a single object. Its error is returned to the caller, who reports it.
     Returned,
 }
 
@@ -81,7 +81,7 @@ impl ProgressDisplay {
         Self {
             bar: Bar::new(globals),
             rows: if globals.json { Rows::Json } else { Rows::Text },
-            deed: "copy",
+            verb: "copy",
             planned: Mutex::default(),
             differences: Mutex::default(),
             begun: globals.names_objects().then(Mutex::default),
@@ -100,7 +100,7 @@ impl ProgressDisplay {
 
     /// Makes rows say `move` instead of `copy`.
     pub fn moving(mut self) -> Self {
-        self.deed = "move";
+        self.verb = "move";
         self
     }
 
@@ -133,7 +133,7 @@ impl ProgressDisplay {
     }
 
     /// Prints a row. If that fails, stops the run, because the rows are its result.
-    fn row(&self, row: &str) {
+    fn print_row(&self, row: &str) {
         let mut printed = Ok(());
         let mut print = || printed = console::write_output(format!("{row}\n").as_bytes());
         match &self.bar {
@@ -180,7 +180,7 @@ impl Observer for ProgressDisplay {
     fn finished(&self, source: &Location, destination: &Location, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.finished(source));
         if self.begun.is_some() {
-            let done = if self.deed == "move" { "moved" } else { "copied" };
+            let done = if self.verb == "move" { "moved" } else { "copied" };
             let seconds = self.seconds(&source.to_string()).map(|seconds| format!("  {seconds:.2} s"));
             let size = human(bytes);
             let line = format!("{done} {source} -> {destination}  {size}{}", seconds.unwrap_or_default());
@@ -206,29 +206,29 @@ impl Observer for ProgressDisplay {
 
     fn differs(&self, difference: &Difference) {
         self.differences.lock().add(difference);
-        self.row(&match self.rows {
+        self.print_row(&match self.rows {
             Rows::Text => text_of(difference),
             Rows::Json => difference.to_json().to_string(),
         });
     }
 
     fn planned(&self, action: &Action) {
-        let deed = self.deed;
+        let verb = self.verb;
         self.planned.lock().add(action);
         let row = match (self.rows, action) {
             (Rows::Text, Action::Copy { source, destination, .. }) => {
-                format!("would {deed} {source} to {destination}")
+                format!("would {verb} {source} to {destination}")
             }
             (Rows::Text, Action::Delete { location }) => format!("would delete {location}"),
             (Rows::Json, Action::Copy { source, destination, size }) => serde_json::json!({
-                "action": deed, "source": source.to_string(), "destination": destination.to_string(), "size": size,
+                "action": verb, "source": source.to_string(), "destination": destination.to_string(), "size": size,
             })
             .to_string(),
             (Rows::Json, Action::Delete { location }) => {
                 serde_json::json!({ "action": "delete", "location": location.to_string() }).to_string()
             }
         };
-        self.row(&row);
+        self.print_row(&row);
     }
 }
 

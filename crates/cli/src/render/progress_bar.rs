@@ -187,7 +187,7 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
     let mut layout = None;
     while let Some(state) = shared.after(DRAW_INTERVAL) {
         let (now, bytes, total_bytes) = (state.layout(), state.facts.bytes, state.facts.total_bytes);
-        // Released first, because the keys of the style take the same lock while drawing.
+        // The lock is released before drawing, because the keys of the style take the same lock.
         drop(state);
         if layout != Some(now) {
             layout = Some(now);

@@ -37,19 +37,19 @@ pub struct RunReport {
     ended: Option<Error>,
     /// True if the reader of the results has closed the pipe. The verb then prints no message and
     /// does not fail.
-    unread: bool,
+    is_unread: bool,
     /// File to which the receipt is also written.
     kept: Option<PathBuf>,
     /// The store that counts the verb's requests, including those of failed objects.
     store: Option<Store>,
     /// Adds dollars and the prediction to the receipt.
-    settle: Option<Settle>,
+    add_costs: Option<CostCallback>,
     /// Advice about the next step for the user.
     advice: Option<String>,
 }
 
-/// Adds to a receipt what follows from the counts of a store.
-type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
+/// Adds dollars and the prediction to a receipt, computed from the counts of a store.
+type CostCallback = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
 #[derive(Default)]
@@ -72,10 +72,10 @@ impl RunReport {
             left_out: OmittedEntries::default(),
             planned: None,
             ended: None,
-            unread: false,
+            is_unread: false,
             kept: None,
             store: None,
-            settle: None,
+            add_costs: None,
             advice: None,
         }
     }
@@ -95,9 +95,9 @@ impl RunReport {
         self.store = Some(store.clone());
     }
 
-    /// Makes `settle` add dollars and the prediction to the receipt at the end of the verb.
-    pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + Send + 'static) {
-        self.settle = Some(Box::new(settle));
+    /// Makes `add_costs` add dollars and the prediction to the receipt at the end of the verb.
+    pub fn set_cost_callback(&mut self, add_costs: impl Fn(&mut Receipt, &Store) + Send + 'static) {
+        self.add_costs = Some(Box::new(add_costs));
     }
 
     /// Also writes the receipt to a file, atomically, when the verb ends.
@@ -175,8 +175,8 @@ impl RunReport {
 
     /// Records that the reader of standard output has closed the pipe. The verb then ends without a
     /// message.
-    pub fn unread(&mut self) {
-        self.unread = true;
+    pub fn mark_unread(&mut self) {
+        self.is_unread = true;
     }
 
     /// Ends `progress`. Keeps its sums of a dry run. An error of its rows replaces an earlier error
@@ -185,7 +185,7 @@ impl RunReport {
         self.planned = progress.dry_run();
         match progress.into_row_error() {
             None => {}
-            Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.unread(),
+            Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.mark_unread(),
             Some(error) => self.ended = Some(Error::io("standard output", &error)),
         }
     }
@@ -237,8 +237,8 @@ impl RunReport {
         self.receipt.finish(self.started);
         if let Some(store) = &self.store {
             self.receipt.count(&store.counters());
-            if let Some(settle) = &self.settle {
-                settle(&mut self.receipt, store);
+            if let Some(add_costs) = &self.add_costs {
+                add_costs(&mut self.receipt, store);
             }
         }
         inside_run::hand_over(&self.receipt);
@@ -246,7 +246,7 @@ impl RunReport {
         let line = json::line(&self.receipt);
         let kept =
             self.kept.as_ref().map_or(Ok(()), |path| output_file::write(path, &[], &format!("{line}\n")));
-        if self.unread {
+        if self.is_unread {
             return kept.map(|()| Exit::Done);
         }
         if !globals.quiet

@@ -102,11 +102,11 @@ fn check_line(receipt: &Receipt) -> String {
 /// Formats `to copy: 3 objects, 293 KiB; to delete: 1 object`. The word `would` is left to the
 /// rows.
 fn planned_line(receipt: &Receipt, planned: &PlannedSums) -> String {
-    let deed = if receipt.verb == "mv" { "move" } else { "copy" };
+    let verb = if receipt.verb == "mv" { "move" } else { "copy" };
     let mut parts = Vec::new();
     if planned.objects > 0 {
         let bytes = (planned.unmeasured == 0).then(|| format!(", {}", human(planned.bytes)));
-        parts.push(format!("to {deed}: {}{}", objects(planned.objects), bytes.unwrap_or_default()));
+        parts.push(format!("to {verb}: {}{}", objects(planned.objects), bytes.unwrap_or_default()));
     }
     if planned.deletions > 0 {
         parts.push(format!("to delete: {}", objects(planned.deletions)));

@@ -101,7 +101,8 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let id = args.version_id.as_deref();
     let version = id.map(Version::of_id);
     let engine = globals.client()?.transfers(globals.settings(stop_on_signal(None)?));
-    let mut report = RunReport::new("cat", super::joined(&args.locations), None).counting(engine.store());
+    let mut report =
+        RunReport::new("cat", super::join_operands(&args.locations), None).counting(engine.store());
     let progress = ProgressDisplay::new(globals, FailureReporting::Returned);
     let mut out = console::standard_output()?;
     for location in &locations {

@@ -116,7 +116,7 @@ fn compare(
 
 /// Returns advice about the differences that were found; `None` if there are none.
 fn next_step(receipt: &Receipt, depth: OperandKind, found: &DifferenceSums) -> Option<String> {
-    let places = [&receipt.source, receipt.destination.as_ref()?].map(|place| super::quoted(place)).join(" ");
+    let places = [&receipt.source, receipt.destination.as_ref()?].map(|place| super::quote(place)).join(" ");
     let missing = found.only_source > 0;
     let differing = found.size + found.content > 0;
     if !missing && !differing {

@@ -134,9 +134,9 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let account = args.policy.transfer_args().account(&args.operands, globals)?;
     let client = args.policy.transfer_args().client(globals, account.spending())?;
     let engine = client.transfers(settings);
-    let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("cp", super::join_operands(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
-    report.settled_by(move |receipt, store| account.settle(receipt, store));
+    report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     args.policy.sharding().open_receipt(&mut report, &args.operands)?;
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
@@ -178,17 +178,17 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
     let effect = args.policy.transfer_args().effect();
     let engine = args.policy.transfer_args().client(globals, None)?.transfers(globals.settings(stop));
-    let mut report = RunReport::new("cp", super::joined(operands), None).counting(engine.store());
+    let mut report = RunReport::new("cp", super::join_operands(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
         let stale = engine.abort_stale(&Location::parse(operand)?, age, effect)?;
-        let deed = if effect == Effect::Apply { "aborted" } else { "would abort" };
+        let action = if effect == Effect::Apply { "aborted" } else { "would abort" };
         if effect == Effect::Apply {
             *report.receipt().deleted.get_or_insert(0) += stale.len() as u64;
         }
         if !globals.quiet || effect == Effect::DryRun {
             for StaleUpload { upload, .. } in &stale {
-                console::say(format_args!("{deed} {} {}", upload.location, upload.id));
+                console::say(format_args!("{action} {} {}", upload.location, upload.id));
             }
         }
     }
@@ -283,7 +283,8 @@ struct Copy<'a> {
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
-    /// The share of this worker in the names of trees, and in the objects that are named.
+    /// The shard of this worker: which names of trees, and which of the named objects, the worker
+    /// copies.
     shard: Shard,
     /// The names to copy from the tree; `None` copies all names.
     names: Option<NameList>,
@@ -310,17 +311,17 @@ impl Copy<'_> {
         let destination = match destination {
             CopyDestination::Stdout => {
                 let out = (&mut console::standard_output()?, STANDARD_OUTPUT);
-                return self.to_stream(sources, out, &progress(), report);
+                return self.write_to_stream(sources, out, &progress(), report);
             }
             CopyDestination::Stream(path) => {
                 let out = (&mut open_stream(path, &self.stop)?, &*shown(path).to_string());
-                return self.to_stream(sources, out, &progress(), report);
+                return self.write_to_stream(sources, out, &progress(), report);
             }
             CopyDestination::Stored(destination) => destination,
         };
         match sources {
             [stdin @ CopySource::Stdin] => {
-                self.stdin_to(&stdin.target(destination, OntoItself::Refuse)?, progress(), report)
+                self.copy_stdin(&stdin.target(destination, OntoItself::Refuse)?, progress(), report)
             }
             [source @ CopySource::Stored(ParsedSource::Object(location))]
                 if self.args.policy.transfer_args().effect() == Effect::Apply && self.is_own(location) =>
@@ -382,7 +383,7 @@ impl Copy<'_> {
     }
 
     /// Copies standard input to `target`, unless the options leave an existing object as it is.
-    fn stdin_to(&self, target: &Location, progress: ProgressDisplay, report: &mut RunReport) -> Result<()> {
+    fn copy_stdin(&self, target: &Location, progress: ProgressDisplay, report: &mut RunReport) -> Result<()> {
         self.args.policy.check_stream()?;
         if self.args.policy.keeps_existing() && exists(self.engine.store(), target)? {
             report.add(Ok(Summary { skipped: 1, ..Summary::default() }));
@@ -401,7 +402,7 @@ impl Copy<'_> {
     }
 
     /// Writes objects to a stream, whose name is given for messages.
-    fn to_stream(
+    fn write_to_stream(
         &self,
         sources: &[CopySource],
         (out, name): (&mut File, &str),
@@ -428,7 +429,7 @@ impl Copy<'_> {
             let version = self.args.version_id.as_deref().map(Version::of_id);
             match self.engine.cat_version(location, version.as_ref(), None, out, progress) {
                 Err(error) if is_closed_pipe(&error) => {
-                    report.unread();
+                    report.mark_unread();
                     break;
                 }
                 run => report.add_stream(run, name),
@@ -468,7 +469,7 @@ impl Copy<'_> {
         let named: Vec<_> = jobs.iter().map(|job| (job.source.clone(), job.destination.clone())).collect();
         jobs.retain(|job| self.is_own(&job.source));
         if !jobs.is_empty() {
-            self.jobs(jobs, &progress, report);
+            self.copy_jobs(jobs, &progress, report);
         }
         for (index, (root, glob, destination)) in trees.iter().enumerate() {
             if report.has_ended() {
@@ -483,7 +484,7 @@ impl Copy<'_> {
                 });
                 objects.chain(below).collect()
             };
-            self.tree(root, *glob, (destination.clone(), &earlier), &progress, report)?;
+            self.copy_tree(root, *glob, (destination.clone(), &earlier), &progress, report)?;
         }
         report.end_progress(progress);
         Ok(())
@@ -497,7 +498,7 @@ impl Copy<'_> {
 
     /// Copies everything below a location, or everything that matches a pattern, after the
     /// `earlier` sources.
-    fn tree(
+    fn copy_tree(
         &self,
         root: &Location,
         glob: Option<&Glob>,
@@ -542,7 +543,7 @@ impl Copy<'_> {
     }
 
     /// Copies individually named objects. A dry run prints them.
-    fn jobs(&self, jobs: Vec<CopyJob>, progress: &ProgressDisplay, report: &mut RunReport) {
+    fn copy_jobs(&self, jobs: Vec<CopyJob>, progress: &ProgressDisplay, report: &mut RunReport) {
         let is_applied = self.args.policy.transfer_args().effect() == Effect::Apply;
         if is_applied && !self.args.archive {
             return report.add(self.engine.copy_named(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));

@@ -95,7 +95,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
         .advise("the shell expands patterns there, or give the location that is mounted"));
     }
     let stop = stop_on_signal(None)?;
-    let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
+    let sources = shard.as_ref().map_or_else(|| super::join_operands(&args.operands), ShardRun::sources);
     let mut report = RunReport::new("hydrate", sources, None);
     args.sharding.open_receipt(&mut report, &args.operands)?;
     // A shard that cannot begin also has a receipt, which says that nothing is done.
@@ -103,7 +103,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
     let outcome = hydrate_here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
-        mounted.iter().try_for_each(|place| by_daemon(args, globals, place, &stop, &mut report))
+        mounted.iter().try_for_each(|place| hydrate_by_daemon(args, globals, place, &stop, &mut report))
     });
     outcome.unwrap_or_else(|error| report.fail(error));
     if !args.wait && !mounted.is_empty() && !report.has_ended() && !globals.json {
@@ -131,7 +131,7 @@ fn hydrate_here(
     let options = firstbyte_store::StoreOptions { spending: account.spending(), ..globals.options().store };
     let store = globals.store_of(options)?.scoped(stop.cancel());
     report.counted_by(&store);
-    report.settled_by(move |receipt, store| account.settle(receipt, store));
+    report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     let client = Client::over(store.clone(), args.cache.settings(globals))?;
     let hydrator = client.hydrator();
     let start = args.replay.as_deref().map(|file| start::read(file, &store)).transpose()?;
@@ -216,7 +216,7 @@ fn items_of_start(start: &Arc<StartFile>) -> HydrationList {
 
 // Hydration by a mount's daemon.
 
-fn by_daemon(
+fn hydrate_by_daemon(
     args: &HydrateArgs,
     globals: &Globals,
     place: &CacheOperand,

@@ -115,7 +115,7 @@ impl LinkArgs {
     /// replayed; `more` is added to these if the model has a spread.
     fn replay(&self, more: &[&str]) -> Result<Replay> {
         let Some(path) = &self.model else { return Ok(self.preset.unwrap_or(Preset::None).replay()) };
-        let replay = Replay::of(&account::model(path)?).map_err(refuse)?;
+        let replay = Replay::of(&account::model(path)?).map_err(convert_error)?;
         let more = more.iter().filter(|_| replay.wait.is_some()).map(|what| (*what).to_owned());
         let left_out: Vec<String> = replay.left_out.iter().cloned().chain(more).collect();
         if !left_out.is_empty() {
@@ -167,7 +167,7 @@ fn run_proxy(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
     let config = args.proxy()?;
     let stand_in = config.to_string();
     let requests = requests()?;
-    let running = Link::start(config).map_err(refuse)?;
+    let running = Link::start(config).map_err(convert_error)?;
     introduce(&stand_in, globals);
     console::print(running.address())?;
     let report = |seen: &LinkCounts| {
@@ -189,7 +189,7 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
     let config = args.slow_fs()?;
     let stand_in = config.to_string();
     let requests = requests()?;
-    let mut running = SlowFs::start(&config).map_err(refuse)?;
+    let mut running = SlowFs::start(&config).map_err(convert_error)?;
     introduce(&stand_in, globals);
     for directory in running.directories() {
         console::print(shown(directory))?;
@@ -203,7 +203,7 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
             Ok(Request::End) | Err(_) => break,
         }
     }
-    let unmounted = running.unmount().map_err(refuse);
+    let unmounted = running.unmount().map_err(convert_error);
     let exit = end(&report(&stand_in, &running.counters()), globals)?;
     unmounted.map(|()| exit)
 }
@@ -249,7 +249,7 @@ fn end(report: &Value, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn refuse(error: firstbyte_link::Error) -> Error {
+fn convert_error(error: firstbyte_link::Error) -> Error {
     use firstbyte_link::Error as Link;
     match error {
         Link::Burst { .. } | Link::Model { .. } | Link::Setting { .. } | Link::Unit(_) => {

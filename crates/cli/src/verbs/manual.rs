@@ -54,12 +54,12 @@ fn reference(grammar: Command) -> String {
     grammar.build();
     let mut page = String::from(HEAD);
     page.push_str("\n## Global options\n\nEvery verb has these.\n\n");
-    table(&mut page, "option", grammar.get_arguments().filter(|arg| arg.is_global_set()));
-    verbs(&mut page, &grammar, "##");
+    write_table(&mut page, "option", grammar.get_arguments().filter(|arg| arg.is_global_set()));
+    write_verbs(&mut page, &grammar, "##");
     page
 }
 
-fn verbs(page: &mut String, above: &Command, level: &str) {
+fn write_verbs(page: &mut String, above: &Command, level: &str) {
     for verb in above.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_bin_name().unwrap_or_default();
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
@@ -71,17 +71,17 @@ fn verbs(page: &mut String, above: &Command, level: &str) {
             let mut args = verb.get_arguments().filter(own).filter(|arg| arg.get_id() != "help").peekable();
             if args.peek().is_some() {
                 page.push('\n');
-                table(page, title, args);
+                write_table(page, title, args);
             }
         }
         if let Some(text) = verb.get_after_help() {
             let _ = writeln!(page, "\n```\n{}\n```", text.to_string().trim_end());
         }
-        verbs(page, verb, &format!("{level}#"));
+        write_verbs(page, verb, &format!("{level}#"));
     }
 }
 
-fn table<'a>(page: &mut String, title: &str, args: impl Iterator<Item = &'a Arg>) {
+fn write_table<'a>(page: &mut String, title: &str, args: impl Iterator<Item = &'a Arg>) {
     let _ = writeln!(page, "| {title} | | default |\n| --- | --- | --- |");
     for arg in args {
         let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();

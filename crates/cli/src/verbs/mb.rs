@@ -24,7 +24,7 @@ pub struct MbArgs {
 pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = RunReport::new("mb", super::joined(&args.buckets), None).counting(&store);
+    let mut report = RunReport::new("mb", super::join_operands(&args.buckets), None).counting(&store);
     for bucket in &buckets {
         match store.create_bucket(bucket) {
             Ok(()) => report.receipt().objects += 1,

@@ -114,7 +114,7 @@ fn operand_error(error: firstbyte::Error, done: &str) -> Error {
 
 /// Returns whether a pattern, without -r, matched only directories, which the verb leaves alone.
 /// The run has completed then, and the report still has only the `before` items of earlier runs.
-fn only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
+fn matched_only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
     let is_counted = depth == OperandKind::Object && effect == Effect::Apply && !report.has_ended();
     is_counted && report.items() == before
 }
@@ -136,7 +136,7 @@ fn add_of_object(
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -146,7 +146,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Formats operands for a receipt.
-fn joined(operands: &[OsString]) -> String {
+fn join_operands(operands: &[OsString]) -> String {
     operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")
 }
 

@@ -74,9 +74,9 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     };
     let account = args.transfer_args.account(&args.operands, globals)?;
     let engine = args.transfer_args.client(globals, account.spending())?.transfers(settings);
-    let report = RunReport::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("mv", super::join_operands(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
-    report.settled_by(move |receipt, store| account.settle(receipt, store));
+    report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     report.receipt().left_out = Some(0);
     let moving = Mv { args, engine, quiet: globals.quiet };
     let moves = moving.moves(sources, &destination, wildcards);
@@ -206,20 +206,20 @@ impl Mv<'_> {
             }
         }
         if !jobs.is_empty() {
-            report.add(self.objects(jobs, progress));
+            report.add(self.move_objects(jobs, progress));
         }
         for (root, glob, extent, target) in trees {
             if report.has_ended() {
                 break;
             }
-            if let Err(error) = self.tree(root, glob.as_ref(), extent, target, progress, report) {
+            if let Err(error) = self.move_tree(root, glob.as_ref(), extent, target, progress, report) {
                 report.fail(error);
             }
         }
     }
 
     /// Moves individually named objects. A dry run prints them.
-    fn objects(
+    fn move_objects(
         &self,
         jobs: Vec<(Location, Location)>,
         progress: &ProgressDisplay,
@@ -244,7 +244,7 @@ impl Mv<'_> {
     }
 
     /// Moves everything below a location, or everything that matches a pattern.
-    fn tree(
+    fn move_tree(
         &self,
         root: Location,
         glob: Option<&Glob>,
@@ -287,7 +287,7 @@ impl Mv<'_> {
             }
             run => report.add(run),
         }
-        let nothing = super::only_directories(depth, transfer_args.effect(), before, report);
+        let nothing = super::matched_only_directories(depth, transfer_args.effect(), before, report);
         let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !report.has_ended() && !matched => {

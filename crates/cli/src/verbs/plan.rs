@@ -56,7 +56,8 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
         shards: args.shards,
     };
     let planned = plan(&store, request, &args.out)?;
-    let mut receipt = Receipt::new("plan", super::joined(&args.sources), Some(shown(&args.out).to_string()));
+    let mut receipt =
+        Receipt::new("plan", super::join_operands(&args.sources), Some(shown(&args.out).to_string()));
     (receipt.objects, receipt.bytes) = (planned.totals.objects, planned.totals.bytes);
     (receipt.requests, receipt.retries) = (store.counters().requests, store.counters().retries);
     receipt.left_out = Some(planned.left_out.special + planned.left_out.unfinished);

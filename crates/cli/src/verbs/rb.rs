@@ -26,7 +26,7 @@ pub struct RbArgs {
 pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = mb::parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = RunReport::new("rb", super::joined(&args.buckets), None).counting(&store);
+    let mut report = RunReport::new("rb", super::join_operands(&args.buckets), None).counting(&store);
     report.receipt().deleted = Some(0);
     for bucket in &buckets {
         match store.delete_bucket(bucket) {

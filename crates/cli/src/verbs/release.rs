@@ -37,7 +37,7 @@ pub struct ReleaseArgs {
 pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let places = CacheOperand::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
-    let mut report = RunReport::new("release", super::joined(&args.operands), None);
+    let mut report = RunReport::new("release", super::join_operands(&args.operands), None);
     let released =
         if let Some(cache) = &cache { release(args, cache, &places) } else { Ok(Released::default()) };
     match released {
@@ -49,7 +49,7 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
                     true => console::note("nothing was in the cache"),
                     false => console::note(format_args!(
                         "{}: nothing of it was in the cache; firstbyte status shows what is",
-                        super::joined(&args.operands)
+                        super::join_operands(&args.operands)
                     )),
                 }
             }

@@ -74,7 +74,8 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let removal = Rm { args, engine };
-    let mut report = RunReport::new("rm", super::joined(&args.operands), None).counting(removal.store());
+    let mut report =
+        RunReport::new("rm", super::join_operands(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
     // All operands are checked before anything is deleted.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();
@@ -204,7 +205,7 @@ impl Rm<'_> {
         }
         let before = report.items();
         report.add(self.engine.remove(&removal, progress));
-        let nothing = super::only_directories(depth, removal.effect, before, report);
+        let nothing = super::matched_only_directories(depth, removal.effect, before, report);
         let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !matched && !self.args.yes => {

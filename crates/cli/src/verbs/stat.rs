@@ -43,7 +43,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     for location in &locations {
         match stat_version(location, args.version_id.as_deref(), &store) {
             Ok(stat) if globals.json => console::print(Value::Object(fields(location, &stat)))?,
-            Ok(stat) => console::print_bytes(aligned(&fields(location, &stat)).as_bytes())?,
+            Ok(stat) => console::print_bytes(align_fields(&fields(location, &stat)).as_bytes())?,
             Err(error) => {
                 let error = Error::from(error);
                 if globals.json {
@@ -98,7 +98,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
 }
 
 /// Formats the facts in two columns, one fact per line.
-fn aligned(fields: &Map<String, Value>) -> String {
+fn align_fields(fields: &Map<String, Value>) -> String {
     let width = fields.keys().map(String::len).max().unwrap_or_default();
     let mut out = String::new();
     for (name, value) in fields {

@@ -70,7 +70,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         return if globals.quiet { Ok(Exit::Done) } else { summary(cache.as_ref()) };
     }
     // The writer is buffered, so that many rows are written together.
-    let mut out = std::io::BufWriter::new(Output);
+    let mut out = std::io::BufWriter::new(StandardOutput);
     for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
         let Some(counts) =
             place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, MAX_COUNTS_WAIT))
@@ -187,9 +187,9 @@ fn size_line(cache: &Cache) -> String {
 }
 
 /// Standard output as a writer that ignores a closed pipe.
-struct Output;
+struct StandardOutput;
 
-impl Write for Output {
+impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match console::write_output(bytes) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),

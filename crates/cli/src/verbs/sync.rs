@@ -80,7 +80,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
         (true, false) => Extras::Delete(EmptySource::Refuse),
         (true, true) => Extras::Delete(EmptySource::Allow),
     };
-    report.settled_by(move |receipt, store| account.settle(receipt, store));
+    report.set_cost_callback(move |receipt, store| account.settle(receipt, store));
     args.policy.sharding().open_receipt(&mut report, &args.operands)?;
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);

@@ -51,8 +51,8 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
             console::print(format_args!("\n{directories}, {}", plural(files, "file", "files")))?;
         }
         Ok(()) => {}
-        Err(Ended::Unread) => report.unread(),
-        Err(Ended::Failed(error)) => report.fail(error),
+        Err(DrawingEnd::Unread) => report.mark_unread(),
+        Err(DrawingEnd::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;
     // The last line of the tree has the totals, so no summary is printed.
@@ -61,7 +61,7 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// The reason why drawing ends early.
-enum Ended {
+enum DrawingEnd {
     /// The reader of standard output has closed the pipe.
     Unread,
     Failed(Error),
@@ -71,7 +71,7 @@ enum Ended {
 const OPEN_LEVELS: usize = 32;
 
 /// A directory whose entries are being drawn.
-struct Open {
+struct OpenDirectory {
     location: Location,
     /// `None` if it was closed to limit the number of open directories.
     entries: Option<Peekable<Listing>>,
@@ -92,8 +92,8 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn draw_tree(&mut self, root: &Location) -> std::result::Result<(), Ended> {
-        let first = self.open(root).map_err(|error| Ended::Failed(error.into()))?;
+    fn draw_tree(&mut self, root: &Location) -> std::result::Result<(), DrawingEnd> {
+        let first = self.open(root).map_err(|error| DrawingEnd::Failed(error.into()))?;
         if !self.globals.json {
             let mut line = shown(&self.args.location).to_string().into_bytes();
             line.push(b'\n');
@@ -135,13 +135,13 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    fn open(&self, location: &Location) -> firstbyte_store::Result<Open> {
+    fn open(&self, location: &Location) -> firstbyte_store::Result<OpenDirectory> {
         let entries = Some(self.entries(location)?.peekable());
-        Ok(Open { location: location.clone(), entries, last: Vec::new(), has_more: false })
+        Ok(OpenDirectory { location: location.clone(), entries, last: Vec::new(), has_more: false })
     }
 
     /// Returns the next entry of a directory. Lists a directory that was closed once more.
-    fn next(&self, open: &mut Open) -> Option<firstbyte_store::Result<Entry>> {
+    fn next(&self, open: &mut OpenDirectory) -> Option<firstbyte_store::Result<Entry>> {
         if open.entries.is_none() && !open.has_more {
             return None;
         }
@@ -183,7 +183,12 @@ impl Drawing<'_> {
 
     /// Prints an entry. Before it, draws a vertical line for each directory above that has further
     /// entries.
-    fn draw(&self, open: &[Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
+    fn draw(
+        &self,
+        open: &[OpenDirectory],
+        location: &Location,
+        entry: &Entry,
+    ) -> std::result::Result<(), DrawingEnd> {
         if self.globals.json {
             let row =
                 json!({ "location": location.to_string(), "kind": entry.kind.word(), "size": entry.size });
@@ -224,9 +229,9 @@ fn key(entry: &Entry) -> Vec<u8> {
     [&entry.name[..], if is_open { b"/" } else { b"" }].concat()
 }
 
-fn write(line: &[u8]) -> std::result::Result<(), Ended> {
+fn write(line: &[u8]) -> std::result::Result<(), DrawingEnd> {
     console::write_output(line).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Ended::Unread,
-        _ => Ended::Failed(Error::io("standard output", &error)),
+        ErrorKind::BrokenPipe => DrawingEnd::Unread,
+        _ => DrawingEnd::Failed(Error::io("standard output", &error)),
     })
 }

@@ -1,10 +1,10 @@
 //! Computes the cost of the traffic with a service: of a measurement, a copy, or a mount. The cost
 //! of storage is not included.
 //!
-//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
-//! an unknown price is missing, and never free: a service of another provider than AWS gets an item
-//! that no price list has. Called by `bench` for its estimates, and by [`account`](crate::account)
-//! for the prices that a store counts with.
+//! The bills of the service's model turn estimated requests and bytes into an [`OptionUsage`]. An
+//! unknown price is reported as missing, and never counted as free: for a service of another
+//! provider than AWS, the usage gets an item that no price list has. Called by `bench` for its
+//! estimates, and by [`account`](crate::account) for the prices that a store counts with.
 
 mod own_prices;
 mod service;
@@ -66,13 +66,13 @@ impl JobTraffic {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Transfer {
-    /// Within one region, at no cost.
+    /// The bytes stay in one region, and cost nothing.
     None,
-    /// To another availability zone.
+    /// The bytes go to another availability zone.
     Zone,
-    /// To another region.
+    /// The bytes go to another region.
     Region,
-    /// Out of AWS.
+    /// The bytes leave AWS.
     Internet,
 }
 

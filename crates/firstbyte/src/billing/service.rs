@@ -92,7 +92,8 @@ pub enum MissingFact {
     Price(String),
     /// A single price list for all requests that are counted together.
     OneList,
-    /// The way of bytes that a service copies between two buckets: within a region, or out of it.
+    /// The network path of bytes that a service copies between two buckets: within a region, or out
+    /// of it.
     CopyWay,
     /// The network path of the bytes.
     Way,

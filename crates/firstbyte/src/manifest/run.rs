@@ -40,9 +40,9 @@ pub struct ShardRun {
 /// Destination of a shard.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardTarget<'a> {
-    /// To where `cp -r SRC DST` would copy each source.
+    /// Each source is copied to where `cp -r SRC DST` would copy it.
     Copy(&'a OsStr),
-    /// To the given location, which takes the contents of each source, as with `sync SRC DST`.
+    /// The contents of each source are copied to the given location, as with `sync SRC DST`.
     Contents(&'a Location),
 }
 
@@ -395,7 +395,7 @@ impl Manifest {
         Ok(rows.map(|row| {
             let row = row?;
             let (location, version) = row_parts(&row).map_err(io::Error::other)?;
-            Ok((location, described(&row, version, Vec::new())))
+            Ok((location, make_entry(&row, version, Vec::new())))
         }))
     }
 }
@@ -403,11 +403,13 @@ impl Manifest {
 /// Converts a row to an entry, as a listing of `root` would contain it.
 fn entry(row: &ManifestRow, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
-    let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
-    Ok(described(row, version, name))
+    let name = location
+        .name_below(root)
+        .ok_or_else(|| damaged_row_error(row, "it does not lie below its source"))?;
+    Ok(make_entry(row, version, name))
 }
 
-fn described(row: &ManifestRow, version: Version, name: Vec<u8>) -> Entry {
+fn make_entry(row: &ManifestRow, version: Version, name: Vec<u8>) -> Entry {
     Entry {
         size: Some(row.size),
         modified: row.modified.and_then(time_of),
@@ -418,9 +420,10 @@ fn described(row: &ManifestRow, version: Version, name: Vec<u8>) -> Entry {
 }
 
 fn row_parts(row: &ManifestRow) -> firstbyte_store::Result<(Location, Version)> {
-    let location = Location::parse(OsStr::new(&row.location)).map_err(|error| damaged(row, &error.why))?;
+    let location =
+        Location::parse(OsStr::new(&row.location)).map_err(|error| damaged_row_error(row, &error.why))?;
     let version = version::parse(&row.version, row.size)
-        .ok_or_else(|| damaged(row, &format!("`{}` is no version", row.version)))?;
+        .ok_or_else(|| damaged_row_error(row, &format!("`{}` is no version", row.version)))?;
     Ok((location, version))
 }
 
@@ -435,7 +438,7 @@ fn still_empty(store: &Store, location: &Location, version: &Version) -> firstby
     Err(StoreError::Changed { location, expected, found: Box::new(found), trace: None })
 }
 
-fn damaged(row: &ManifestRow, why: &str) -> StoreError {
+fn damaged_row_error(row: &ManifestRow, why: &str) -> StoreError {
     let source = io::Error::new(io::ErrorKind::InvalidData, format!("in the manifest: {why}"));
     StoreError::Io { location: row.location.clone(), source }
 }

@@ -109,7 +109,7 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
-/// Returns the name up to which the copies of earlier calls are at the destination. Copies below
+/// Returns the name up to which earlier calls have copied objects to the destination. Copies below
 /// the function's directory exist only in the environment of those calls. Returns `None` in another
 /// environment, and for another destination: the copy starts again.
 ///
@@ -128,7 +128,7 @@ fn claim_destination(
         call.remove_with_answer(WrittenPath::continued(path));
         return Ok(through);
     }
-    if !call.keeps() && !tmp::is_vacant(&path) {
+    if !call.keeps_files() && !tmp::is_vacant(&path) {
         return Err(InvocationFailure::event(format!(
             "{destination}: has files already, and copies would be removed with the answer; give an empty \
              `destination`, or `\"keep\": true`"

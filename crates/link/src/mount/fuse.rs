@@ -64,7 +64,7 @@ impl MirrorClient {
         Ok(ServedMirror(Session::new(self, directory, &config)?.spawn()?))
     }
 
-    /// Counts a completed request, and sends the reply one round trip after it began.
+    /// Counts a completed request, and sends the reply one round trip after the request began.
     fn answer(&self, began: Instant, send: impl FnOnce() + Send + 'static) {
         self.counters.count_request();
         self.wire.delay(send, began);

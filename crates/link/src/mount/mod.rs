@@ -89,8 +89,9 @@ impl SlowFs {
     /// Mounts all mount points. Returns when all mounts are usable.
     ///
     /// # Errors
-    /// The burst has no total rate or a higher one, a directory cannot be mirrored or mounted at,
-    /// or this process may not mount. In all cases nothing is mounted.
+    /// A burst is given without a total rate, or its rate is below the total rate. A directory
+    /// cannot be mirrored, or cannot be a mount point. Or this process may not mount. In all cases
+    /// nothing is mounted.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
         BurstBucket::check(config.burst, config.rate)?;
         let source = place::source(&config.to)?;

@@ -21,7 +21,7 @@ const READ_AHEAD_KIB: u32 = 1024;
 pub(super) fn source(path: &Path) -> Result<PathBuf> {
     let real =
         fs::canonicalize(path).map_err(|error| Error::place(path, format!("cannot be shown: {error}")))?;
-    // Fails if it is not a directory, or may not be read.
+    // Fails if the path is not a directory, or is a directory that this user may not read.
     fs::read_dir(&real)
         .map_err(|error| Error::place(path, format!("cannot be shown: {error}; give a directory")))?;
     Ok(real)

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::cursor::{DirectoryCursor, FoundDirectory, ScanJob};
 use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
-use crate::batch::{Batch, Take};
+use crate::batch::{Batch, RecordDecision};
 use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, read_attributes};
 use crate::error::{Error, below};
@@ -162,7 +162,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let rest = match self.read(cursor, &open) {
             Read::End => None,
             // A small directory is read to its end at once. A batch holds many small directories.
-            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => {
+            Read::More(cursor) if !self.is_worth_sharing(room, first) || !open.may_stay() => {
                 self.read_attributes(first, &open);
                 Some(cursor)
             }
@@ -188,7 +188,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let read = self.batch.read(open, most, |raw, name| {
             *next = raw.next;
             match part {
-                None => Ok(Take::Entry),
+                None => Ok(RecordDecision::Entry),
                 Some(part) => part.take(raw, name, open),
             }
         });
@@ -226,7 +226,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// True if another thread should continue to read the directory while this thread processes the
     /// entries that it has read.
-    fn worth_sharing(&self, room: usize, first: usize) -> bool {
+    fn is_worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
         let waits = self.scan.tuning.file_system.reach == FileSystemReach::Remote
             && self.scan.options.detail.has_stats()

@@ -28,7 +28,7 @@ fn take(
 ) -> Vec<&'static str> {
     let belongs = |(name, next): &&(&str, i64)| {
         let raw = Raw { inode: 1, next: *next, kind: 0, name: 0, len: 0 };
-        matches!(part.take(&raw, name.as_bytes(), open), Ok(Take::Entry))
+        matches!(part.take(&raw, name.as_bytes(), open), Ok(RecordDecision::Entry))
     };
     records.iter().take_while(belongs).map(|(name, _)| *name).collect()
 }

@@ -237,7 +237,7 @@ fn begin(
     recursive: bool,
     rows: NonZeroUsize,
 ) -> PyResult<BatchSource> {
-    let engine = client.route.uncached(py)?;
+    let engine = client.route.uncached_client(py)?;
     let options = ListOptions { recursive, links: Links::FollowExisting, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
@@ -268,7 +268,7 @@ impl Batches {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let mut source = self.source.lock_py_attached(py);
-        let listing = source.as_mut().ok_or_else(handed_over)?;
+        let listing = source.as_mut().ok_or_else(handed_over_error)?;
         let next = match listing.cancel() {
             None => py.detach(|| listing.next()),
             Some(cancel) => {
@@ -304,13 +304,13 @@ impl Batches {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
         let mut source = self.source.lock_py_attached(py);
-        let source = source.take().ok_or_else(handed_over)?;
+        let source = source.take().ok_or_else(handed_over_error)?;
         let batches = source.map(|batch| batch.map_err(|why| why.to_string()));
         arrow::stream_capsule(py, Arc::clone(&self.fields), batches)
     }
 }
 
-fn handed_over() -> PyErr {
+fn handed_over_error() -> PyErr {
     PyRuntimeError::new_err("these batches were handed over to an Arrow consumer: begin another listing")
 }
 

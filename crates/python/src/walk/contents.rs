@@ -39,7 +39,7 @@ struct Stamp {
     modified: (i64, i64),
     changed: (i64, i64),
     /// True if the directory had been unchanged for long enough before it was read.
-    settled: bool,
+    is_settled: bool,
 }
 
 impl Contents {
@@ -86,9 +86,9 @@ impl Contents {
     /// Returns whether reading `path` now would give the same names. Returns false for a link if
     /// `links` says not to follow links.
     pub(super) fn is_current(&self, path: &Path, links: AtFlags) -> bool {
-        self.stamp.settled
+        self.stamp.is_settled
             && statat(CWD, path, links)
-                .is_ok_and(|stat| Stamp { settled: true, ..Stamp::of(&stat) } == self.stamp)
+                .is_ok_and(|stat| Stamp { is_settled: true, ..Stamp::of(&stat) } == self.stamp)
     }
 }
 
@@ -100,7 +100,7 @@ impl Stamp {
             inode: stat.st_ino,
             modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
             changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED_SECONDS < now,
+            is_settled: stat.st_mtime.max(stat.st_ctime) + SETTLED_SECONDS < now,
         }
     }
 }

@@ -19,8 +19,8 @@ use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::contents::Contents;
 
-/// Number of entries from the top of the stack within which threads read. On a remote file system,
-/// that is some directories for each thread.
+/// Threads read only directories within this many entries from the top of the stack. On a remote
+/// file system, that is some directories for each thread.
 const READ_WINDOW: usize = 256;
 
 /// Number of directories at the top that are left to the walk itself on a local file system. The
@@ -72,7 +72,7 @@ struct Stack {
     taken: usize,
     /// True if the walk waits for a directory.
     waited_for: bool,
-    over: bool,
+    is_over: bool,
 }
 
 /// A directory that the walk will request.
@@ -157,10 +157,11 @@ impl Drop for WalkPool {
             // A forked child must not wait for threads that it does not have.
             return self.workers.drain(..).for_each(std::mem::forget);
         }
-        self.shared.stack.lock().over = true;
+        self.shared.stack.lock().is_over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A panic need not be reported: the walk reads whatever the thread did not.
+            // A panic need not be reported, because the walk itself reads the directories that the
+            // thread has not read.
             let _ = worker.join();
         }
     }
@@ -181,7 +182,7 @@ impl Shared {
     fn serve(&self) {
         let mut batch = Batch::new(self.buffer);
         let mut stack = self.stack.lock();
-        while !stack.over {
+        while !stack.is_over {
             let Some(path) = stack.next().map(Entry::begin) else {
                 stack.asleep += 1;
                 stack = self.work.wait(stack);

@@ -1,5 +1,5 @@
-//! Counts recent wrong secrets and delays further attempts. Guessing a secret takes equally long by
-//! sign-in form, HTTP Basic and signature.
+//! Counts recent wrong secrets and delays further attempts. The delays are the same for the sign-in
+//! form, HTTP Basic and signatures.
 //!
 //! Wrong secrets are counted for each pair of address and access key, and only that pair is
 //! delayed. Behind a proxy all clients have one address, but other keys are not delayed. Access
@@ -56,7 +56,7 @@ impl Attempts {
     /// Returns how long secrets of `access_key` from this address are still refused without a
     /// check; `None` if a secret may be checked now. For every key that does not exist, pass an
     /// empty `access_key`.
-    pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
+    pub(crate) fn remaining_delay(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -134,14 +134,14 @@ mod tests {
     fn one_key_from_one_address_is_delayed_and_no_other() {
         let attempts = Attempts::default();
         for _ in 0..FAILURES_BEFORE_DELAY {
-            assert_eq!(attempts.wait(HERE, "alice"), None);
+            assert_eq!(attempts.remaining_delay(HERE, "alice"), None);
             attempts.count_failure(HERE, "alice");
         }
-        assert!(attempts.wait(HERE, "alice").is_some());
-        assert_eq!(attempts.wait(HERE, "bob"), None);
-        assert_eq!(attempts.wait([192, 0, 2, 2].into(), "alice"), None);
+        assert!(attempts.remaining_delay(HERE, "alice").is_some());
+        assert_eq!(attempts.remaining_delay(HERE, "bob"), None);
+        assert_eq!(attempts.remaining_delay([192, 0, 2, 2].into(), "alice"), None);
         attempts.clear_failures(HERE, "alice");
-        assert_eq!(attempts.wait(HERE, "alice"), None);
+        assert_eq!(attempts.remaining_delay(HERE, "alice"), None);
     }
 
     #[test]
@@ -150,8 +150,8 @@ mod tests {
         for host in 0..FAILURES_BEFORE_DELAY {
             attempts.count_failure(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
         }
-        assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
-        assert_eq!(attempts.wait("2001:db8:0:1::1".parse().unwrap(), "alice"), None);
+        assert!(attempts.remaining_delay("2001:db8::ffff".parse().unwrap(), "alice").is_some());
+        assert_eq!(attempts.remaining_delay("2001:db8:0:1::1".parse().unwrap(), "alice"), None);
     }
 
     #[test]
@@ -164,6 +164,6 @@ mod tests {
             attempts.count_failure(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
         }
         assert!(attempts.failures.lock().len() <= MAX_PAIRS);
-        assert!(attempts.wait(HERE, "alice").is_some());
+        assert!(attempts.remaining_delay(HERE, "alice").is_some());
     }
 }

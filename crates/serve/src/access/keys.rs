@@ -32,8 +32,8 @@ pub struct ServerKey {
     pub access_key: String,
     /// The secret that proves it.
     pub secret: String,
-    /// Rights, each with the path at and below which they hold. A path has no `/` at either end;
-    /// the empty path covers everything.
+    /// Rights, each with a path. A right applies at its path and below it. A path has no `/` at
+    /// either end; the empty path covers everything.
     pub grants: Vec<(KeyRights, String)>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {
 /// Signs a URL with which any client may GET `path` from `host` for the time `valid`. Returns the
 /// URL's path and query. In `path`, all characters except RFC 3986's unreserved ones and `/` must
 /// be percent-encoded.
-pub(crate) fn presigned(key: &ServerKey, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
+pub(crate) fn presign(key: &ServerKey, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
     let now = OffsetDateTime::from(now);
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let stamp = format!("{date}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
@@ -71,7 +71,7 @@ mod tests {
         };
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_369_353_600);
         let host = "examplebucket.s3.amazonaws.com";
-        let url = presigned(&key, host, "/test.txt", now, Duration::from_secs(86_400));
+        let url = presign(&key, host, "/test.txt", now, Duration::from_secs(86_400));
         let expected = "/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
         assert_eq!(url, expected);
     }

@@ -26,9 +26,9 @@ const READ_AHEAD_BYTES: u64 = 32 << 20;
 
 /// The memory budgets of one gateway for readings, in blocks.
 pub(super) struct Budgets {
-    /// For readings that wait for a block, which may arrive as bytes in memory.
+    /// The budget for readings that wait for a block, which may arrive as bytes in memory.
     waiting: Arc<Semaphore>,
-    /// For small objects, which are copied out of the cache.
+    /// The budget for small objects, which are copied out of the cache.
     small: Arc<Semaphore>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct SharedCall<T> {
     calling: tokio::sync::Mutex<()>,
 }
 
-/// The answer of a call, and the times between which it was asked for.
+/// The answer of a call, with the times at which the call began and ended.
 #[derive(Clone)]
 pub(super) struct CallAnswer<T> {
     pub(super) began: Instant,
@@ -68,7 +68,7 @@ mod tests {
             let calls = &calls;
             async move {
                 calls.set(calls.get() + 1);
-                // All other clients arrive before the answer does.
+                // Yields once, so that all other clients arrive before this call answers.
                 tokio::task::yield_now().await;
                 result
             }

@@ -16,7 +16,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::http::connections::{self, Connections};
 use crate::http::head::Persistence;
 use crate::http::response::{HttpResponse, ResponseBody};
-use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
+use crate::http::sendfile::{FollowingBytes, send_bytes, send_file, send_pieces, send_throttled};
 use crate::http::wire::Transport;
 
 /// Maximum length in bytes of a body that is copied behind the head and sent in the same call.
@@ -62,16 +62,16 @@ pub(crate) async fn send(
     let mut body_bytes = 0;
     connections::wait_for_all(throttle, head.len()).await;
     match response.body {
-        _ if bodiless => send_bytes(transport, &head, Follow::Nothing, stall).await?,
-        ResponseBody::Empty => send_bytes(transport, &head, Follow::Nothing, stall).await?,
+        _ if bodiless => send_bytes(transport, &head, FollowingBytes::Nothing, stall).await?,
+        ResponseBody::Empty => send_bytes(transport, &head, FollowingBytes::Nothing, stall).await?,
         ResponseBody::Bytes(bytes) => {
             body_bytes = bytes.len() as u64;
             connections.metrics.copied_bytes.fetch_add(body_bytes, Relaxed);
             if bytes.len() <= SMALL_BODY && throttle.is_unlimited() {
                 head.extend_from_slice(&bytes);
-                send_bytes(transport, &head, Follow::Nothing, stall).await?;
+                send_bytes(transport, &head, FollowingBytes::Nothing, stall).await?;
             } else {
-                send_bytes(transport, &head, Follow::More, stall).await?;
+                send_bytes(transport, &head, FollowingBytes::More, stall).await?;
                 send_throttled(transport, &bytes, stall, throttle).await?;
             }
         }
@@ -87,7 +87,7 @@ pub(crate) async fn send(
             send_pieces(transport, head, pieces, connections, throttle).await?;
         }
         ResponseBody::Stream(mut pieces) => {
-            send_bytes(transport, &head, Follow::More, stall).await?;
+            send_bytes(transport, &head, FollowingBytes::More, stall).await?;
             while let Some(piece) = pieces.next().await {
                 let piece = piece.inspect_err(|_| {
                     if end == BodyEnd::Close {
@@ -108,7 +108,7 @@ pub(crate) async fn send(
                 }
             }
             if end == BodyEnd::Chunked {
-                send_bytes(transport, b"0\r\n\r\n", Follow::Nothing, stall).await?;
+                send_bytes(transport, b"0\r\n\r\n", FollowingBytes::Nothing, stall).await?;
             }
         }
     }
@@ -122,12 +122,12 @@ async fn send_piece(
     stall: std::time::Duration,
 ) -> io::Result<()> {
     if end != BodyEnd::Chunked {
-        return send_bytes(transport, piece, Follow::Nothing, stall).await;
+        return send_bytes(transport, piece, FollowingBytes::Nothing, stall).await;
     }
     let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
     chunk.extend_from_slice(piece);
     chunk.extend_from_slice(b"\r\n");
-    send_bytes(transport, &chunk, Follow::Nothing, stall).await
+    send_bytes(transport, &chunk, FollowingBytes::Nothing, stall).await
 }
 
 fn end(response: &HttpResponse, framing: ResponseFraming<'_>) -> BodyEnd {

@@ -95,8 +95,8 @@ impl Chunks {
         }
     }
 
-    /// True if the body is complete if the input ends here. S3 clients omit the empty line after
-    /// the trailers of `aws-chunked`.
+    /// True if the body is complete when the connection ends here. S3 clients omit the empty line
+    /// after the trailers of `aws-chunked`.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, DecoderState::Trailers(_))
     }

@@ -51,12 +51,12 @@ pub(crate) async fn send_file(
     let stall = connections.limits.stall;
     let FileContent { file, range, .. } = content;
     if range.is_empty() {
-        return send_bytes(transport, &head, Follow::Nothing, stall).await;
+        return send_bytes(transport, &head, FollowingBytes::Nothing, stall).await;
     }
     let end = ByteRange::new(range.end - range.len().min(HELD_BACK_BYTES), range.end);
     let is_small = end == *range && throttle.is_unlimited();
     if !is_small {
-        send_bytes(transport, &head, Follow::More, stall).await?;
+        send_bytes(transport, &head, FollowingBytes::More, stall).await?;
         send_range(transport, file, ByteRange::new(range.start, end.start), connections, throttle).await?;
         head.clear();
     }
@@ -80,7 +80,7 @@ pub(crate) async fn send_pieces(
 ) -> io::Result<()> {
     let stall = connections.limits.stall;
     let mut remaining = pieces.length();
-    send_bytes(transport, &head, Follow::More, stall).await?;
+    send_bytes(transport, &head, FollowingBytes::More, stall).await?;
     while let Some(piece) =
         pieces.next().await.inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?
     {
@@ -92,7 +92,7 @@ pub(crate) async fn send_pieces(
             // A short piece is sent together with the next one, not in a packet of its own.
             BodyPiece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
                 remaining -= bytes.len() as u64;
-                send_bytes(transport, &bytes, Follow::More, stall).await?;
+                send_bytes(transport, &bytes, FollowingBytes::More, stall).await?;
             }
             BodyPiece::Bytes(bytes, _held) => {
                 remaining = remaining.saturating_sub(bytes.len() as u64);
@@ -102,7 +102,7 @@ pub(crate) async fn send_pieces(
         }
     }
     match transport {
-        Transport::Tls(_) => send_bytes(transport, b"", Follow::Nothing, stall).await,
+        Transport::Tls(_) => send_bytes(transport, b"", FollowingBytes::Nothing, stall).await,
         Transport::Plain(_) => Ok(()),
     }
 }
@@ -118,7 +118,7 @@ pub(crate) async fn send_throttled(
     while !rest.is_empty() {
         let allowed = connections::wait_for(throttle, rest.len() as u64).await;
         let (piece, behind) = rest.split_at(to_usize(allowed));
-        send_bytes(transport, piece, Follow::Nothing, stall).await?;
+        send_bytes(transport, piece, FollowingBytes::Nothing, stall).await?;
         rest = behind;
     }
     Ok(())
@@ -157,7 +157,7 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
                 let part = ByteRange::at(part.start, part.len().min(TLS_PIECE));
                 let mut piece = Vec::new();
                 read_piece(file, part, connections, &mut piece).await?;
-                send_bytes(transport, &piece, Follow::More, stall).await?;
+                send_bytes(transport, &piece, FollowingBytes::More, stall).await?;
                 connections.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
                 piece.len() as u64
             }
@@ -208,8 +208,8 @@ fn poll_socket<T>(
 /// Polls a step of sending until it is done. Fails if the peer takes no byte for the time `stall`.
 ///
 /// The socket accepts bytes again only when a third of its buffer is free, and the buffer may be
-/// megabytes long. A slow peer needs more than the time `stall` for them, so the step also goes on
-/// while the peer acknowledges bytes.
+/// megabytes long. A slow peer may take longer than `stall` to free that third, so the step also
+/// continues while the peer acknowledges bytes.
 async fn step<T>(
     transport: &mut Transport,
     stall: Duration,
@@ -297,13 +297,13 @@ async fn read_piece<F: AsFd + Send + Sync + ?Sized + 'static>(
 pub(crate) async fn send_bytes(
     transport: &mut Transport,
     bytes: &[u8],
-    follow: Follow,
+    follow: FollowingBytes,
     stall: Duration,
 ) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let count = step(transport, stall, |transport, context| match (&*transport, follow) {
-            (Transport::Plain(stream), Follow::More) => poll_socket(stream, context, || {
+            (Transport::Plain(stream), FollowingBytes::More) => poll_socket(stream, context, || {
                 Ok(rustix::net::send(stream, rest, rustix::net::SendFlags::MORE)?)
             }),
             _ => Pin::new(transport).poll_write(context, rest),
@@ -320,7 +320,7 @@ pub(crate) async fn send_bytes(
 
 /// The bytes that the caller sends at once after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
+pub(crate) enum FollowingBytes {
     /// More bytes follow: the kernel may wait and send all in one packet.
     More,
     /// No bytes follow.

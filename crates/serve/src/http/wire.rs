@@ -56,14 +56,14 @@ pub(crate) struct HttpWire {
 /// The position of the wire in the request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyProgress {
-    /// After the end of the body.
+    /// The wire is after the end of the body.
     Done,
     /// The number of bytes that are still to come.
     Data(u64),
-    /// In a chunked body.
+    /// The wire is in a chunked body.
     Chunked(Chunks),
-    /// After an error: the end of the body is unknown, so later bytes must not be taken for a
-    /// request.
+    /// An error has occurred. The end of the body is unknown, so later bytes must not be taken for
+    /// a request.
     Broken,
 }
 

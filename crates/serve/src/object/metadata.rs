@@ -185,7 +185,7 @@ impl ObjectMetadata {
         let Some(bound) = StoredAttribute::read(file) else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
         match bound {
-            bound if (bound.size, bound.modified) == binding(&metadata) => {
+            bound if (bound.size, bound.modified) == size_and_time(&metadata) => {
                 let mut object = bound.object;
                 let identity = EtagIdentity::from(&metadata);
                 if bound.changed_by.is_some_and(|bound| !change_time::is_as_published(&identity, bound)) {
@@ -352,7 +352,7 @@ impl ObjectMetadata {
 
     fn set_attribute(&self, file: &File) -> io::Result<()> {
         let metadata = file.metadata()?;
-        let (size, modified) = binding(&metadata);
+        let (size, modified) = size_and_time(&metadata);
         let changed_by = metadata.is_file().then(|| change_time::bound(&EtagIdentity::from(&metadata)));
         let bound = StoredAttribute { size, modified, changed_by, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
@@ -404,7 +404,7 @@ fn joined_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Meta
 
 /// Returns the size and modification time that an attribute is bound to. For a directory, both are
 /// 0, because its size and time change with its entries.
-fn binding(metadata: &Metadata) -> (u64, i128) {
+fn size_and_time(metadata: &Metadata) -> (u64, i128) {
     if metadata.is_dir() {
         return (0, 0);
     }

@@ -318,13 +318,13 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
 /// Blocking.
 pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     let parent = parent.as_fd();
-    let gone = |done: rustix::io::Result<()>| match done {
+    let ignore_missing = |done: rustix::io::Result<()>| match done {
         Err(Errno::NOENT) => Ok(()),
         done => Ok(done?),
     };
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
-        done => return gone(done),
+        done => return ignore_missing(done),
     }
     let directory = enter(parent, name)?;
     // The owner may have had no right to write in the directory. If this call fails, the removal
@@ -338,7 +338,7 @@ pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
             remove_tree(entries.fd()?, name)?;
         }
     }
-    gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+    ignore_missing(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
 }
 
 /// Opens the directory `name` in `parent`, unless another file system is mounted there.

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::html::url_path;
 use super::protocol::{PageRefusal, PageResult, check_from_page, json_response, read_json};
 use crate::access::keys::{KeyRights, RequestRights};
-use crate::access::signing::{MAX_VALIDITY, presigned};
+use crate::access::signing::{MAX_VALIDITY, presign};
 use crate::config::Buckets;
 use crate::http::request::HttpRequest;
 use crate::http::response::HttpResponse;
@@ -66,7 +66,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
         refused(StatusCode::CONFLICT, "name", message)
     })?;
     let host = request.header(HOST).unwrap_or_default();
-    let url = presigned(key, host, &object, SystemTime::now(), valid);
+    let url = presign(key, host, &object, SystemTime::now(), valid);
     Ok(json_response(StatusCode::OK, &json!({ "url": url, "seconds": seconds })))
 }
 

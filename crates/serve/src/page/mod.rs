@@ -107,19 +107,19 @@ pub(crate) fn login(state: &ServerState, request: &HttpRequest) -> HttpResponse 
 }
 
 /// Answers a browser's request for a name that does not exist.
-pub(crate) fn missing(state: &ServerState, request: &HttpRequest) -> HttpResponse {
+pub(crate) fn answer_missing(state: &ServerState, request: &HttpRequest) -> HttpResponse {
     shell::missing(&state.config.base_path, &request.path)
 }
 
 /// Answers a request for `/.firstbyte/`, followed by `rest`.
-pub(crate) async fn reserved(
+pub(crate) async fn answer_reserved(
     state: &DirectoryState,
     request: HttpRequest,
     rest: &str,
     access: &RequestRights,
 ) -> HttpResponse {
     match (&request.method, rest) {
-        (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
+        (&Method::GET | &Method::HEAD, "upload-worker.js") => upload_worker(),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
             protocol::answer(state, access, request).await
         }
@@ -127,13 +127,13 @@ pub(crate) async fn reserved(
         _ if rest.starts_with("changes/") => {
             changes::answer(state, access, request, rest.trim_start_matches("changes/")).await
         }
-        _ => account(state, Some(&state.root), request, rest).await,
+        _ => answer_account(state, Some(&state.root), request, rest).await,
     }
 }
 
 /// Answers requests for `/.firstbyte/` that every server supports: signing in and out. `root` is
 /// the served directory, if there is one.
-pub(crate) async fn account(
+pub(crate) async fn answer_account(
     state: &ServerState,
     root: Option<&ServedRoot>,
     request: HttpRequest,
@@ -149,7 +149,7 @@ pub(crate) async fn account(
 
 /// Refuses a page that the visitor's key may not read. The response links to a page that the key
 /// may read, and to the sign-in.
-pub(crate) async fn refused(
+pub(crate) async fn answer_refused(
     state: &ServerState,
     root: Option<&ServedRoot>,
     request: &HttpRequest,
@@ -169,7 +169,7 @@ fn own_prefix<'a>(state: &ServerState, request: &'a HttpRequest) -> &'a str {
     request.prefix.strip_prefix(state.config.base_path.as_str()).unwrap_or_default()
 }
 
-fn worker() -> HttpResponse {
+fn upload_worker() -> HttpResponse {
     HttpResponse::document("text/javascript; charset=utf-8", shell::UPLOAD_WORKER)
         .with_header(CONTENT_SECURITY_POLICY, "default-src 'none'; connect-src 'self'")
         .with_header(CACHE_CONTROL, "no-cache")

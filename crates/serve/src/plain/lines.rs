@@ -124,7 +124,7 @@ impl Lines {
     pub(crate) fn add(&mut self, line: &ListingLine<'_>) -> io::Result<()> {
         let slash = if line.is_file { "" } else { "/" };
         match self.format {
-            ListingFormat::Json | ListingFormat::Ndjson => self.object(line)?,
+            ListingFormat::Json | ListingFormat::Ndjson => self.add_object(line)?,
             ListingFormat::Text => writeln!(self.buffer, "{}{slash}", visible(line.name))?,
             ListingFormat::Links => {
                 let (href, text) = (url_path(line.name), escape(&visible(line.name)));
@@ -135,7 +135,7 @@ impl Lines {
         Ok(())
     }
 
-    fn object(&mut self, line: &ListingLine<'_>) -> io::Result<()> {
+    fn add_object(&mut self, line: &ListingLine<'_>) -> io::Result<()> {
         let text = String::from_utf8_lossy(line.name);
         let row = Row {
             name_hex: (text.as_bytes() != line.name).then(|| hex::encode(line.name)),

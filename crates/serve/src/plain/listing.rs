@@ -116,7 +116,7 @@ impl Rows {
         if let Some(identity) = level.reader.identity(&entry) {
             let mut name = level.directory.prefix.clone();
             name.extend_from_slice(entry.name.as_bytes());
-            self.row(&name, entry.kind, &identity)?;
+            self.add_row(&name, entry.kind, &identity)?;
             if self.recursive && entry.kind == VisibleKind::Directory {
                 name.push(b'/');
                 let path = self.access.fenced_directory(level.directory.path.join(&entry.name));
@@ -142,7 +142,7 @@ impl Rows {
         Ok(())
     }
 
-    fn row(&mut self, name: &[u8], kind: VisibleKind, identity: &EtagIdentity) -> io::Result<()> {
+    fn add_row(&mut self, name: &[u8], kind: VisibleKind, identity: &EtagIdentity) -> io::Result<()> {
         self.lines.add(&ListingLine {
             name,
             is_file: kind == VisibleKind::File,

@@ -44,14 +44,14 @@ use crate::path::{EntryPath, PathError};
 use crate::plain::lines::ListingFormat;
 use crate::state::DirectoryState;
 
-pub(crate) use self::remote::{answer as remote, unserved};
+pub(crate) use self::remote::{answer as remote, refusal_response};
 
 /// The content type of a form's fields, which curl and wget send with any body.
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Says to caches that the client's headers decide the form of a response: the page, or one of the
 /// lists for programs. Only the content of a file is the same for all clients. (RFC 9110, 12.5.5)
-pub(crate) fn varied(mut response: HttpResponse) -> HttpResponse {
+pub(crate) fn with_vary(mut response: HttpResponse) -> HttpResponse {
     if !response.headers.contains_key(ETAG) {
         response.headers.append(VARY, HeaderValue::from_static("accept, user-agent"));
     }
@@ -131,7 +131,7 @@ async fn get(
 
 /// Answers 404, for browsers with a page.
 fn answer_missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
-    if asks_for_page(request) { page::missing(state, request) } else { not_found() }
+    if asks_for_page(request) { page::answer_missing(state, request) } else { not_found() }
 }
 
 fn asks_for_page(request: &HttpRequest) -> bool {
@@ -140,7 +140,7 @@ fn asks_for_page(request: &HttpRequest) -> bool {
 
 async fn refuse_read(state: &DirectoryState, request: &HttpRequest, access: &RequestRights) -> HttpResponse {
     if asks_for_page(request) {
-        page::refused(state, Some(&state.root), request, access).await
+        page::answer_refused(state, Some(&state.root), request, access).await
     } else {
         forbidden()
     }
@@ -306,7 +306,7 @@ async fn put(
         // the whole file would corrupt the file.
         return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
-    if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {
+    if request.headers.get_all(CONTENT_ENCODING).iter().any(is_chunk_coding) {
         let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
         return Ok(HttpResponse::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
     }
@@ -314,7 +314,7 @@ async fn put(
         Ok(stated) => stated,
         Err(refused) => return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused)),
     };
-    let kept = match described(&request.headers, path.name()) {
+    let kept = match parse_metadata(&request.headers, path.name()) {
         Ok(kept) => kept,
         Err(refusal) => return Ok(refused_metadata(refusal)),
     };
@@ -378,7 +378,7 @@ async fn delete(
 /// Returns the metadata of the file `name` from the headers of its PUT that describe the content
 /// (RFC 9110, section 8). `Cache-Control` describes the request, unlike in S3. The sent content
 /// type counts only if the name gives none, because clients send some type with any body.
-fn described(headers: &HeaderMap, name: Option<&OsStr>) -> Result<ObjectMetadata, MetadataRefusal> {
+fn parse_metadata(headers: &HeaderMap, name: Option<&OsStr>) -> Result<ObjectMetadata, MetadataRefusal> {
     let ObjectMetadata { content_type, content_disposition, content_encoding, content_language, .. } =
         ObjectMetadata::of_headers(headers)?;
     let typed_by_name = self::content_type(name);
@@ -400,7 +400,7 @@ fn refused_metadata(refusal: MetadataRefusal) -> HttpResponse {
 }
 
 /// True if a `Content-Encoding` names S3's own coding, whose framing must never be stored.
-fn names_chunks(value: &HeaderValue) -> bool {
+fn is_chunk_coding(value: &HeaderValue) -> bool {
     String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn answer(
 ) -> HttpResponse {
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let refused = GatewayRefusal::ReadOnly(gateway.location().to_string());
-        let mut response = unserved(&refused).with_header(ALLOW, "GET, HEAD, OPTIONS");
+        let mut response = refusal_response(&refused).with_header(ALLOW, "GET, HEAD, OPTIONS");
         response.status = StatusCode::METHOD_NOT_ALLOWED;
         return response;
     }
@@ -52,13 +52,15 @@ pub(crate) async fn answer(
         false => object(gateway, &request, &name, access).await,
     };
     match answered {
-        Err(GatewayRefusal::Forbidden) if asks_for_page => page::refused(state, None, &request, access).await,
-        answered => answered.unwrap_or_else(|refused| unserved(&refused)),
+        Err(GatewayRefusal::Forbidden) if asks_for_page => {
+            page::answer_refused(state, None, &request, access).await
+        }
+        answered => answered.unwrap_or_else(|refused| refusal_response(&refused)),
     }
 }
 
 /// Makes the response for a request that the gateway does not serve.
-pub(crate) fn unserved(refused: &GatewayRefusal) -> HttpResponse {
+pub(crate) fn refusal_response(refused: &GatewayRefusal) -> HttpResponse {
     let response = match refused {
         GatewayRefusal::NotFound | GatewayRefusal::NoVersion | GatewayRefusal::NoBucket => {
             return not_found();

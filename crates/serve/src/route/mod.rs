@@ -73,7 +73,7 @@ impl RequestRouter {
         if let ServedSource::Gateway(gateway) = &self.served
             && let Err(refused) = gateway.check_loop(&request)
         {
-            return (plain::unserved(&refused), route, None);
+            return (plain::refusal_response(&refused), route, None);
         }
         let is_read = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
         if !is_read
@@ -116,9 +116,9 @@ impl RequestRouter {
                 let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
                 match &self.served {
                     ServedSource::Directory(directory) => {
-                        page::reserved(directory, request, &rest, access).await
+                        page::answer_reserved(directory, request, &rest, access).await
                     }
-                    ServedSource::Gateway(_) => page::account(state, None, request, &rest).await,
+                    ServedSource::Gateway(_) => page::answer_account(state, None, request, &rest).await,
                 }
             }
             _ if self.is_metrics(&request).await => self.metrics(access),
@@ -127,7 +127,7 @@ impl RequestRouter {
                     request.prefix.push_str(bucket);
                     request.path = rest.to_owned();
                 }
-                plain::varied(match &self.served {
+                plain::with_vary(match &self.served {
                     ServedSource::Directory(directory) => plain::answer(directory, request, access).await,
                     ServedSource::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
                 })
@@ -164,7 +164,7 @@ impl RequestHandler for RequestRouter {
     async fn answer(&self, mut request: HttpRequest) -> LoggedResponse {
         remove_infrastructure(&mut request.headers);
         let origin = cors::origin(&request.headers).map(str::to_owned);
-        let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
+        let (method, named) = (request.method.clone(), sandbox::type_from_name(&request.path));
         let (response, route, who) = self.dispatch(request).await;
         let response = self.confine(named, response);
         let response = self.state.config.cors.finish(origin.as_deref(), &method, response);

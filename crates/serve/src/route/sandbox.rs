@@ -111,7 +111,7 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: HttpRespon
 }
 
 /// Returns the content type derived from the file name in `path`, a URL's path.
-pub(crate) fn named_type(path: &str) -> &'static str {
+pub(crate) fn type_from_name(path: &str) -> &'static str {
     content_type(Path::new(OsStr::new(path)).file_name())
 }
 
@@ -169,7 +169,7 @@ mod tests {
         for kind in OTHERS.lines().filter(|line| !line.starts_with('#')) {
             assert!(!is_inert(kind), "{kind}");
         }
-        assert_eq!(named_type("/a/b.html"), "text/html; charset=utf-8");
+        assert_eq!(type_from_name("/a/b.html"), "text/html; charset=utf-8");
     }
 
     #[test]
@@ -178,9 +178,9 @@ mod tests {
         for name in
             ["a.txt", "a.csv", "a.png", "a.tiff", "a.mp4", "a.wav", "a.woff", "a.parquet", "a.tar", "a"]
         {
-            assert!(is_inert(named_type(name)), "{name}");
+            assert!(is_inert(type_from_name(name)), "{name}");
         }
-        assert!(documents.iter().all(|name| !is_inert(named_type(name))));
+        assert!(documents.iter().all(|name| !is_inert(type_from_name(name))));
     }
 
     proptest! {

@@ -88,7 +88,7 @@ impl S3Auth for KeyFile {
         let key = self.keys.get(access_key);
         let counted = if key.is_some() { access_key } else { "" };
         let wait = CURRENT.try_with(|attempt| {
-            let wait = self.attempts.wait(attempt.from, counted);
+            let wait = self.attempts.remaining_delay(attempt.from, counted);
             if wait.is_none() {
                 attempt.notes.lock().compared = Some(access_key.to_owned());
             }

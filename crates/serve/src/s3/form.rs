@@ -16,7 +16,7 @@ use crate::s3::understood;
 ///
 /// # Errors
 /// The metadata cannot be stored, or a field requests an unsupported feature.
-pub(crate) fn described(input: &PostObjectInput) -> S3Result<ObjectMetadata> {
+pub(crate) fn parse_metadata(input: &PostObjectInput) -> S3Result<ObjectMetadata> {
     check_fields(input)?;
     let expires = input.expires.clone().map(|time| format_http_date(moment(time)));
     let coding = input.content_encoding.clone();

@@ -78,7 +78,7 @@ impl FormFile {
             let count = end.unwrap_or((self.buffer.len() + 1).saturating_sub(self.end.len()));
             if count > 0 || self.is_over {
                 let piece = self.buffer.split_to(count).freeze();
-                return Poll::Ready(self.checked(piece).transpose());
+                return Poll::Ready(self.check_piece(piece).transpose());
             }
             match ready!(Pin::new(&mut self.rest).poll_next(context)) {
                 Some(Ok(piece)) => self.buffer.extend_from_slice(&piece),
@@ -94,7 +94,7 @@ impl FormFile {
 
     /// Counts `piece`, and compares the length of the file so far with the policy. `None` for the
     /// end of the file.
-    fn checked(&mut self, piece: Bytes) -> S3Result<Option<Bytes>> {
+    fn check_piece(&mut self, piece: Bytes) -> S3Result<Option<Bytes>> {
         self.passed += piece.len() as u64;
         if self.passed > *self.allowed.end() {
             return Err(s3_error!(

@@ -14,7 +14,7 @@ use crate::object::metadata;
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::s3::index::Index;
-use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
+use crate::s3::page_builder::{KeyQuery, ListingPage, PageBuilder, PagePosition, Step};
 
 /// Lists one page of the directory `bucket`, within the rights of `access`. Blocking.
 pub(crate) fn page(
@@ -176,9 +176,9 @@ impl Walk<'_> {
             (if inclusive { name <= rest } else { name < rest }) && !leads_there
         };
         let passed = match &self.query.after {
-            After::Start => false,
-            After::Key(after) => before(after, true),
-            After::Prefix(after) => {
+            PagePosition::Start => false,
+            PagePosition::Key(after) => before(after, true),
+            PagePosition::Prefix(after) => {
                 before(after, true)
                     || after
                         .strip_prefix(key)

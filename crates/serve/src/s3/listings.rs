@@ -11,7 +11,7 @@ use crate::s3::index::Freshness;
 use crate::s3::list::page;
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
-use crate::s3::page_builder::{After, KeyQuery, ListingPage};
+use crate::s3::page_builder::{KeyQuery, ListingPage, PagePosition};
 use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
 use crate::s3::private;
 use crate::s3::remote_list;
@@ -77,7 +77,7 @@ pub(crate) async fn first_version(
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     let next_marker = match &page.next {
-        Some(After::Key(text) | After::Prefix(text)) => Some(text.clone()),
+        Some(PagePosition::Key(text) | PagePosition::Prefix(text)) => Some(text.clone()),
         _ => None,
     };
     Ok(S3Response::new(ListObjectsOutput {
@@ -121,8 +121,8 @@ pub(crate) async fn versions(
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     let (next_key, next_version) = match &page.next {
-        Some(After::Key(text)) => (Some(text.clone()), Some("null".to_owned())),
-        Some(After::Prefix(text)) => (Some(text.clone()), None),
+        Some(PagePosition::Key(text)) => (Some(text.clone()), Some("null".to_owned())),
+        Some(PagePosition::Prefix(text)) => (Some(text.clone()), None),
         _ => (None, None),
     };
     let version = |object: Object| ObjectVersion {
@@ -159,8 +159,8 @@ pub(crate) async fn versions(
 }
 
 /// Returns the position of a page. `marker` is the key that the request names, if any.
-fn position(marker: Option<&str>, prefix: &str, delimiter: Option<&str>) -> After {
-    After::marker(marker.unwrap_or_default(), prefix, delimiter)
+fn position(marker: Option<&str>, prefix: &str, delimiter: Option<&str>) -> PagePosition {
+    PagePosition::marker(marker.unwrap_or_default(), prefix, delimiter)
 }
 
 /// Lists a page within the rights of `access`.

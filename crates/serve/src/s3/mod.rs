@@ -73,7 +73,7 @@ pub(crate) async fn answer(
     sent_path: Option<String>,
 ) -> (HttpResponse, Option<String>) {
     let attempt = KeyAttempt::new(request.peer.ip());
-    let response = match verified(service, state, &request, sent_path.as_deref(), &attempt).await {
+    let response = match verify_request(service, state, &request, sent_path.as_deref(), &attempt).await {
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
             state.metrics.received_bytes.fetch_add(received, Relaxed);
@@ -101,7 +101,7 @@ pub(crate) async fn answer(
 /// # Errors
 /// The response to a request whose signature is invalid or missing. HTML forms are not checked
 /// here, because their signature is among their fields.
-async fn verified(
+async fn verify_request(
     service: &S3Frontend,
     state: &ServerState,
     request: &HttpRequest,

@@ -24,7 +24,7 @@ use crate::s3::api::S3Api;
 use crate::s3::error::{from_publish, from_upload};
 use crate::s3::objects::{self, ObjectTarget};
 use crate::s3::outputs::{self, tag, with_checksums};
-use crate::s3::writes::described;
+use crate::s3::writes::parse_metadata;
 use crate::token::random_token;
 
 /// Runs work on uploads on a blocking thread.
@@ -60,7 +60,7 @@ pub(crate) async fn create(
     let algorithm = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
     let checksum = AgreedChecksum::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
     let origin = UploadOrigin::S3 { key: input.key.clone(), checksum };
-    let description = Description { origin, object: described(&request.headers)?, slots: None };
+    let description = Description { origin, object: parse_metadata(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
     let upload = run_blocking(move || uploads.create(&target.bucket, &id, &description)).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -89,7 +89,7 @@ async fn upload_of_part(
 }
 
 /// Returns the checksum that the client chose when the S3 upload began.
-pub(crate) fn agreed(upload: &ServedUpload) -> Option<AgreedChecksum> {
+pub(crate) fn agreed_checksum(upload: &ServedUpload) -> Option<AgreedChecksum> {
     match &upload.description.origin {
         UploadOrigin::S3 { checksum, .. } => *checksum,
         UploadOrigin::Page { .. } => None,
@@ -132,7 +132,7 @@ pub(crate) async fn upload_part(
         request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let length =
         announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
-    let agreed = agreed(&upload);
+    let agreed = agreed_checksum(&upload);
     let stated = stated_of_part(&request, agreed)?;
     let claim = run_blocking(move || claim(&upload, number, length)).await?;
     let (length, checksums) = objects::receive(&stated, body, claim.clone()).await?;
@@ -153,7 +153,7 @@ pub(crate) async fn copy_part(
         Some(range) => copied_range(range, size)?,
         None => ByteRange::new(0, size),
     };
-    let agreed = agreed(&upload);
+    let agreed = agreed_checksum(&upload);
     let mut checksums =
         objects::stated(&request).with_algorithm(agreed.map(|agreed| agreed.algorithm)).checksums();
     let from = FileContent { file: source.file, range, version: source.identity };
@@ -318,7 +318,7 @@ async fn publish_upload(
             let parts = listed_parts(known, parts.unwrap_or_default())?;
             check_lengths(&parts, smallest, input.mpu_object_size)?;
             check(&root, &target.path, &condition).map_err(|error| from_publish(&error))?;
-            let agreed = agreed(&upload);
+            let agreed = agreed_checksum(&upload);
             let sums: Vec<_> = parts.iter().map(|(_, part)| (&part.checksums, part.length)).collect();
             checksums = WholeChecksums::new(agreed, &sums)?;
             checksums.check(agreed, &headers)?;

@@ -15,7 +15,7 @@ pub(crate) struct KeyQuery {
     /// one common prefix.
     pub(crate) delimiter: Option<String>,
     /// The position after which keys are listed.
-    pub(crate) after: After,
+    pub(crate) after: PagePosition,
     /// Maximum number of keys and common prefixes together.
     pub(crate) limit: usize,
     /// How current the listed names must be.
@@ -24,13 +24,14 @@ pub(crate) struct KeyQuery {
 
 /// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum After {
-    /// Before the first key.
+pub(crate) enum PagePosition {
+    /// The page begins with the first key.
     #[default]
     Start,
-    /// After this key.
+    /// The page begins after this key.
     Key(String),
-    /// After all keys with this prefix, because the last page ended with this common prefix.
+    /// The page begins after all keys with this prefix, because the last page ended with this
+    /// common prefix.
     Prefix(String),
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct ListingPage<V = EtagIdentity> {
     /// Common prefixes.
     pub(crate) prefixes: Vec<String>,
     /// The position of the next page; `None` for the last page.
-    pub(crate) next: Option<After>,
+    pub(crate) next: Option<PagePosition>,
 }
 
 impl<V> Default for ListingPage<V> {
@@ -74,7 +75,7 @@ fn common_prefix<'k>(key: &'k str, prefix: &str, delimiter: Option<&str>) -> Opt
     Some(&key[..prefix.len() + at + delimiter.len()])
 }
 
-impl After {
+impl PagePosition {
     /// Returns the position after `marker`, a key that a client names, in a listing with `prefix`
     /// and `delimiter`. If the listing shows the marker as a common prefix, the page begins behind
     /// this prefix: S3 omits common prefixes that do not sort after the marker (AWS, Ceph and MinIO
@@ -135,7 +136,7 @@ impl<'a, V> PageBuilder<'a, V> {
     /// Adds a common prefix, unless the page or the page before it ends with the same one.
     pub(crate) fn put_prefix(&mut self, prefix: &str) -> Step {
         let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
-            || matches!(&self.query.after, After::Prefix(after) if after == prefix);
+            || matches!(&self.query.after, PagePosition::Prefix(after) if after == prefix);
         if is_shown {
             return Step::On;
         }
@@ -168,10 +169,10 @@ impl<'a, V> PageBuilder<'a, V> {
     }
 
     /// Returns the last entry of the page.
-    fn last(&self) -> After {
+    fn last(&self) -> PagePosition {
         let last = match self.ends_in_prefix {
-            true => self.page.prefixes.last().cloned().map(After::Prefix),
-            false => self.page.objects.last().map(|(key, _)| After::Key(key.clone())),
+            true => self.page.prefixes.last().cloned().map(PagePosition::Prefix),
+            false => self.page.objects.last().map(|(key, _)| PagePosition::Key(key.clone())),
         };
         last.unwrap_or_default()
     }

@@ -11,7 +11,7 @@ use s3s::dto::EncodingType;
 use s3s::{S3Result, s3_error};
 
 use crate::s3::index::Freshness;
-use crate::s3::page_builder::After;
+use crate::s3::page_builder::PagePosition;
 
 /// Maximum number of keys on a page, as in S3.
 const MAX_PAGE_KEYS: i32 = 1000;
@@ -44,21 +44,21 @@ pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
 }
 
 /// Returns the continuation token for a page that begins at `next`.
-pub(crate) fn token(next: &After) -> Option<String> {
+pub(crate) fn token(next: &PagePosition) -> Option<String> {
     match next {
-        After::Start => None,
-        After::Key(key) => Some(URL_SAFE_NO_PAD.encode(format!("k{key}"))),
-        After::Prefix(prefix) => Some(URL_SAFE_NO_PAD.encode(format!("p{prefix}"))),
+        PagePosition::Start => None,
+        PagePosition::Key(key) => Some(URL_SAFE_NO_PAD.encode(format!("k{key}"))),
+        PagePosition::Prefix(prefix) => Some(URL_SAFE_NO_PAD.encode(format!("p{prefix}"))),
     }
 }
 
 /// Parses a continuation token into the start of a page.
-pub(crate) fn from_token(token: &str) -> S3Result<After> {
+pub(crate) fn from_token(token: &str) -> S3Result<PagePosition> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let decoded = decoded.as_deref().and_then(|text| Some((text.get(..1)?, text.get(1..)?)));
     match decoded {
-        Some(("k", key)) => Ok(After::Key(key.to_owned())),
-        Some(("p", prefix)) => Ok(After::Prefix(prefix.to_owned())),
+        Some(("k", key)) => Ok(PagePosition::Key(key.to_owned())),
+        Some(("p", prefix)) => Ok(PagePosition::Prefix(prefix.to_owned())),
         _ => Err(s3_error!(InvalidArgument, "the continuation token is not one of this server's")),
     }
 }

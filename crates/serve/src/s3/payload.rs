@@ -169,7 +169,7 @@ impl Frames {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Bytes>>> {
         loop {
-            match self.chunks.next(&mut self.buffer, |line| self.lines.see(line))? {
+            match self.chunks.next(&mut self.buffer, |line| self.lines.add_line(line))? {
                 BodyElement::End => {
                     // Bytes after the last chunk are refused, because another program could read
                     // them as content.
@@ -187,7 +187,7 @@ impl Frames {
                     let count = to_usize(left).min(self.buffer.len());
                     self.chunks.record_moved(count as u64);
                     let piece = self.buffer.split_to(count).freeze();
-                    self.lines.data(&piece);
+                    self.lines.add_data(&piece);
                     return Poll::Ready(Ok(Some(piece)));
                 }
                 BodyElement::Data(_) | BodyElement::More => {
@@ -207,7 +207,7 @@ impl Frames {
 }
 
 impl Lines {
-    fn see(&mut self, line: ChunkLine<'_>) -> io::Result<()> {
+    fn add_line(&mut self, line: ChunkLine<'_>) -> io::Result<()> {
         match (line, &mut self.signatures) {
             (ChunkLine::Size { extension }, Some(signatures)) => signatures.begin(extension),
             (ChunkLine::Size { .. }, None) => Ok(()),
@@ -230,7 +230,7 @@ impl Lines {
         }
     }
 
-    fn data(&mut self, bytes: &[u8]) {
+    fn add_data(&mut self, bytes: &[u8]) {
         if let Some(signatures) = &mut self.signatures {
             signatures.data(bytes);
         }

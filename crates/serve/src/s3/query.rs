@@ -59,17 +59,17 @@ pub(super) fn take_headers(request: &mut HttpRequest) -> S3Result<()> {
             _ => drop(request.headers.insert(header, value)),
         }
     }
-    request.query = without(&request.query, |name| name.to_ascii_lowercase().starts_with("x-amz-"));
+    request.query = remove_fields(&request.query, |name| name.to_ascii_lowercase().starts_with("x-amz-"));
     Ok(())
 }
 
 /// Returns `query` without the fields of a signature.
 pub(super) fn without_signature(query: &str) -> String {
-    without(query, is_of_signature)
+    remove_fields(query, is_of_signature)
 }
 
 /// Returns `query` without the fields for which `is_removed`; leaves the other fields unchanged.
-fn without(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
+fn remove_fields(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
     let stays = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !is_removed(&name));
     query.split('&').filter(stays).collect::<Vec<_>>().join("&")
 }

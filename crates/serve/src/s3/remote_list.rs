@@ -8,7 +8,7 @@ use firstbyte_store::{ListOptions, Marker};
 use crate::access::keys::RequestRights;
 use crate::gateway::{Gateway, GatewayRefusal, Visible};
 use crate::object::described::Described;
-use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
+use crate::s3::page_builder::{KeyQuery, ListingPage, PageBuilder, PagePosition, Step};
 
 /// Last character of Unicode. A prefix followed by this character sorts after every key with the
 /// prefix.
@@ -89,16 +89,20 @@ impl RemotePage<'_> {
     }
 
     /// Returns the position after an entry.
-    fn position(&self, base: &str, entry: &Entry) -> Option<After> {
+    fn position(&self, base: &str, entry: &Entry) -> Option<PagePosition> {
         let key = self.key(base, entry)?;
-        Some(if entry.kind == EntryKind::Directory { After::Prefix(key) } else { After::Key(key) })
+        Some(if entry.kind == EntryKind::Directory {
+            PagePosition::Prefix(key)
+        } else {
+            PagePosition::Key(key)
+        })
     }
 
     fn add(&mut self, base: &str, entry: Entry) -> Step {
         let Some(key) = self.key(base, &entry) else { return Step::On };
         let is_directory = entry.kind == EntryKind::Directory;
         let leads_on =
-            is_directory && matches!(&self.query.after, After::Key(after) if after.starts_with(&key));
+            is_directory && matches!(&self.query.after, PagePosition::Key(after) if after.starts_with(&key));
         let is_passed = self.query.after.is_behind(&key) && !leads_on;
         if is_passed || key.is_empty() || !key.starts_with(&self.query.prefix) {
             return Step::On;
@@ -123,11 +127,11 @@ impl RemotePage<'_> {
 }
 
 /// Returns the key after which the origin's listing begins.
-fn position(after: &After) -> Option<String> {
+fn position(after: &PagePosition) -> Option<String> {
     match after {
-        After::Start => None,
-        After::Key(key) => Some(key.clone()),
-        After::Prefix(prefix) => Some(format!("{prefix}{LAST_CHARACTER}")),
+        PagePosition::Start => None,
+        PagePosition::Key(key) => Some(key.clone()),
+        PagePosition::Prefix(prefix) => Some(format!("{prefix}{LAST_CHARACTER}")),
     }
 }
 

@@ -7,10 +7,10 @@ use crate::access::keys::KeyRights;
 use crate::http::etag::EtagIdentity;
 use crate::object::uploads::{self, ListedUpload, UploadOrigin};
 use crate::s3::api::S3Api;
-use crate::s3::multipart::{agreed, find, run_blocking, shown};
+use crate::s3::multipart::{agreed_checksum, find, run_blocking, shown};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
-use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
+use crate::s3::page_builder::{KeyQuery, ListingPage, PageBuilder, PagePosition, Step};
 use crate::s3::pages::is_url;
 
 pub(crate) async fn list_parts(
@@ -21,7 +21,7 @@ pub(crate) async fn list_parts(
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let after = input.part_number_marker.unwrap_or(0);
     let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
-    let agreed = agreed(&upload);
+    let agreed = agreed_checksum(&upload);
     let known = run_blocking(move || upload.parts()).await?;
     let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
     let row = |(number, part): (&u32, &uploads::ArrivedPart)| {
@@ -69,7 +69,7 @@ pub(crate) async fn list_uploads(
     let query = query(&input, most);
     uploads.retain(|(key, id, _)| {
         let is_behind = match (&query.after, &input.upload_id_marker) {
-            (After::Key(marker), Some(id_marker)) => (key, id) <= (marker, id_marker),
+            (PagePosition::Key(marker), Some(id_marker)) => (key, id) <= (marker, id_marker),
             (after, _) => after.is_behind(key),
         };
         let readable = access.allows(KeyRights::Read, bucket.join(key.as_ref()).as_bytes());
@@ -78,9 +78,9 @@ pub(crate) async fn list_uploads(
     uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
     let ListingPage { objects, prefixes, next } = page(&query, uploads);
     let next = match next {
-        Some(After::Key(key)) => (Some(key), objects.last().map(|(_, (id, _))| id.clone())),
-        Some(After::Prefix(prefix)) => (Some(prefix), None),
-        Some(After::Start) | None => (None, None),
+        Some(PagePosition::Key(key)) => (Some(key), objects.last().map(|(_, (id, _))| id.clone())),
+        Some(PagePosition::Prefix(prefix)) => (Some(prefix), None),
+        Some(PagePosition::Start) | None => (None, None),
     };
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
@@ -111,7 +111,7 @@ pub(crate) async fn list_uploads(
 fn query(input: &ListMultipartUploadsInput, most: i32) -> KeyQuery {
     let prefix = input.prefix.clone().unwrap_or_default();
     let marker = input.key_marker.as_deref().unwrap_or_default();
-    let after = After::marker(marker, &prefix, input.delimiter.as_deref());
+    let after = PagePosition::marker(marker, &prefix, input.delimiter.as_deref());
     let limit = usize::try_from(most).unwrap_or_default();
     KeyQuery { prefix, delimiter: input.delimiter.clone(), after, limit, ..KeyQuery::default() }
 }

@@ -30,7 +30,7 @@ const MAX_DELETED_KEYS: usize = 1000;
 
 /// Returns the metadata to store with an object, from the headers of its request. Fails if the
 /// metadata cannot be stored.
-pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
+pub(crate) fn parse_metadata(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     let described = ObjectMetadata::of_headers(headers)?;
     described.check()?;
     Ok(described)
@@ -51,7 +51,7 @@ pub(crate) async fn put(
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let new = NewObject {
-        described: described(&request.headers)?,
+        described: parse_metadata(&request.headers)?,
         stated: objects::stated(&request),
         condition: Condition::of_headers(&request.headers),
         body: request.input.body.take(),
@@ -76,7 +76,7 @@ pub(crate) async fn post(
     let PostObjectInput { bucket, key, success_action_redirect, .. } = &request.input;
     let target = api.writable(&request, bucket, key).await?;
     let new = NewObject {
-        described: form::described(&request.input)?,
+        described: form::parse_metadata(&request.input)?,
         stated: form::stated(&request.input),
         condition: Condition::of_headers(&request.headers),
         body: Some(PassedFile::take(&request.extensions)?),
@@ -162,7 +162,7 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &FoundObject) 
              object's metadata, storage class, website redirect location or encryption attributes."
         ));
     }
-    let described = if replaced { described(&request.headers)? } else { source.metadata.clone() };
+    let described = if replaced { parse_metadata(&request.headers)? } else { source.metadata.clone() };
     Ok(ObjectMetadata {
         checksums: source.metadata.checksums.clone(),
         completed: None,

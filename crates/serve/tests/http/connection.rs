@@ -177,7 +177,7 @@ fn room_that_was_made_meanwhile_closes_no_later_connection() {
     let fixture = serve(|config| config.limits.connections = 1);
     std::fs::write(fixture.directory.path().join("f"), "x").unwrap();
     for _ in 0..20 {
-        // The second connection waits while the first one is not idle, and the first one ends.
+        // The second connection waits while the first one is busy. Then the first one ends.
         let mut first = Client::new(&fixture.server);
         first.send(b"PUT /g HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n");
         first.send(b"Expect: 100-continue\r\nConnection: close\r\n\r\n");

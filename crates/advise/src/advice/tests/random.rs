@@ -1,7 +1,7 @@
 //! Random workloads. No answer may be impossible, and no time may fall as the data grows.
 
 use super::*;
-use crate::workload::{AccessPattern, Loading, Needs};
+use crate::workload::{AccessPattern, Loading, ReadInterface};
 
 /// Returns a random number between `low` and `high` whose logarithm is evenly distributed.
 fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
@@ -25,7 +25,7 @@ fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
         [AccessPattern::Sequential, AccessPattern::Random, AccessPattern::Mapped][random.usize(..3)];
     data.in_flight = random.bool().then(|| between(random, 1.0, 500.0).floor());
     data.warm = if random.bool() { 0.0 } else { data.read * random.f64() };
-    data.needs = if random.bool() { Needs::Any } else { Needs::Files };
+    data.needs = if random.bool() { ReadInterface::Any } else { ReadInterface::Files };
     let compute = &mut workload.compute;
     compute.threads = between(random, 1.0, 64.0).floor();
     compute.cpu_seconds = if random.bool() { 0.0 } else { between(random, 1.0, 1e5) };

@@ -13,28 +13,28 @@ fn cost(items: Vec<UsageItem>) -> Cost {
     PriceCatalogue::current().cost(&OptionUsage { items, waiting: None }, REGION, today())
 }
 
-fn close(a: f64, b: f64) -> bool {
+fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
 
 #[test]
 fn gigabytes_are_billed_as_gibibytes() {
     let read = |unit| cost(vec![UsageItem::per_job("efs/elastic-read", 254.3, unit)]).per_job;
-    assert!(close(read(Unit::GiB), 254.3 * 0.03));
-    assert!(close(read(Unit::GB), 254.3 / 1.073_741_824 * 0.03));
+    assert!(is_close(read(Unit::GiB), 254.3 * 0.03));
+    assert!(is_close(read(Unit::GB), 254.3 / 1.073_741_824 * 0.03));
 }
 
 #[test]
 fn minimums_and_steps_are_billed() {
     let month = |gib| cost(vec![UsageItem::per_month("fsx-lustre/scratch-2", gib, Unit::GiBMonth)]).per_month;
-    assert!(close(month(254.3), 168.0), "1,200 GiB at least");
-    assert!(close(month(1_200.0), 168.0));
-    assert!(close(month(1_201.0), 2_400.0 * 0.14));
-    assert!(close(month(2_401.0), 4_800.0 * 0.14));
-    assert!(close(month(0.0), 0.0));
+    assert!(is_close(month(254.3), 168.0), "1,200 GiB at least");
+    assert!(is_close(month(1_200.0), 168.0));
+    assert!(is_close(month(1_201.0), 2_400.0 * 0.14));
+    assert!(is_close(month(2_401.0), 4_800.0 * 0.14));
+    assert!(is_close(month(0.0), 0.0));
     // The quantity is 1,200 GiB of a file system that exists for one hour of a job.
     let job = cost(vec![UsageItem::per_job("fsx-lustre/scratch-2", 1_200.0, Unit::GiBHours)]);
-    assert!(close(job.per_job, 168.0 / 730.0));
+    assert!(is_close(job.per_job, 168.0 / 730.0));
 
     let second = cost(vec![UsageItem::per_job("ec2/r6i.24xlarge", 1.0 / 3_600.0, Unit::Hours)]);
     assert!((second.per_job - 6.048 / 60.0).abs() < 1e-6, "60 seconds at least");
@@ -71,8 +71,8 @@ fn the_oldest_price_is_named_and_people_have_a_column_of_their_own() {
     let cost = PriceCatalogue::current().cost(&usage, REGION, today());
     assert_eq!(cost.oldest_days, Some(875));
     assert_eq!(cost.waiting, Some(25.0));
-    assert!(close(cost.per_job, 6.048) && close(cost.month(2.0), 8.0 + 2.0 * 6.048));
-    assert!(close(cost.job(4.0), 6.048 + 2.0));
+    assert!(is_close(cost.per_job, 6.048) && is_close(cost.month(2.0), 8.0 + 2.0 * 6.048));
+    assert!(is_close(cost.job(4.0), 6.048 + 2.0));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn always_on_and_per_use_cost_the_same_at_the_break_even() {
     let always = Cost { per_month: 168.0, per_job: 0.1, ..Cost::default() };
     let per_use = Cost { per_month: 91.56, per_job: 11.0, ..Cost::default() };
     let jobs = always.break_even(&per_use).unwrap();
-    assert!(close(always.month(jobs), per_use.month(jobs)));
+    assert!(is_close(always.month(jobs), per_use.month(jobs)));
     assert_eq!(always.break_even(&per_use), per_use.break_even(&always));
     assert_eq!(always.break_even(&always), None);
     assert_eq!(Cost::default().break_even(&per_use), None);
@@ -108,12 +108,12 @@ proptest! {
         // The lines of each period add up to its sum.
         for (per, sum) in [(Per::Job, whole.per_job), (Per::Month, whole.per_month)] {
             let lines: f64 = whole.lines.iter().filter(|line| line.per == per).map(|line| line.usd).sum();
-            prop_assert!(close(lines, sum));
+            prop_assert!(is_close(lines, sum));
         }
         // The costs of two parts add up to the cost of the whole.
         let (first, second) = items.split_at(at.min(items.len()));
         let (first, second) = (cost(first.to_vec()), cost(second.to_vec()));
-        prop_assert!(close(first.month(jobs) + second.month(jobs), whole.month(jobs)));
+        prop_assert!(is_close(first.month(jobs) + second.month(jobs), whole.month(jobs)));
         prop_assert!(whole.per_job >= 0.0 && whole.per_month >= 0.0);
     }
 

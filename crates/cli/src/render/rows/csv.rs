@@ -4,14 +4,14 @@
 use firstbyte_location::Escaped;
 
 use super::text::{Fraction, NameEscaping, push_number, push_time};
-use super::{Holds, Schema, Value, utf8_name};
+use super::{ColumnType, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
-pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
+pub(super) fn write_header(schema: Schema, out: &mut Vec<u8>) {
     for (at, column) in schema.iter().enumerate() {
         separate(at, out);
         out.extend_from_slice(column.name.as_bytes());
-        if column.holds == Holds::Name {
+        if column.holds == ColumnType::Name {
             out.push(b',');
             out.extend_from_slice(column.name.as_bytes());
             out.extend_from_slice(b"_hex");
@@ -28,8 +28,10 @@ pub(super) fn row(row: &[Value<'_>], names: NameEscaping, out: &mut Vec<u8>) {
             Value::Name(directory, name) => {
                 let (text, hex) = utf8_name(directory, name);
                 match names {
-                    NameEscaping::Raw => field(&text, out),
-                    NameEscaping::Escaped => field(&Escaped(&[directory, name].concat()).to_string(), out),
+                    NameEscaping::Raw => write_field(&text, out),
+                    NameEscaping::Escaped => {
+                        write_field(&Escaped(&[directory, name].concat()).to_string(), out)
+                    }
                 }
                 out.push(b',');
                 out.extend_from_slice(hex.unwrap_or_default().as_bytes());
@@ -38,8 +40,8 @@ pub(super) fn row(row: &[Value<'_>], names: NameEscaping, out: &mut Vec<u8>) {
             Value::Number(Some(number)) => push_number(number, out),
             Value::Time(Some(time)) => push_time(time, Fraction::Kept, out),
             Value::Text(Some(text)) => match names {
-                NameEscaping::Raw => field(text, out),
-                NameEscaping::Escaped => field(&Escaped(text.as_bytes()).to_string(), out),
+                NameEscaping::Raw => write_field(text, out),
+                NameEscaping::Escaped => write_field(&Escaped(text.as_bytes()).to_string(), out),
             },
             Value::Number(None) | Value::Time(None) | Value::Text(None) => {}
         }
@@ -55,7 +57,7 @@ fn separate(at: usize, out: &mut Vec<u8>) {
 
 /// Writes a text, with quotes if necessary. Texts that are empty or begin with a space are also
 /// quoted, because some readers would drop an unquoted empty text or space.
-fn field(text: &str, out: &mut Vec<u8>) {
+fn write_field(text: &str, out: &mut Vec<u8>) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !text.is_empty() && !text.starts_with([' ', '#']) && !text.bytes().any(special) {
         return out.extend_from_slice(text.as_bytes());

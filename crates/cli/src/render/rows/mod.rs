@@ -53,7 +53,7 @@ pub struct RowColumn {
     /// Name of the column, in formats that have names.
     pub name: &'static str,
     /// The type of its values.
-    pub holds: Holds,
+    pub holds: ColumnType,
     /// Width in text, in columns; values are aligned to the right. `None` if text omits the column.
     /// A name comes last and is not padded.
     pub width: Option<usize>,
@@ -61,7 +61,7 @@ pub struct RowColumn {
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum ColumnType {
     /// [`Value::Name`].
     Name,
     /// [`Value::Kind`].
@@ -81,7 +81,7 @@ pub type Schema = &'static [RowColumn];
 
 /// The reason why no more rows can be written.
 #[derive(Debug)]
-enum Broken {
+enum RowsError {
     /// Standard output accepts no more bytes.
     Output(io::Error),
     /// The temporary file for sorting cannot be written or read.
@@ -89,13 +89,13 @@ enum Broken {
 }
 
 /// The result of writing rows.
-type Written = Result<(), Broken>;
+type Written = Result<(), RowsError>;
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
+impl From<RowsError> for Error {
+    fn from(broken: RowsError) -> Self {
         match broken {
-            Broken::Output(error) => Self::io("standard output", &error),
-            Broken::Sorting(error) => {
+            RowsError::Output(error) => Self::io("standard output", &error),
+            RowsError::Sorting(error) => {
                 let directory = environment::temporary_directory(&environment::variable);
                 Self::io(format!("sorting in {}", shown(&directory)), &error)
                     .advise("set TMPDIR to a directory with room, or give more --memory")

@@ -17,7 +17,7 @@ use ::parquet::schema::types::Type;
 use firstbyte_listing::Time;
 
 use super::record::values;
-use super::{Holds, RowColumn, Schema, Value, utf8_name};
+use super::{ColumnType, RowColumn, Schema, Value, utf8_name};
 
 /// Number of rows per row group, about 4 MiB. Readers prefer larger groups, but accept this size.
 const GROUP_ROWS: usize = 32 << 10;
@@ -120,9 +120,11 @@ impl Cells {
     fn of(column: &RowColumn) -> Vec<Self> {
         let text = || Self::Text(Vec::new(), Vec::new());
         match column.holds {
-            Holds::Name => vec![text(), text()],
-            Holds::Kind | Holds::Text => vec![text()],
-            Holds::Number | Holds::Size | Holds::Time => vec![Self::Number(Vec::new(), Vec::new())],
+            ColumnType::Name => vec![text(), text()],
+            ColumnType::Kind | ColumnType::Text => vec![text()],
+            ColumnType::Number | ColumnType::Size | ColumnType::Time => {
+                vec![Self::Number(Vec::new(), Vec::new())]
+            }
         }
     }
 
@@ -152,16 +154,18 @@ fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
     };
     for column in schema {
         match column.holds {
-            Holds::Name => {
+            ColumnType::Name => {
                 field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?;
                 field(&format!("{}_hex", column.name), Physical::BYTE_ARRAY, LogicalType::String)?;
             }
-            Holds::Kind | Holds::Text => field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?,
-            Holds::Number | Holds::Size => {
+            ColumnType::Kind | ColumnType::Text => {
+                field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?
+            }
+            ColumnType::Number | ColumnType::Size => {
                 field(column.name, Physical::INT64, LogicalType::integer(64, false))?;
             }
             // Times are in microseconds, because some readers do not support nanoseconds.
-            Holds::Time => {
+            ColumnType::Time => {
                 let logical = LogicalType::timestamp(true, TimeUnit::MICROS);
                 field(column.name, Physical::INT64, logical)?;
             }

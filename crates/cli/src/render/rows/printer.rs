@@ -11,7 +11,7 @@ use super::counter::Counter;
 use super::parquet::ParquetTable;
 use super::sort::{Sort, SortDirection, Sorter};
 use super::text::{self, NameEscaping, SizeFormat};
-use super::{Broken, Schema, Value, Written, csv, ndjson, record};
+use super::{RowsError, Schema, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
 /// Format in which rows are written.
@@ -62,7 +62,7 @@ pub struct Printer<'a> {
 struct Sink {
     output: RowOutput,
     /// The error after which nothing more can be written.
-    broken: Option<Broken>,
+    broken: Option<RowsError>,
 }
 
 enum RowOutput {
@@ -75,7 +75,7 @@ impl RowOutput {
     fn begin(style: Style, mut out: File) -> io::Result<Self> {
         if style.format == RowFormat::Csv {
             let mut header = Vec::new();
-            csv::header(style.schema, &mut header);
+            csv::write_header(style.schema, &mut header);
             out.write_all(&header)?;
         }
         Ok(match (style.sort, style.format) {
@@ -107,7 +107,7 @@ impl<'a> Printer<'a> {
                 Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")
             );
         }
-        let output = RowOutput::begin(style, out).map_err(Broken::Output)?;
+        let output = RowOutput::begin(style, out).map_err(RowsError::Output)?;
         Ok(Self { style, names, counter, sink: Mutex::new(Sink { output, broken: None }) })
     }
 
@@ -139,23 +139,23 @@ impl<'a> Printer<'a> {
         let ended = match (sink.broken, sink.output) {
             (Some(error), _) => Err(error),
             (None, RowOutput::Lines(_)) => Ok(()),
-            (None, RowOutput::Columns(table)) => table.finish().map_err(Broken::Output),
+            (None, RowOutput::Columns(table)) => table.finish().map_err(RowsError::Output),
             (None, RowOutput::Sorted(sorter, out)) if style.format == RowFormat::Parquet => {
                 write_table(style, sorter, out)
             }
             (None, RowOutput::Sorted(sorter, mut out)) => write_sorted(style, names, sorter, &mut out),
         };
         match ended {
-            Err(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(RowsError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             ended => Ok(ended?),
         }
     }
 }
 
 fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
-    let mut table = ParquetTable::new(style.schema, out).map_err(Broken::Output)?;
+    let mut table = ParquetTable::new(style.schema, out).map_err(RowsError::Output)?;
     sorter.finish(|record| table.add(record))?;
-    table.finish().map_err(Broken::Output)
+    table.finish().map_err(RowsError::Output)
 }
 
 fn write_sorted(style: Style, names: NameEscaping, sorter: Sorter, out: &mut File) -> Written {
@@ -170,7 +170,7 @@ fn write_sorted(style: Style, names: NameEscaping, sorter: Sorter, out: &mut Fil
         buffer.clear();
         Ok(())
     })?;
-    out.write_all(&buffer).map_err(Broken::Output)
+    out.write_all(&buffer).map_err(RowsError::Output)
 }
 
 fn render(style: Style, names: NameEscaping, row: &[Value<'_>], out: &mut Vec<u8>) {
@@ -217,11 +217,11 @@ impl RowPage<'_, '_> {
         let mut sink = self.printer.sink.lock();
         if sink.broken.is_none() {
             let done = match &mut sink.output {
-                RowOutput::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
+                RowOutput::Lines(out) => out.write_all(&self.buffer).map_err(RowsError::Output),
                 RowOutput::Sorted(sorter, _) => sorter.add(&self.buffer),
                 RowOutput::Columns(table) => {
                     let mut records = record::records(&self.buffer);
-                    records.try_for_each(|record| table.add(record)).map_err(Broken::Output)
+                    records.try_for_each(|record| table.add(record)).map_err(RowsError::Output)
                 }
             };
             sink.broken = done.err();

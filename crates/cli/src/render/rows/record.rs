@@ -60,34 +60,34 @@ pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Iterates over the values of a record, in the order of `schema`. Ends early only if the record is
 /// incomplete, which does not happen.
 pub(super) fn values(schema: Schema, record: &[u8]) -> impl Iterator<Item = Value<'_>> {
-    let mut rest = Rest(record);
+    let mut rest = RecordRest(record);
     schema.iter().map_while(move |column| rest.value(column.holds))
 }
 
-struct Rest<'a>(&'a [u8]);
+struct RecordRest<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
-    fn value(&mut self, holds: super::Holds) -> Option<Value<'a>> {
-        use super::Holds;
+impl<'a> RecordRest<'a> {
+    fn value(&mut self, holds: super::ColumnType) -> Option<Value<'a>> {
+        use super::ColumnType;
         Some(match holds {
-            Holds::Name => Value::Name(b"", self.bytes()?),
-            Holds::Kind => Value::Kind(match self.array()? {
+            ColumnType::Name => Value::Name(b"", self.bytes()?),
+            ColumnType::Kind => Value::Kind(match self.array()? {
                 [0] => EntryKind::File,
                 [1] => EntryKind::Directory,
                 [2] => EntryKind::Symlink,
                 _ => EntryKind::Other,
             }),
-            Holds::Number | Holds::Size => {
+            ColumnType::Number | ColumnType::Size => {
                 let there = self.array()? == [1];
                 Value::Number(Some(u64::from_ne_bytes(self.array()?)).filter(|_| there))
             }
-            Holds::Time => {
+            ColumnType::Time => {
                 let there = self.array()? == [1];
                 let seconds = i64::from_ne_bytes(self.array()?);
                 let time = Time { seconds, nanoseconds: u32::from_ne_bytes(self.array()?) };
                 Value::Time(Some(time).filter(|_| there))
             }
-            Holds::Text => {
+            ColumnType::Text => {
                 let there = self.array()? == [1];
                 let text = std::str::from_utf8(self.bytes()?).ok();
                 Value::Text(text.filter(|_| there))
@@ -112,14 +112,14 @@ impl<'a> Rest<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::rows::{Holds, RowColumn};
+    use crate::render::rows::{ColumnType, RowColumn};
 
     const SCHEMA: Schema = &[
-        RowColumn { name: "name", holds: Holds::Name, width: None },
-        RowColumn { name: "kind", holds: Holds::Kind, width: None },
-        RowColumn { name: "size", holds: Holds::Number, width: None },
-        RowColumn { name: "modified", holds: Holds::Time, width: None },
-        RowColumn { name: "etag", holds: Holds::Text, width: None },
+        RowColumn { name: "name", holds: ColumnType::Name, width: None },
+        RowColumn { name: "kind", holds: ColumnType::Kind, width: None },
+        RowColumn { name: "size", holds: ColumnType::Number, width: None },
+        RowColumn { name: "modified", holds: ColumnType::Time, width: None },
+        RowColumn { name: "etag", holds: ColumnType::Text, width: None },
     ];
 
     #[test]

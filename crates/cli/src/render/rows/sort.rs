@@ -17,7 +17,7 @@ use firstbyte::environment;
 use firstbyte_location::to_usize;
 
 use super::record::{LENGTH_FIELD_BYTES, records, values};
-use super::{Broken, Schema, Value, Written};
+use super::{RowsError, Schema, Value, Written};
 
 /// Property by which rows are sorted. Rows with equal properties are sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -139,7 +139,7 @@ impl Sorter {
             self.records.extend_from_slice(&(record.len() as u32).to_ne_bytes());
             self.records.extend_from_slice(record);
             if self.records.len() + self.items.len() * size_of::<Item>() >= self.room {
-                self.spill().map_err(Broken::Sorting)?;
+                self.spill().map_err(RowsError::Sorting)?;
             }
         }
         Ok(())
@@ -148,14 +148,16 @@ impl Sorter {
     /// Passes every record to `each`, in order.
     pub(super) fn finish(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> Written {
         if self.spilled.is_some() {
-            self.spill().map_err(Broken::Sorting)?;
+            self.spill().map_err(RowsError::Sorting)?;
         }
         match self.spilled {
             Some(spilled) => spilled.merge(self.order, self.room, &mut each),
             None => {
                 self.sort();
                 let mut items = self.items.iter();
-                items.try_for_each(|item| each(record_at(&self.records, item.start))).map_err(Broken::Output)
+                items
+                    .try_for_each(|item| each(record_at(&self.records, item.start)))
+                    .map_err(RowsError::Output)
             }
         }
     }
@@ -215,7 +217,7 @@ impl SpilledRuns {
         });
         // Merged records are written to a temporary file too, so an error in writing them is an
         // error of sorting.
-        merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
+        merged.map_err(|(RowsError::Output(error) | RowsError::Sorting(error))| error)?;
         out.flush()?;
         drop(out);
         Ok(Self { file, ends: vec![end] })
@@ -229,13 +231,13 @@ impl SpilledRuns {
             let (buffer, record) = (Vec::new(), 0..0);
             let mut run =
                 Run { order, file: &self.file, next: start, end: *end, share, buffer, record, rank: 0 };
-            if run.advance().map_err(Broken::Sorting)? {
+            if run.advance().map_err(RowsError::Sorting)? {
                 heads.push(run);
             }
         }
         while let Some(mut least) = heads.peek_mut() {
-            each(least.record()).map_err(Broken::Output)?;
-            if !least.advance().map_err(Broken::Sorting)? {
+            each(least.record()).map_err(RowsError::Output)?;
+            if !least.advance().map_err(RowsError::Sorting)? {
                 PeekMut::pop(least);
             }
         }

@@ -2,7 +2,7 @@
 //! rows. Called by `du`, whose threads may add to the same directory several times.
 
 use super::sort::{Sort, SortDirection, Sorter};
-use super::{Broken, Schema, Value, record};
+use super::{RowsError, Schema, Value, record};
 use crate::render::error::Result;
 
 /// Number of bytes of records that are passed to the sorter at a time.
@@ -15,7 +15,7 @@ pub struct NameSums<const N: usize> {
     sorter: Sorter,
     page: Vec<u8>,
     /// The error after which nothing more can be added.
-    broken: Option<Broken>,
+    broken: Option<RowsError>,
 }
 
 impl<const N: usize> NameSums<N> {
@@ -98,12 +98,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::render::rows::{Holds, RowColumn};
+    use crate::render::rows::{ColumnType, RowColumn};
 
     const SCHEMA: Schema = &[
-        RowColumn { name: "name", holds: Holds::Name, width: None },
-        RowColumn { name: "bytes", holds: Holds::Number, width: None },
-        RowColumn { name: "files", holds: Holds::Number, width: None },
+        RowColumn { name: "name", holds: ColumnType::Name, width: None },
+        RowColumn { name: "bytes", holds: ColumnType::Number, width: None },
+        RowColumn { name: "files", holds: ColumnType::Number, width: None },
     ];
 
     #[test]

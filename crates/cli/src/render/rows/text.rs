@@ -7,7 +7,7 @@ use firstbyte::size::human;
 use firstbyte_listing::Time;
 use firstbyte_location::{EntryKind, Escaped};
 
-use super::{Holds, Schema, Value};
+use super::{ColumnType, Schema, Value};
 
 /// Escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,10 @@ impl NameEscaping {
 /// Format of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeFormat {
-    /// In bytes.
+    /// The exact number of bytes.
     #[default]
     Exact,
-    /// With three digits and a unit, for people.
+    /// Three digits and a unit, for people.
     Human,
 }
 
@@ -53,10 +53,10 @@ pub(super) fn row(
         } else if let Some(width) = column.width {
             let from = out.len();
             match (value, sizes) {
-                (Value::Number(Some(size)), SizeFormat::Human) if column.holds == Holds::Size => {
+                (Value::Number(Some(size)), SizeFormat::Human) if column.holds == ColumnType::Size => {
                     out.extend_from_slice(human(*size).as_bytes());
                 }
-                _ => cell(value, out),
+                _ => write_cell(value, out),
             }
             let written = out.len() - from;
             out.splice(from..from, std::iter::repeat_n(b' ', width.saturating_sub(written)));
@@ -84,7 +84,7 @@ fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
     let _ = write!(out, "{}", Escaped(name));
 }
 
-fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
+fn write_cell(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Kind(kind) => out.push(letter(*kind)),
         Value::Number(Some(number)) => push_number(*number, out),
@@ -123,7 +123,7 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
 /// Form of fractions of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fraction {
-    /// All nine digits, unless all are zero.
+    /// All nine digits are written, unless all are zero.
     Kept,
     /// Fractions are not written.
     Omitted,

@@ -176,8 +176,8 @@ fn error_at_field(
 /// Renders the advice as an HTML page.
 fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     let charts = advice::charts(workload, advice, inputs);
-    let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
-    let command: Vec<String> = title::words().map(quoted).collect();
+    let quote = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
+    let command: Vec<String> = title::words().map(quote).collect();
     let asked = AdviceQuestion {
         command: format!("firstbyte {}", command.join(" ")),
         prices: format!("{}, as of {}", workload.region, inputs.day),

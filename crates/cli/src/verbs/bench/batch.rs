@@ -18,7 +18,7 @@ use firstbyte_bench::results;
 use firstbyte_location::shown;
 use firstbyte_location::units::{PositiveDuration, parse_size};
 
-use super::super::quoted;
+use super::super::quote;
 use super::cost;
 use super::run::{self, BenchRunArgs};
 use crate::globals::Globals;
@@ -162,7 +162,7 @@ fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Re
 /// the shell.
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
-    let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let mut words: Vec<String> = words.iter().map(|word| quote(word)).collect();
     insert_options(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
     format!(
         "{setup}d=$(mktemp -d); trap 'kill -TERM $p || :' TERM\n\
@@ -172,7 +172,7 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
          firstbyte -q cp -r $d/ {}\n\
          [ $code = 3 ] || exit $code\n",
         words.join(" "),
-        quoted(&format!("{there}/")),
+        quote(&format!("{there}/")),
     )
 }
 

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     /// Returns results of three lazy opens. Each reads 256 MB at one of these rates, after 80 ms.
-    fn measured(rates: [f64; 3]) -> Results {
+    fn make_results(rates: [f64; 3]) -> Results {
         let mut results = Results::default();
         results.header.started = "2026-11-24T10:00:00Z".into();
         (results.header.machine.processors, results.header.machine.memory_bytes) = (2, 8_000_000_000);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_filled_by_reading_at_the_measured_rate() {
-        let advice = DemoAdvice::of(&measured([75e6; 3])).unwrap();
+        let advice = DemoAdvice::of(&make_results([75e6; 3])).unwrap();
         assert!((29.0 * 74e6..=29.0 * 75e6).contains(&advice.bytes), "{advice:?}");
         assert_eq!(advice.measured, "ready / lazy open, 3 runs");
         let text = advice.text();
@@ -164,16 +164,16 @@ mod tests {
 
     #[test]
     fn a_slower_and_a_spread_rate_give_less_and_a_fast_one_all() {
-        let bytes = |rates| DemoAdvice::of(&measured(rates)).unwrap().bytes;
+        let bytes = |rates| DemoAdvice::of(&make_results(rates)).unwrap().bytes;
         assert!(bytes([60e6; 3]) < bytes([75e6; 3]));
         assert!(bytes([60e6, 75e6, 80e6]) < bytes([75e6; 3]));
-        let all = DemoAdvice::of(&measured([1e9; 3])).unwrap();
+        let all = DemoAdvice::of(&make_results([1e9; 3])).unwrap();
         assert!((all.part - 1.0).abs() < 1e-9 && all.text().contains("reads all of it"), "{all:?}");
     }
 
     #[test]
     fn without_a_lazy_open_there_is_no_advice() {
-        let mut results = measured([75e6; 3]);
+        let mut results = make_results([75e6; 3]);
         results.runs.clear();
         assert!(DemoAdvice::of(&results).unwrap_err().message.contains("no lazy open was measured"));
     }

@@ -228,7 +228,7 @@ impl Sections<'_> {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Case(case) => self.begin(case),
-            Event::Run(run) => self.ran(run),
+            Event::Run(run) => self.record_run(run),
             Event::Complete(case, results) => match self.text(case, results) {
                 Ok(text) => self.screen.print_section(&text),
                 Err(error) => self.fail(error),
@@ -244,7 +244,7 @@ impl Sections<'_> {
         self.screen.step(&format!("{}: preparing", self.section));
     }
 
-    fn ran(&mut self, run: &Run) {
+    fn record_run(&mut self, run: &Run) {
         if run.outcome != Outcome::Ok {
             let error = run.error.as_deref().unwrap_or("it failed");
             self.fail(Error::failed(format!("{}: {error}", run.contender)));

@@ -24,18 +24,18 @@ impl Screen {
     /// Shows the current step, which replaces the previous step on the terminal.
     pub(crate) fn step(&self, text: &str) {
         if self.steps {
-            self.error(&format!("\r\x1b[K{text} ..."));
+            self.write_error(&format!("\r\x1b[K{text} ..."));
         }
     }
 
     /// Removes the current step from the terminal.
     pub(crate) fn clear(&self) {
         if self.steps {
-            self.error("\r\x1b[K");
+            self.write_error("\r\x1b[K");
         }
     }
 
-    fn error(&self, text: &str) {
+    fn write_error(&self, text: &str) {
         // Ignores errors, because progress that cannot be shown is not a failure of the run.
         let _ = StandardError.write_all(text.as_bytes());
     }

@@ -15,8 +15,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 
 pub(super) fn look() -> Vec<DoctorFinding> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let admin = capable(&status, CAP_SYS_ADMIN);
-    vec![device(), mounting(admin, helper()), passthrough(admin)]
+    let admin = has_capability(&status, CAP_SYS_ADMIN);
+    vec![device(), mounting(admin, find_helper()), passthrough(admin)]
 }
 
 /// Reports whether this process can mount: with CAP_SYS_ADMIN, or with fusermount3.
@@ -34,7 +34,7 @@ fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
 }
 
 /// Finds fusermount3, the helper program that mounts for unprivileged users.
-fn helper() -> Option<PathBuf> {
+fn find_helper() -> Option<PathBuf> {
     let places = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&places)
         .flat_map(|place| [place.join("fusermount3"), place.join("fusermount")]);
@@ -78,7 +78,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn capable(status: &str, capability: u32) -> bool {
+fn has_capability(status: &str, capability: u32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask >> capability & 1 == 1)
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn capabilities_are_bits_of_the_effective_mask() {
-        assert!(capable("Name:\tx\nCapEff:\t000001ffffffffff\n", CAP_SYS_ADMIN));
-        assert!(!capable("Name:\tx\nCapEff:\t00000000a80425fb\n", CAP_SYS_ADMIN));
-        assert!(!capable("", CAP_SYS_ADMIN));
+        assert!(has_capability("Name:\tx\nCapEff:\t000001ffffffffff\n", CAP_SYS_ADMIN));
+        assert!(!has_capability("Name:\tx\nCapEff:\t00000000a80425fb\n", CAP_SYS_ADMIN));
+        assert!(!has_capability("", CAP_SYS_ADMIN));
     }
 }

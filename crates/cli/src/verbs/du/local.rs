@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shortened};
+use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shorten_path};
 use super::{Measure, View};
 use crate::render::error::Result;
 use crate::verbs::listed::from_listing;
@@ -149,7 +149,7 @@ impl EntrySummer<'_> {
                 sum.add(totals);
             }
         }
-        self.tree.add(shortened(path, levels), sum);
+        self.tree.add(shorten_path(path, levels), sum);
         all
     }
 

@@ -13,13 +13,15 @@ use firstbyte::receipt::Receipt;
 use firstbyte_location::shown;
 use firstbyte_store::Store;
 
-use super::joined;
+use super::join_operands;
 use super::listed::{ListingFailures, end, get_or_open};
 use super::ls::{LocalArgs, OutputArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::rows::{Counter, Holds, Printer, RowColumn, RowPage, Schema, Sort, SortDirection, Value};
+use crate::render::rows::{
+    ColumnType, Counter, Printer, RowColumn, RowPage, Schema, Sort, SortDirection, Value,
+};
 use local::CountedLinks;
 use totals::{DirectorySums, DirectoryTotals};
 
@@ -66,11 +68,11 @@ enum Measure {
 }
 
 const SCHEMA: Schema = &[
-    RowColumn { name: "name", holds: Holds::Name, width: None },
+    RowColumn { name: "name", holds: ColumnType::Name, width: None },
     // The column is wide enough for petabytes.
-    RowColumn { name: "bytes", holds: Holds::Size, width: Some(16) },
-    RowColumn { name: "files", holds: Holds::Number, width: Some(10) },
-    RowColumn { name: "directories", holds: Holds::Number, width: None },
+    RowColumn { name: "bytes", holds: ColumnType::Size, width: Some(16) },
+    RowColumn { name: "files", holds: ColumnType::Number, width: Some(10) },
+    RowColumn { name: "directories", holds: ColumnType::Number, width: None },
 ];
 
 /// The options for summing one operand.
@@ -128,7 +130,8 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     }
     printer.finish()?;
     counter.end();
-    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let (source, requests) =
+        (join_operands(&args.locations), store.map_or(0, |store| store.counters().requests));
     let receipt = Receipt {
         verb: "du".into(),
         source,

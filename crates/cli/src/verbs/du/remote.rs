@@ -4,7 +4,7 @@ use firstbyte_location::EntryKind;
 use firstbyte_store::{ListOptions, Store};
 
 use super::View;
-use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shortened};
+use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shorten_path};
 use crate::globals::Globals;
 use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
@@ -45,7 +45,7 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<D
         let directory = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         match glob {
             Some(glob) => glob.part(&entry.name).into_iter().for_each(|name| tree.add(name, totals)),
-            None => tree.add(shortened(&entry.name[..directory], view.args.depth), totals),
+            None => tree.add(shorten_path(&entry.name[..directory], view.args.depth), totals),
         }
         (objects, bytes) = (objects + 1, bytes + totals.bytes);
         if objects == COUNTER_STEP {

@@ -182,7 +182,7 @@ impl<F: FnMut(&[u8], DirectoryTotals)> Rollup<F> {
 
 /// Shortens a directory's path to its first `levels` levels. Only directories down to that level
 /// have sums of their own.
-pub(super) fn shortened(path: &[u8], levels: u32) -> &[u8] {
+pub(super) fn shorten_path(path: &[u8], levels: u32) -> &[u8] {
     let end = ends(path).take(levels as usize + 1).last().unwrap_or(0);
     &path[..end]
 }
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn paths_are_shortened_to_the_levels_that_have_rows() {
         for (levels, expected) in [(0, ""), (1, "a/"), (2, "a/b/"), (3, "a/b/c/"), (9, "a/b/c/")] {
-            assert_eq!(shortened(b"a/b/c/", levels), expected.as_bytes());
+            assert_eq!(shorten_path(b"a/b/c/", levels), expected.as_bytes());
         }
-        assert_eq!(shortened(b"", 2), b"");
+        assert_eq!(shorten_path(b"", 2), b"");
     }
 }

@@ -33,13 +33,13 @@ pub struct PathArgs {
     #[arg(short = '0', long)]
     null: bool,
     #[command(flatten)]
-    assumed: Assumed,
+    assumed: NewLayoutArgs,
 }
 
 /// The shape of a layout that does not exist yet. The shape of an existing layout must agree with
 /// it.
 #[derive(Args)]
-struct Assumed {
+struct NewLayoutArgs {
     /// Hash that paths are computed from, as for `shard` [default: that of the layout, or xxh3 if
     /// there is no layout yet]
     #[arg(long, value_name = "HASH")]
@@ -98,7 +98,7 @@ fn object(name: &OsStr, path: &Path) -> Map<String, Value> {
 
 fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
     let root = &args.target.directory;
-    let Assumed { hash, levels, width, leaf } = args.assumed;
+    let NewLayoutArgs { hash, levels, width, leaf } = args.assumed;
     let wish = LayoutRequest { hash, levels, width, leaf };
     let scheme = match (Layout::open(root), levels, width) {
         (Ok(layout), ..) => {

@@ -97,7 +97,7 @@ impl Visitor for Lister<'_, '_> {
         }
         for directory in batch.directories() {
             if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > CROWDED_ENTRIES) {
-                crowded.look(&directory, self.view);
+                crowded.check_directory(&directory, self.view);
             }
             self.prefix.clear();
             self.prefix.extend_from_slice(&self.view.label);
@@ -150,7 +150,7 @@ struct CrowdedWarning {
 
 impl CrowdedWarning {
     /// Checks a large directory, whose file system may differ from that of the root.
-    fn look(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
+    fn check_directory(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
         if self.seen.as_deref() == Some(directory.path()) {
             return;
         }

@@ -20,14 +20,14 @@ use firstbyte_location::{EntryKind, shown, to_usize, units};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
-use super::joined;
+use super::join_operands;
 use super::listed::{ListingFailures, end, get_or_open};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows::{
-    Counter, Holds, Printer, RowColumn, RowFormat, RowPage, Schema, SizeFormat, Sort, SortDirection, Style,
-    Value,
+    ColumnType, Counter, Printer, RowColumn, RowFormat, RowPage, Schema, SizeFormat, Sort, SortDirection,
+    Style, Value,
 };
 
 /// List a directory or prefix, including names that begin with a dot. Sorted by name on a
@@ -146,12 +146,12 @@ enum Columns {
     Details,
 }
 
-const NAME: RowColumn = RowColumn { name: "name", holds: Holds::Name, width: None };
-const KIND: RowColumn = RowColumn { name: "kind", holds: Holds::Kind, width: None };
-const SIZE: RowColumn = RowColumn { name: "size", holds: Holds::Size, width: None };
-const MODIFIED: RowColumn = RowColumn { name: "modified", holds: Holds::Time, width: None };
-const ETAG: RowColumn = RowColumn { name: "etag", holds: Holds::Text, width: None };
-const CLASS: RowColumn = RowColumn { name: "storage_class", holds: Holds::Text, width: None };
+const NAME: RowColumn = RowColumn { name: "name", holds: ColumnType::Name, width: None };
+const KIND: RowColumn = RowColumn { name: "kind", holds: ColumnType::Kind, width: None };
+const SIZE: RowColumn = RowColumn { name: "size", holds: ColumnType::Size, width: None };
+const MODIFIED: RowColumn = RowColumn { name: "modified", holds: ColumnType::Time, width: None };
+const ETAG: RowColumn = RowColumn { name: "etag", holds: ColumnType::Text, width: None };
+const CLASS: RowColumn = RowColumn { name: "storage_class", holds: ColumnType::Text, width: None };
 
 const NAMES: Schema = &[NAME, KIND];
 /// All columns. Sorting needs them even if text does not show them.
@@ -329,7 +329,8 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     printer.finish()?;
     counter.end();
     let (objects, bytes) = counter.totals();
-    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let (source, requests) =
+        (join_operands(&args.locations), store.map_or(0, |store| store.counters().requests));
     let receipt = Receipt { verb: "ls".into(), source, objects, bytes, requests, ..Receipt::default() };
     end(receipt, started, globals, failures, roots, operands.len())
 }

@@ -23,13 +23,13 @@ const PAGE_ROWS: usize = 1_000;
 pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
     let mut lister = Lister { store, view, page: printer.page(), waiting: 0, requests: requests(globals) };
     let root = &view.operand.root;
-    let listed = lister.directories(root);
+    let listed = lister.list_root(root);
     lister.page.flush();
     match listed {
-        Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.object(root, None),
+        Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.list_object(root, None),
         Ok(_) => view.check_matched(),
         // The location may be an object: `ls` of a file prints its name.
-        Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
+        Err(error) if !root.is_directory_like() => lister.list_object(root, Some(error)),
         Err(error) => Err(error.into()),
     }
 }
@@ -46,7 +46,7 @@ struct Lister<'l, 'p> {
 impl Lister<'_, '_> {
     /// Lists the root. If the number of levels is limited, lists prefixes one by one, so that
     /// deeper levels are never requested. Returns the number of names found.
-    fn directories(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
+    fn list_root(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
         let levels = match self.view.depth {
             Depth::All => None,
             Depth::Levels(levels) => Some(levels),
@@ -108,7 +108,7 @@ impl Lister<'_, '_> {
     }
 
     /// If the location is a single object, prints its row. Otherwise returns `error`.
-    fn object(&mut self, location: &Location, error: Option<StoreError>) -> Result<()> {
+    fn list_object(&mut self, location: &Location, error: Option<StoreError>) -> Result<()> {
         let stat = match (self.store.stat(location), error) {
             (Ok(stat), _) => stat,
             (Err(_), Some(error)) | (Err(error), None) => return Err(error.into()),

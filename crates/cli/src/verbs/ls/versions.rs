@@ -5,7 +5,7 @@ use firstbyte_store::{ListOptions, ObjectVersion, Store};
 use super::remote::name_of;
 use super::{Depth, KIND, MODIFIED, NAME, SIZE, View};
 use crate::render::error::Result;
-use crate::render::rows::{Holds, Printer, RowColumn, Schema, Value, time_of};
+use crate::render::rows::{ColumnType, Printer, RowColumn, Schema, Value, time_of};
 
 /// Columns of a version. The ids of AWS and MinIO have at most 36 characters.
 pub(super) const SCHEMA: Schema = &[
@@ -13,8 +13,8 @@ pub(super) const SCHEMA: Schema = &[
     RowColumn { width: Some(0), ..KIND },
     RowColumn { width: Some(12), ..SIZE },
     RowColumn { width: Some(20), ..MODIFIED },
-    RowColumn { name: "version_id", holds: Holds::Text, width: Some(36) },
-    RowColumn { name: "state", holds: Holds::Text, width: Some(7) },
+    RowColumn { name: "version_id", holds: ColumnType::Text, width: Some(36) },
+    RowColumn { name: "state", holds: ColumnType::Text, width: Some(7) },
 ];
 
 /// Lists one operand.

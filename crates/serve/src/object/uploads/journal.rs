@@ -40,9 +40,9 @@ pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
 /// The place of a part's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PartPlace {
-    /// In `data`, at this offset.
+    /// The part is in `data`, at this offset.
     At(u64),
-    /// In the file of this name, from its start.
+    /// The part is in the file of this name, from its start.
     Apart(String),
 }
 

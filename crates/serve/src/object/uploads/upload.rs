@@ -81,7 +81,7 @@ impl ServedUpload {
 
     fn directory(&self) -> Result<OwnedFd> {
         let open = reserved::open_entry(&self.root, &self.bucket, Area::Uploads, &self.id);
-        open.map_err(|error| self.gone(error))
+        open.map_err(|error| self.io_error(error))
     }
 
     /// True if the upload was completed or removed.
@@ -139,7 +139,7 @@ impl ServedUpload {
         let directory = self.directory()?;
         let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());
         let modified = journal.and_then(|journal| journal.metadata()?.modified());
-        modified.map_err(|error| self.gone(error))
+        modified.map_err(|error| self.io_error(error))
     }
 
     /// Assembles the parts that `choose` selects, passes the file to `put` for publishing, and ends
@@ -220,7 +220,8 @@ impl ServedUpload {
             (state.parts, state.doubtful) = (recorded.parts, recorded.doubtful);
             state.journal = journal.length();
         }
-        let data = open_at(&directory, journal::DATA, OFlags::empty()).map_err(|error| self.gone(error))?;
+        let data =
+            open_at(&directory, journal::DATA, OFlags::empty()).map_err(|error| self.io_error(error))?;
         let session =
             Arc::new(UploadSession { directory, data: Arc::new(data), journal: Mutex::new(journal) });
         state.session = Arc::downgrade(&session);
@@ -231,7 +232,7 @@ impl ServedUpload {
     /// process may be about to close it.
     fn open_journal(&self, directory: &OwnedFd) -> Result<PartsJournal> {
         for _ in 0..CLOSING_ATTEMPTS {
-            match PartsJournal::open(directory).map_err(|error| self.gone(error))? {
+            match PartsJournal::open(directory).map_err(|error| self.io_error(error))? {
                 Some(journal) => return Ok(journal),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -239,7 +240,7 @@ impl ServedUpload {
         Err(Error::Elsewhere(self.id.clone()))
     }
 
-    fn gone(&self, error: io::Error) -> Error {
+    fn io_error(&self, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::NotFound => Error::NoUpload(self.id.clone()),
             _ => Error::io(format!("upload {}", self.id), error),

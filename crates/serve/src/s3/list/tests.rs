@@ -91,7 +91,7 @@ proptest! {
         prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
         prop_assume!(walk_empty(directory.path(), "").is_empty());
         let root = ServedRoot::open(directory.path()).unwrap();
-        let after = After::marker(&marker, &prefix, delimiter.as_deref());
+        let after = PagePosition::marker(&marker, &prefix, delimiter.as_deref());
         let query = KeyQuery { prefix, delimiter, limit, after, ..KeyQuery::default() };
         // S3 omits keys and common prefixes that do not sort after the marker.
         let expected: Vec<String> = model(&made, &query).into_iter().filter(|row| *row > marker).collect();
@@ -119,7 +119,7 @@ fn a_page_begins_behind_a_key_whether_it_exists_or_not() {
     }
     let root = ServedRoot::open(directory.path()).unwrap();
     let keys = |after: &str| {
-        let query = KeyQuery { after: After::Key(after.into()), limit: 10, ..KeyQuery::default() };
+        let query = KeyQuery { after: PagePosition::Key(after.into()), limit: 10, ..KeyQuery::default() };
         let page =
             page(&root, &Index::default(), &EntryPath::default(), &query, &RequestRights::Everyone).unwrap();
         page.objects.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
@@ -146,7 +146,7 @@ fn a_continued_listing_passes_over_a_directory_that_became_a_file() {
     std::fs::remove_dir_all(directory.path().join("m")).unwrap();
     std::fs::write(directory.path().join("m"), "").unwrap();
     let next = KeyQuery {
-        after: After::Key("a".into()),
+        after: PagePosition::Key("a".into()),
         limit: 10,
         freshness: crate::s3::index::Freshness::Recent,
         ..KeyQuery::default()

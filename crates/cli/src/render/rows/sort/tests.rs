@@ -5,13 +5,13 @@ use firstbyte_location::EntryKind;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::rows::{Holds, RowColumn, record};
+use crate::render::rows::{ColumnType, RowColumn, record};
 
 const SCHEMA: Schema = &[
-    RowColumn { name: "name", holds: Holds::Name, width: None },
-    RowColumn { name: "kind", holds: Holds::Kind, width: None },
-    RowColumn { name: "size", holds: Holds::Number, width: None },
-    RowColumn { name: "modified", holds: Holds::Time, width: None },
+    RowColumn { name: "name", holds: ColumnType::Name, width: None },
+    RowColumn { name: "kind", holds: ColumnType::Kind, width: None },
+    RowColumn { name: "size", holds: ColumnType::Number, width: None },
+    RowColumn { name: "modified", holds: ColumnType::Time, width: None },
 ];
 
 type Row = (Vec<u8>, Option<u64>, Option<(i64, u32)>);

@@ -47,7 +47,7 @@ pub(super) enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// Kind of file that it is instead, or what it lacks.
+        /// Describes what kind of file it is, or what it lacks.
         why: String,
     },
     /// The file violates the format.
@@ -128,7 +128,7 @@ struct Dimension {
 }
 
 impl Offer<'_> {
-    fn product(&mut self, sku: String, product: &Product) {
+    fn add_product(&mut self, sku: String, product: &Product) {
         self.products += 1;
         let region = &product.attributes.region;
         if region.is_empty() || self.wanted_region.is_some_and(|wanted| wanted != region) {
@@ -140,7 +140,7 @@ impl Offer<'_> {
     }
 
     /// Keeps the on-demand price of one product.
-    fn term(&mut self, sku: &str, terms: &HashMap<String, Term>) {
+    fn add_term(&mut self, sku: &str, terms: &HashMap<String, Term>) {
         let Some((key, region)) = self.kept.get(sku) else { return };
         // Only the first tier is kept. Few users reach the quantities of the other tiers.
         let tiers = terms.values().flat_map(|term| term.dimensions.values());

@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     if offer.code.is_none() {
                         return Err(A::Error::custom("`products` comes before `offerCode`"));
                     }
-                    map.next_value_seed(each(|sku, product: Product| offer.product(sku, &product)))?;
+                    map.next_value_seed(each(|sku, product: Product| offer.add_product(sku, &product)))?;
                     products = true;
                 }
                 "terms" if !products => return Err(A::Error::custom("`terms` comes before `products`")),
@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(kind) = map.next_key::<String>()? {
             if kind == "OnDemand" {
-                let take = |sku: String, terms: HashMap<String, Term>| self.0.term(&sku, &terms);
+                let take = |sku: String, terms: HashMap<String, Term>| self.0.add_term(&sku, &terms);
                 map.next_value_seed(each(take))?;
             } else {
                 map.next_value::<IgnoredAny>()?;
