@@ -101,12 +101,12 @@ struct Shared {
     opened: Instant,
 }
 
-/// Fate of a version in the cache when the version is closed.
+/// What happens to a version in the cache when it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,
-    /// The version does not identify the content for sure. Its files have no name, so they vanish
-    /// when they are closed.
+    /// The version has no strong identifier. Its files have no name, so they vanish when they are
+    /// closed.
     Temporary,
 }
 
@@ -144,7 +144,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, is not a
-    /// cache, or may have been prepared by another user. The caller can continue without a cache.
+    /// cache, or could be controlled by another user. The caller can continue without a cache.
     pub fn open(dir: &Path, limits: CacheLimits) -> Result<Self> {
         Self::open_shared(dir, Sharing::Private, limits)
     }

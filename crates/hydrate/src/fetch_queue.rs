@@ -32,8 +32,8 @@ use crate::error::Error;
 use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
 
-/// Total length of the queued background fetches that is enough, bytes. A fast network needs some
-/// 20 ms for it.
+/// Length in bytes of all queued background fetches together at which no more are queued. A fast
+/// network needs some 20 ms for it.
 const ENOUGH_QUEUED_BYTES: u64 = LONGEST_REQUEST;
 
 /// The threads that fetch, and their queues.
@@ -98,15 +98,16 @@ impl FetchQueue {
         self.submit(Requests { promoted, ..Requests::default() });
     }
 
-    /// Returns the number of bytes that a background fetch should request, if `rest` bytes remain
-    /// to be fetched.
+    /// Returns the number of bytes that a background fetch should request if `rest` bytes of its
+    /// file are still to be fetched.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
         request_share(rest, self.concurrency(), self.meters.tracker.longest_request())
     }
 
-    /// Returns whether another background fetch could start, or too few are queued. The queue is
-    /// kept short, because the best size of a fetch changes, and is chosen when the fetch is
-    /// submitted. Before the first response, no fetch is queued that could not start at once.
+    /// Returns whether another background fetch could start now, or fewer are queued than a fast
+    /// network needs. The queue is kept short, because a fetch gets its size when it is queued, and
+    /// the best size changes. Before the first response, a fetch is queued only if it could start
+    /// at once.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
         let queues = self.queues.lock();
@@ -149,7 +150,7 @@ impl FetchQueue {
         self.busy.notify_all();
     }
 
-    /// Wakes or starts a thread for each queued fetch that may start.
+    /// Wakes or starts a thread for each queued fetch that may start now.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
         let mut wanted = queues.startable_count().saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {

@@ -37,7 +37,7 @@ pub struct HydrationProgress {
     pub is_over: bool,
 }
 
-/// Pace of fetches while readers fetch.
+/// How fetches of a job continue while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchPace {
     /// Without pauses.
@@ -52,7 +52,7 @@ pub(crate) enum FetchPace {
 pub(crate) struct JobState {
     pub(crate) started: Instant,
     /// The versions that the job must not evict: pinned versions, and versions used since the job
-    /// started. The latter include all that the job has fetched.
+    /// started, which include those that the job has fetched.
     pub(crate) exempt: Exempt,
     /// The limits on the job's rate: the job's own limit, and the engine's limit for all background
     /// work.
@@ -128,8 +128,9 @@ impl JobState {
         self.changed.notify_all();
     }
 
-    /// Returns whether another fetch may be submitted. With a rate limit, no more connections are
-    /// used than the rate needs, because each connection holds some bytes.
+    /// Returns whether another fetch may be submitted. With a rate limit, the job uses no more
+    /// connections than the rate needs, because each connection receives some bytes before the
+    /// limit stops it.
     pub(crate) fn may_submit(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
@@ -175,8 +176,8 @@ impl JobFile {
         }
     }
 
-    /// Returns whether the rest of the file is no longer wanted, because the job was cancelled or
-    /// the file has failed.
+    /// Returns whether the rest of the file is no longer wanted: the job was cancelled, or the file
+    /// has failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.has_failed() || self.job.is_cancelled()
     }

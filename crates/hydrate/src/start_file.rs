@@ -114,7 +114,7 @@ impl StartFile {
         Ok(file.finished())
     }
 
-    /// Returns the text of the file.
+    /// Returns the start file as text.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -182,7 +182,7 @@ impl StartFile {
         Box::new((0..file.reads.len()).map(move |place| change(file.wanted_at(place))).map(Ok))
     }
 
-    /// Returns the ranges of one object, in order. The list is empty if the object's version is not
+    /// Returns the ranges of one object, in order, or none if the object has another version than
     /// the recorded one.
     #[must_use]
     pub fn ranges_of(&self, location: &Location, version: &Version) -> Vec<ByteRange> {
@@ -231,8 +231,8 @@ impl Builder {
         }
     }
 
-    /// Returns the index of an object. Returns `None` if the object has another version than
-    /// before, because an object keeps its first version.
+    /// Returns the index of an object. Returns `None` if the object was recorded with another
+    /// version before: only the first version of an object is kept.
     fn object(&mut self, location: Location, version: Option<Version>) -> Option<u32> {
         if let Some(known) = self.by_location.get(&location) {
             return (self.objects[*known as usize].0.version == version).then_some(*known);

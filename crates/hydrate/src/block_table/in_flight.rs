@@ -19,11 +19,11 @@ use crate::job_state::FetchPace;
 /// The priority of a fetch. Fetches of an earlier variant start first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// For a reader that waits.
+    /// For a reader that waits for the blocks.
     Demand,
-    /// For a reader expected soon.
+    /// For a reader that is expected to read the blocks soon.
     Ahead,
-    /// For hydration.
+    /// For a hydration job.
     Background,
 }
 
@@ -35,7 +35,7 @@ pub(crate) type FetchId = u64;
 /// [`Tracked::brings_soon`].
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
-/// Action by which a reader gets an absent block.
+/// What a reader has to do to get an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Wait for the given fetch.
@@ -54,8 +54,8 @@ struct Tracked {
     /// True if the fetch brings only the bytes of one read, so that no other reader can wait for
     /// it.
     is_exact: bool,
-    /// True if the fetch has the right to fetch, which only one of the processes sharing the cache
-    /// can have.
+    /// True if the fetch has a lease: among the processes that share the cache, only this one may
+    /// fetch the blocks.
     has_lease: bool,
     pace: FetchPace,
     /// The block that the fetch brings next.
@@ -66,11 +66,11 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Returns whether the fetch brings a block soon enough for a reader to wait: the block is
-    /// near, or at its rate so far the fetch brings the block before a far server would answer a
-    /// new request. Waiting is also right with a near server, because a new request costs the
-    /// server as much: MinIO needs 2 ms of processor time for a request, in which it could send 4
-    /// MiB.
+    /// Returns whether the fetch brings a block soon enough for a reader to wait for it. A block
+    /// near the fetch's position is soon enough. So is a block that the fetch, at its rate so far,
+    /// brings before a far server would answer a new request. The same rule is right for a near
+    /// server, where a new request costs the server as much time: MinIO needs 2 ms of processor
+    /// time for a request, in which it could send 4 MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
@@ -98,9 +98,10 @@ impl FetchesInFlight {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
-    /// Returns the runs of `blocks` that need a fetch ahead of a sequential reader, which reaches
-    /// them soon. Background fetches of these blocks that have started bring them without pauses
-    /// from now on. Background fetches that are queued, or have a limited rate, lose these blocks.
+    /// Returns the runs of `blocks` for which a sequential reader, which reaches them soon, needs
+    /// new fetches. Running background fetches keep their blocks and no longer pause for readers.
+    /// Queued background fetches, and those with a limited rate, lose these blocks to the new
+    /// fetches.
     pub(crate) fn claim_ahead(
         &mut self,
         blocks: Range<u64>,
@@ -120,7 +121,7 @@ impl FetchesInFlight {
     }
 
     /// Adds a fetch, which takes over blocks owned by other fetches. Returns whether one of those
-    /// fetches has the right to fetch the blocks.
+    /// fetches has a lease on its blocks.
     pub(crate) fn begin(&mut self, id: FetchId, priority: Priority, blocks: Range<u64>) -> bool {
         let mut took_over = false;
         for block in blocks.clone() {
@@ -203,7 +204,7 @@ impl FetchesInFlight {
         }
     }
 
-    /// Records that the fetch has the right to fetch its blocks.
+    /// Records that the fetch has a lease on its blocks.
     pub(crate) fn set_lease(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.has_lease = true;
@@ -218,8 +219,7 @@ impl FetchesInFlight {
         self.present(id, block);
     }
 
-    /// Records that a block of fetch `id` is present, whether this process or another one brought
-    /// it.
+    /// Records that a block of fetch `id` is present: this process or another one has cached it.
     pub(crate) fn present(&mut self, id: FetchId, block: u64) {
         if self.owners.get(&block) == Some(&id)
             && let Some(fetch) = self.fetches.get_mut(&id)

@@ -3,9 +3,8 @@
 //!
 //! A file name is a hash that begins with the hash of the location, so all versions of a location
 //! are in one directory. The identity in the map decides which version the file holds, so versions
-//! with colliding names are never confused. Of the identifiers of a version, the identity contains
-//! only the strongest: a listing reports an `ETag`, a stat also a version id, and both identify the
-//! same bytes.
+//! with colliding names are never confused. A version may have several identifiers, of which the
+//! identity contains only the strongest.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -23,7 +22,7 @@ use super::clock::random;
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
-/// The format that is written, which is also the newest format that can be read.
+/// The format of new caches. It is also the newest format that can be read.
 const FORMAT: u32 = 3;
 /// The file that marks a directory as a cache.
 const FORMAT_FILE: &str = "format";
@@ -35,10 +34,10 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose names are removed right after their files are created.
 pub(super) const TEMPORARY: &str = "temporary";
-/// Beginnings of names that a directory may have before it becomes a cache: a format file that is
-/// being written, journals of uploads in the usual directory, and the directory at the root of an
-/// ext4 file system that `fsck` needs. A directory with any other name is the user's own. It must
-/// not be closed to other users, and may be a cache without its format.
+/// Prefixes of names that may exist in a directory before it becomes a cache: a format file that is
+/// being written, journals of uploads, and the directory of `fsck` at the root of an ext4 file
+/// system. A directory that contains any other name, and no format file, is refused. It may hold
+/// files of the user, or be a cache that has lost its format file.
 const EARLIER_NAMES: [&str; 3] = ["format.", "upload-", "lost+found"];
 /// File of the usage counters.
 pub(super) const USAGE: &str = "usage";
@@ -48,7 +47,7 @@ pub(super) const SHARDS: u64 = 256;
 /// Behaviour if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfNoCache {
-    /// Neither create nor empty a cache. For verbs that only read.
+    /// Neither create nor empty a cache: the verb only reads.
     Leave,
     Create,
 }
@@ -81,7 +80,8 @@ pub(super) fn format_if_older(directory: &PrivateDirectory) -> Option<u32> {
     read_format(directory).ok().and_then(|text| format_number(&text)).filter(|found| *found < FORMAT)
 }
 
-/// Returns whether a directory that has this name, and no format file, may become a cache.
+/// Returns whether a directory without a format file may become a cache although it contains
+/// `name`.
 fn may_precede_cache(name: &OsStr) -> bool {
     EARLIER_NAMES.iter().any(|earlier| name.as_bytes().starts_with(earlier.as_bytes()))
 }
@@ -93,8 +93,8 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
         match read_format(directory) {
-            // The number is missing: the text did not reach the disk before a power cut, or the
-            // file was cut short.
+            // The number is missing: the machine lost power before the text reached the disk, or
+            // the file was cut short.
             Ok(text) if FORMAT_PREFIX.starts_with(&text) => match write_format(directory) {
                 // The disk is full. The cache can still be used, and a later process writes the
                 // format.
@@ -131,8 +131,8 @@ fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
     Ok(text)
 }
 
-/// Empties a cache of an older format. One process does this while the others wait. A process that
-/// starts to empty the cache after the first one has finished would remove files in use.
+/// Empties a cache of an older format. One process does this while the others wait and then see the
+/// new format, so they do not empty it again: the files could be in use by then.
 pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     let started = Instant::now();
     let _alone = loop {
@@ -201,7 +201,7 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         .write_all(format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
-        // An error of this removal is ignored, so that the error of the write is reported.
+        // The caller gets the error of the write, and not that of this removal.
         let _ = directory.remove(temporary);
     }
     written
@@ -224,8 +224,8 @@ impl CachePaths {
         Self { map, data }
     }
 
-    /// Creates random names for a version whose names are removed as soon as it is open. A process
-    /// id would not be unique, because processes in two containers may have the same one.
+    /// Creates random names for a version whose names are removed as soon as its files are open. A
+    /// process id is no unique name, because processes in two containers may have the same id.
     pub(super) fn temporary() -> Self {
         let name = format!("{:016x}.map", random());
         Self::of_map(Path::new(TEMPORARY).join(name))
@@ -374,8 +374,8 @@ impl CachedIdentity {
     }
 }
 
-/// Returns the hash of a store's endpoint, as identities contain it. The hash of the scheme's own
-/// service is empty.
+/// Returns the hash of a store's endpoint, as identities contain it. An empty endpoint, which means
+/// the default service of the location's scheme, gives an empty text.
 pub(super) fn store_hash(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {

@@ -1,9 +1,9 @@
 //! Opens a cached version: finds or creates its two files, and repairs them after an unclean stop.
 //!
-//! A process that finds the version open in no other process locks it exclusively and prepares it:
-//! it creates the files or replaces corrupt ones. It raises the epoch if the last process did not
-//! close the version, or if the machine has restarted. Other processes wait for this. No process
-//! removes files that another process has open; only a user can do that by hand.
+//! The first process that opens the version locks it exclusively and initializes it: it creates the
+//! files or replaces corrupt ones. It raises the epoch if the last process did not close the
+//! version, or if the machine has restarted. Other processes wait for this. No process removes
+//! files that another process has open; only a user can do that by hand.
 //!
 //! A map describes one data file, which was created for the map and is recognized by its inode. No
 //! process empties a data file or makes it longer, so a data file that is not as long as the object
@@ -46,7 +46,7 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// Behaviour if the files of a version are missing or corrupt.
+/// What to do if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
     Create(&'a CachedIdentity),
@@ -215,7 +215,8 @@ fn read_existing(
     Ok(DataFile::of_size(file, header.size)?.map(|data| (header, data)))
 }
 
-/// Reserves room for the files of a new version. The caller must hold no lock.
+/// Reserves room for the files of a new version. The caller must hold no lock, because this may
+/// evict.
 fn reserve<'a>(
     shared: &'a Arc<Shared>,
     paths: &CachePaths,
@@ -256,8 +257,8 @@ fn create(
             Ok(made)
         }
         Err(error) => {
-            // No other process uses the files, and the next process that opens the version creates
-            // them again.
+            // An error is ignored: no other process uses the files, and the next process that opens
+            // the version creates them again.
             let _ = paths.remove(&shared.dir);
             let map = shared.dir.shown(&paths.map);
             Err(Error::cache(&map, "cannot make the files of a cached object")(error))
@@ -265,8 +266,8 @@ fn create(
     }
 }
 
-/// Creates a new data file. If there is an old file of this name, it belongs to a map that is gone.
-/// The old file is removed and not overwritten, because processes may still read it.
+/// Creates a new data file. An old file of this name belonged to a map that no longer exists. The
+/// old file is removed and not overwritten, because processes may still read it.
 fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
     match directory.file(name, FileAccess::CreateNew) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -281,7 +282,8 @@ fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
 fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     let live = map.live();
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
-    // The inode differs in a copied cache, and earlier builds recorded none.
+    // If the recorded inode differs, blocks are verified before use. It differs in a copied cache,
+    // and in a cache of an earlier build, which recorded none.
     let was_intact = live.generation.fetch_or(INTACT, Ordering::Relaxed) & INTACT != 0;
     let same_data = live.data.swap(data.inode, Ordering::Relaxed) == data.inode && was_intact;
     if !same_data {
@@ -328,7 +330,8 @@ impl Drop for OpenVersion {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
-        // The files of an object without blocks show that it was hydrated.
+        // An object without blocks has nothing to keep but the files, which show that it was
+        // hydrated.
         let empty = self.map.blocks() > 0
             && live.flags.load(Ordering::Acquire) & PINNED == 0
             && live.present.load(Ordering::Acquire) == 0;

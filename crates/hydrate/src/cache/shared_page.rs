@@ -13,17 +13,17 @@ use super::mapping::SharedMapping;
 /// Length of the page, bytes: the smallest page size.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Treatment of a page that another program has cut short while processes use it. Such processes
-/// die at their next access.
+/// What to do with a page file that another program has cut short while processes use it. These
+/// processes die at their next access to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfCut {
-    /// Start the page again with zeros, because its counts can be counted again.
+    /// Start again with a page of zeros, because its counts can be counted again.
     Restore,
     Fail,
 }
 
 /// Opens the page `name`, which is all zeros if it is new or had another length. The first opener
-/// must prepare the page. Every opener must then call [`opened`](super::lock::opened).
+/// must initialize the page. Every opener must then call [`opened`](super::lock::opened).
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,

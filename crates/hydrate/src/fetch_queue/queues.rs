@@ -12,13 +12,13 @@ use firstbyte_store::THREAD_MEMORY;
 use crate::block::BLOCK;
 use crate::block_table::{Fetch, FetchId, PendingRead, Priority};
 
-/// Largest length, in bytes, of a fetch that mostly waits for its round trip.
+/// Maximum length of a small fetch, bytes. A small fetch spends most of its time on the round trip.
 const SMALL_FETCH: u64 = BLOCK;
 /// Maximum number of whole-block fetches for which memory is reserved. Fetches ahead leave this
 /// much memory for fetches on demand, and background fetches leave it for fetches ahead.
 pub(super) const RESERVED_FETCHES: u64 = START as u64;
-/// Divisor of the memory. If memory is short, only this share is reserved, because a sequential
-/// reader waits for the fetches ahead of it, which need most of the memory.
+/// Reciprocal of the largest share of the memory that is reserved. The rest is for fetches ahead,
+/// because a sequential reader waits for them.
 const RESERVED_SHARE: u64 = 4;
 /// Memory of a fetch of whole blocks, bytes, including its thread.
 pub(super) const WHOLE_BLOCK_MEMORY: u64 = THREAD_MEMORY + BLOCK;
@@ -121,8 +121,8 @@ impl Queues {
         self.concurrency.saturating_sub(running).min(fetches_that_fit(free, self.background.front()))
     }
 
-    /// Returns whether another thread may become idle. Idle threads and their buffers use no more
-    /// than the memory that no fetch uses.
+    /// Returns whether there is memory for another idle thread. Frees the thread's `buffer` if
+    /// there is no memory for the buffer too. Idle threads use only memory that no fetch uses.
     pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
         let threads = self.idle as u64 + 1;
         if threads * WHOLE_BLOCK_MEMORY > self.memory {
@@ -131,8 +131,8 @@ impl Queues {
         threads * THREAD_MEMORY <= self.memory
     }
 
-    /// Counts an idle thread that runs again. Returns whether a thread was woken and has not run
-    /// yet. This thread need not be the one that was woken.
+    /// Counts an idle thread that runs again. Returns whether any thread was woken and has not run
+    /// yet. That may be another thread than this one, which has then woken by itself.
     pub(super) fn count_resumed_thread(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {

@@ -41,7 +41,7 @@ pub(super) struct PackStatePage {
 // SAFETY: all fields are atomics.
 unsafe impl Atomics for PackStatePage {}
 
-/// Way in which the last processes stopped using the packs.
+/// How the last processes have stopped using the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclean {
     No,

@@ -144,8 +144,8 @@ impl PackTable {
         Self::map(&file, number, slots)
     }
 
-    /// Creates table `number` and allocates all of its space on the disk, because a page for
-    /// which the disk has no room could not be written later.
+    /// Creates table `number` and allocates all of its disk space at once: if the disk fills up
+    /// later, a store into a page without space would raise a signal.
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
         let file = dir.file(&name, FileAccess::Create)?;
@@ -253,8 +253,8 @@ impl PackTable {
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
     }
 
-    /// Copies the slots of `other` that are in use. Other threads may change `other` at the same
-    /// time.
+    /// Copies the slots of `other` that are in use. Other threads may change `other` during the
+    /// copy.
     pub(super) fn copy_from(&self, other: &Self) {
         for seen in other.in_order(0).map(Slot::seen).filter(SlotCopy::is_live) {
             let Some(slot) = self.claim(seen.tag) else { continue };
@@ -294,8 +294,8 @@ impl PackTable {
         self.search(tag).find(|slot| slot.tag.load(Ordering::Acquire) == tag)
     }
 
-    /// Returns the slots in which an object may be: those from its first possible slot up to the
-    /// first empty slot.
+    /// Returns the slots in which an object may be: those from the slot at which its search begins,
+    /// up to the first empty slot.
     fn search(&self, tag: u64) -> impl Iterator<Item = &Slot> {
         self.in_order(tag >> 32).take_while(|slot| slot.tag.load(Ordering::Acquire) != 0)
     }
