@@ -306,9 +306,9 @@ impl BlockStore {
     }
 
     /// Makes room for the uncached blocks among `blocks` and for `promised` other bytes, by
-    /// evicting versions that are not `exempt`. Evicts nothing if `least_refused` bytes or more are
-    /// needed, for which there was no room before. Records that the version is in use. Returns the
-    /// bytes of disk that the uncached blocks need.
+    /// evicting versions that are not `exempt`. If `least_refused` bytes or more are needed, no
+    /// version is evicted, because there was no room for that many before. Records that the version
+    /// is in use. Returns the bytes of disk that the uncached blocks need.
     ///
     /// # Errors
     /// Returns the number of bytes that do not fit; `None` if the version cannot be cached at all.

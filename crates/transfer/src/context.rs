@@ -1,9 +1,9 @@
 //! Holds the values that the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`)
 //! share: store, settings, meters, rate limits and the request tracker.
 //!
-//! A mover uses the context, and never the scheduler that called the mover. The context also holds
-//! the reason why the run has ended early. Once [`Context::is_ended`] returns true, it always does,
-//! and every request stops.
+//! A mover uses the context, and never the scheduler that called the mover. The context also has
+//! the reason why the run has ended early. Once [`Context::is_ended`] returns true, it returns true
+//! forever, and every request stops.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -37,8 +37,8 @@ pub(crate) struct Meters {
     /// Number of bytes of files sent in this run, counted while they are sent. Bytes of repeated
     /// requests count again.
     pub(crate) sent: AtomicU64,
-    /// Number of objects and pieces that are complete. Measures the throughput if requests are
-    /// small.
+    /// Number of objects and pieces that are complete. If requests are small, this number measures
+    /// the throughput instead of the bytes.
     pub(crate) steps: AtomicU64,
     pub(crate) resumed: AtomicU64,
     pub(crate) reread: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) struct RunKind<'a> {
     pub(crate) unchanged: Unchanged,
 }
 
-/// Treatment of jobs whose destination is already complete. The jobs of a tree were compared when
+/// What to do with a job whose destination is already complete. Jobs of a tree were compared when
 /// they were listed, so they are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
@@ -149,8 +149,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Ends the run early. The reason is `error`, unless the run was stopped: the error then only
-    /// follows from the stop.
+    /// Ends the run early. The reason is `error`, unless the run was stopped: then `error` is only
+    /// a consequence of the stop.
     pub(crate) fn end(&self, error: Error) {
         let error = self.settings.stop.error().unwrap_or(error);
         // If a reason is already set, it stays.
@@ -204,7 +204,7 @@ impl<'a> Context<'a> {
         };
         let started = Instant::now();
         loop {
-            // A copy that was just killed may still hold the lock for a moment.
+            // A copy that was just killed may keep the lock for a moment.
             match open() {
                 Err(StoreError::Io { source, .. })
                     if source.kind() == ErrorKind::WouldBlock && started.elapsed() < SHORT_WAIT =>

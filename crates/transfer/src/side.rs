@@ -14,7 +14,7 @@ fn no_entries() -> Peekable<Entries> {
     nothing.peekable()
 }
 
-/// One listing. The names of directories end in `/`, because they are sorted that way.
+/// One listing. The name of a directory ends in `/`, because listings are sorted by such names.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
     /// True if the listing had an error. If so, names that it did not show may exist.
@@ -55,7 +55,7 @@ impl Side {
         self.entries.next()?.ok()
     }
 
-    /// Returns whether all names below `prefix` have been taken. `prefix` must end in `/`.
+    /// Returns whether the listing has no more names below `prefix`. `prefix` must end in `/`.
     pub(crate) fn has_passed(&mut self, prefix: &[u8]) -> bool {
         self.name().is_none_or(|name| name > prefix && !name.starts_with(prefix))
     }

@@ -101,7 +101,7 @@ impl SharedVersion {
     }
 
     /// Requests the blocks from the start of `read` to the end of `expected`, which the reader is
-    /// about to read. Does nothing if `read` already contains the blocks of `expected`.
+    /// about to read. Makes no request if `read` already contains the blocks of `expected`.
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
             let segment = self.context.queue.read_sizes().request / BLOCK * BLOCK;

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
 use crate::journal::{Journal, JournalHeader, JournalSource};
-use crate::pieces::{PendingPieces, Piece, Started};
+use crate::pieces::{PendingPieces, Piece, StartOutcome};
 use crate::plan::{CHUNK_SIZE, ChunkPlan};
 use crate::request::{OpenedBody, Requester};
 
@@ -29,16 +29,16 @@ use chunks::{ChunkedDownload, DownloadedChunk};
 use resume::Resumable;
 
 /// Downloads a source as one stream to its end, because the length that the source states is false.
-pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
+pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<StartOutcome> {
     single::stream(requester, job, path, StatedLength::Ignored)
 }
 
-pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<StartOutcome> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
     let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
-    // A job without a version id means the newest version. In that case only the ETag is sent,
-    // which shows whether the newest version is still the one whose chunks are here.
+    // Without a version id, the job asks for the newest version. In that case the request contains
+    // only the `ETag`. If the newest version has another one, the server refuses the request.
     if let Some(version) = pinned.as_mut().filter(|it| job.version_id().is_none() && it.if_match().is_some())
     {
         version.version_id = None;
@@ -96,19 +96,19 @@ fn split(
     stat: Stat,
     found: Option<Resumable>,
     opened: OpenedBody,
-) -> Result<Started> {
+) -> Result<StartOutcome> {
     let source = &job.source;
     let size = stat.size().unwrap_or_default();
     let plan = ChunkPlan::download(size);
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
-    // Setting the length reserves no space, but fails before the first byte moves if the length
-    // exceeds a limit.
+    // Setting the length reserves no disk space. If the length exceeds a limit, this call fails
+    // before the first byte is moved.
     if let Err(error) = sink.file().set_len(size)
         && !firstbyte_store::is_refused(&error)
     {
-        // The file and journal are removed: as the file does not have its length, no later run can
-        // continue it.
+        // The file and the journal are removed. No later run could continue them, because the file
+        // has the wrong length.
         let (discarded, removed) = (partial.discard(), journal.remove());
         tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");
         return Err(Error::io(shown(path))(error));
@@ -145,7 +145,7 @@ fn split(
     };
     download.follow()?;
     let first = own.map(|index| Piece::FirstBody(index, Box::new(opened)));
-    Ok(Started::Split { object: Arc::new(download), pending, first })
+    Ok(StartOutcome::Split { object: Arc::new(download), pending, first })
 }
 
 /// Opens the files that a download writes: the ones that were found, or new ones. Returns the files

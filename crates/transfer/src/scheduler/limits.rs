@@ -11,8 +11,8 @@ use crate::plan::MIN_PART_SIZE;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
-/// Additional memory of a worker that receives long bodies, bytes: the data that its connection has
-/// read ahead.
+/// Additional memory of a worker that receives long bodies, bytes: data that its connection has
+/// read ahead of the worker.
 const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
@@ -24,8 +24,8 @@ pub(super) struct RunLimits {
     pub(super) workers: usize,
     /// True if memory determines `workers`.
     pub(super) by_memory: bool,
-    /// Maximum number of neighbouring pieces that are claimed together. `None` if only the object
-    /// limits them.
+    /// Maximum number of neighbouring pieces that one worker claims at a time. `None` if there is
+    /// no limit besides that of the object.
     pub(super) together: Option<u32>,
 }
 

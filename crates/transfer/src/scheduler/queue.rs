@@ -19,7 +19,8 @@ const NEAR_PIECES: u32 = (SHORTEST_REQUEST / CHUNK_SIZE) as u32;
 #[derive(Default)]
 pub(super) struct Queue {
     jobs: VecDeque<CopyJob>,
-    /// Total length of the waiting jobs whose length is listed, bytes.
+    /// Total length of the jobs that have not started, bytes, as far as a listing shows their
+    /// lengths.
     listed: u64,
     /// True if more jobs may be added.
     pub(super) feeding: bool,
@@ -29,13 +30,13 @@ pub(super) struct Queue {
     pub(super) busy: usize,
     /// Number of workers that may be active.
     pub(super) limit: usize,
-    /// Maximum number of neighbouring pieces that are claimed together.
+    /// Maximum number of neighbouring pieces that one worker claims at a time.
     pub(super) together: Option<u32>,
     /// The limit on upload parts in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A directory that the batch has written to. Its file system is synced at the end. A path of a
-    /// file would not do, because the file may be a dangling link.
+    /// A directory that the run has written to. Its file system is synced at the end. The path of a
+    /// file could not be opened for that if the file is a dangling link.
     pub(super) written: Option<PathBuf>,
 }
 
@@ -171,13 +172,13 @@ mod tests {
 
     use super::*;
     use crate::error::Result;
-    use crate::pieces::Finish;
+    use crate::pieces::FinishOutcome;
     use crate::report::CompletedObject;
     use crate::request::Requester;
     use firstbyte_location::{Entry, EntryKind};
     use firstbyte_store::Store;
 
-    /// An object whose pieces are never moved. One request may move four of its pieces.
+    /// An object whose pieces are never moved. One request could move four of them.
     struct Still;
 
     impl ObjectPieces for Still {
@@ -187,9 +188,9 @@ mod tests {
         fn most_together(&self, _: u64) -> u32 {
             4
         }
-        fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
+        fn finish(&self, _: &mut Requester<'_>) -> Result<FinishOutcome> {
             let verified = crate::Verified::Length;
-            Ok(Finish::Done(CompletedObject { bytes: 0, verified, version: None, source: None }))
+            Ok(FinishOutcome::Done(CompletedObject { bytes: 0, verified, version: None, source: None }))
         }
         fn abandon(&self, _: &Store, _: &Error) {}
     }

@@ -1,8 +1,8 @@
 //! Runs the worker threads. Each worker claims a task, calls the mover for the task's direction,
 //! and reports the outcome.
 //!
-//! Worker `i` is active while `i` is below the limit. So a change of the limit starts or parks
-//! workers without a message to them.
+//! Worker `i` is active while `i` is below the limit. So changing the limit is enough to start or
+//! pause workers.
 
 use std::sync::Arc;
 use std::thread::Scope;
@@ -18,7 +18,7 @@ use crate::context::{Context, RunKind, Unchanged, add_relaxed, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::CopyJob;
 use crate::job::ObjectCount;
-use crate::pieces::{Finish, ObjectPieces, PendingPieces, Started};
+use crate::pieces::{FinishOutcome, ObjectPieces, PendingPieces, StartOutcome};
 use crate::report::{CompletedObject, OBJECTS};
 use crate::request::Requester;
 use crate::sources::MovedSources;
@@ -127,7 +127,7 @@ impl Scheduler<'_> {
         self.started(requester, job, started);
     }
 
-    /// Returns whether a job that was named has to be skipped.
+    /// Returns whether the job of an object that was named by itself has to be skipped.
     fn is_skipped(&self, job: &CopyJob) -> Result<bool> {
         let Context { store, single, settings, run_kind, .. } = &self.context;
         let CopyJob { source, destination, .. } = job;
@@ -136,25 +136,24 @@ impl Scheduler<'_> {
                 || named::is_unchanged(single, settings, source, destination)?))
     }
 
-    /// Copies an object to the end of its bytes, because the length that its source states is
-    /// false.
+    /// Copies an object up to the end of its bytes, because the source states a false length.
     fn start_to_end(&self, requester: &mut Requester<'_>, job: CopyJob) {
         let started = match &job.destination {
             Location::Local(path) => download::to_end(requester, &job, path),
             _ => spool::copy(requester, &job, StatedLength::Ignored),
         };
         match started {
-            // The error is not passed to `started`, which would make the same attempt again.
+            // This error is final. `started` would make the same attempt again.
             Err(error) => self.object_failed(&job, error),
             started => self.started(requester, job, started),
         }
     }
 
-    fn started(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<Started>) {
+    fn started(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<StartOutcome>) {
         match started {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
-            Ok(Started::Done(done)) => self.completed(&job, done),
-            Ok(Started::Split { object, pending, first }) => {
+            Ok(StartOutcome::Done(done)) => self.completed(&job, done),
+            Ok(StartOutcome::Split { object, pending, first }) => {
                 let id = self.add_open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
                 match first {
                     Some(piece) => self.move_piece(requester, ClaimedPiece { id, object, piece }),
@@ -195,8 +194,8 @@ impl Scheduler<'_> {
             open.running -= 1;
             if let Err(error) = result {
                 open.pending = PendingPieces::default();
-                // The object's own failure is reported rather than an interruption. Of several
-                // failures the first is reported, because later ones follow from it.
+                // A failure of the object itself takes precedence over an interruption. Of several
+                // failures, the first is reported, because the others follow from it.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);
                 }
@@ -219,8 +218,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Finishes or abandons an object that has no pieces left. Only the last of its workers does
-    /// this.
+    /// Finishes or abandons an object that no worker moves any more, once all of its pieces have
+    /// been moved or the run has ended.
     fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
         let (object, error) = {
             let mut queue = self.queue.lock();
@@ -243,7 +242,7 @@ impl Scheduler<'_> {
         };
         let mut queue = self.queue.lock();
         let Some(place) = queue.open.iter().position(|open| open.id == id) else { return };
-        if let Ok(Finish::Again(pieces)) = outcome {
+        if let Ok(FinishOutcome::Again(pieces)) = outcome {
             queue.open[place].pending = pieces;
             queue.open[place].running = 0;
             drop(queue);
@@ -253,8 +252,8 @@ impl Scheduler<'_> {
         let Some(open) = queue.open.remove(place) else { return };
         drop(queue);
         match outcome {
-            Ok(Finish::Done(done)) => self.completed(&open.job, done),
-            Ok(Finish::Again(_)) => {}
+            Ok(FinishOutcome::Done(done)) => self.completed(&open.job, done),
+            Ok(FinishOutcome::Again(_)) => {}
             Err(error) => {
                 object.abandon(self.context.store, &error);
                 if error.is_false_length() {

@@ -56,8 +56,9 @@ pub(crate) fn put(
         // A web server accepts any object in one request, and may need time before it responds.
         let is_long = Wait::write(size) == Wait::Write;
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
-            // The store itself detects a silent server here. An SFTP write consists of many
-            // requests, each with a reply, and an HTTP write lasts longer the larger the object is.
+            // The store itself detects a silent server here, and the request tracker would be
+            // wrong: an SFTP write consists of many requests with a reply each, and an HTTP write
+            // of a large object takes long.
             attempt.record_pause();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
@@ -66,9 +67,9 @@ pub(crate) fn put(
     })
 }
 
-/// Writes a whole object like [`put`], for a job whose destination may be free. A host may treat
-/// the destination's name as that of another file, which must stay. So only a name that is in the
-/// directory's listing is replaced.
+/// Writes a whole object like [`put`], for a job whose destination was in no listing. An SFTP host
+/// may treat the name as that of another file, for example in other letter case, which must stay.
+/// So an existing file is replaced only if the listing of its directory has exactly this name.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
     job: &CopyJob,

@@ -30,7 +30,7 @@ pub(super) struct UploadJournal {
 struct Record {
     destination: String,
     upload_id: String,
-    /// The version of the source as text, which is only compared.
+    /// The version of the source as text. It is only compared.
     source_version: String,
     part_size: u64,
     /// [`Store::digest_of_writes`]. Empty in the journals of older builds, which did not record it.
@@ -93,7 +93,7 @@ impl UploadJournal {
             }
             return None;
         }
-        // Listing fails if the store no longer has the upload.
+        // Listing the parts fails if the store no longer has the upload.
         let mut parts = store.list_parts(&upload).ok()?;
         parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
         Some((upload, parts))
