@@ -1,8 +1,8 @@
 //! Iterates over all names of a layout.
 //!
-//! The origin is listed completely before the target: a file that moves during the iteration may be
-//! seen twice, but is never missed. If the direction has changed by the end, the listing starts
-//! again in the other order.
+//! The origin, from which files move, is listed completely before the target. So a file that moves
+//! during the iteration may be seen twice, but is never missed. If the conversion was reversed by
+//! the end, the listing starts again in the other order.
 
 use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::FileType;
@@ -148,7 +148,7 @@ impl Iterator for Iter<'_> {
 }
 
 /// True if the root has any entry.
-pub(crate) fn holds_anything(root: &LayoutRoot) -> Result<bool> {
+pub(crate) fn has_entries(root: &LayoutRoot) -> Result<bool> {
     let mut pages = root.read(b"", BATCH)?;
     while let Some(batch) = pages.next()? {
         if !batch.is_empty() {

@@ -1,9 +1,9 @@
 //! Reads and writes the layout file, a small text file in the root with the layout's shape and the
 //! direction in which files move.
 //!
-//! The file always has the same length and is written in place by one call. So no reader sees it
-//! half-written, and it keeps its inode, to which the locks belong. A newer version of the format
-//! is refused.
+//! The file always has the same length and is written in place by one call. So no reader sees a
+//! half-written file, and the inode stays the same, which the locks require. A newer version of the
+//! format is refused.
 
 use std::fmt;
 use std::fs::File;

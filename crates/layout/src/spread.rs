@@ -1,9 +1,9 @@
 //! Measures how evenly names that are to be used as hashes are spread: counts files by the first
 //! bytes of their names.
 //!
-//! Memory is bounded: if there are too many distinct beginnings, all are shortened by one byte. Any
-//! bytes are counted, so names that are not hexadecimal are judged by the directories they would
-//! have. Called by the survey.
+//! Memory is bounded: if there are too many distinct beginnings, all of them are shortened by one
+//! byte. Names may have any bytes. Even if they are not hexadecimal, the counts show how many files
+//! each directory would have. Called by the survey.
 
 use std::collections::HashMap;
 

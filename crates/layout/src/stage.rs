@@ -43,13 +43,13 @@ impl<'a> Staged<'a> {
                 continue;
             };
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(at)?;
-            // Before it was locked, another process could take the file for a dead writer's file
-            // and remove it.
+            // Until the file was locked, another process may have taken it for the file of a killed
+            // writer and removed it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
                 return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
             }
         }
-        // The directory was made and is still missing, so there is a file in its place.
+        // The directory cannot be made, so an entry of another kind must be in its place.
         Err(at(Errno::NOTDIR))
     }
 
@@ -63,8 +63,8 @@ impl<'a> Staged<'a> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Hands the content to the file system, as `close` does, and reports errors. NFS does not
-    /// report before this that the server's disk is full.
+    /// Hands the content to the file system, as `close` does, and reports errors. On NFS, this call
+    /// is the first to report that the server's disk is full.
     pub(crate) fn flush(&self) -> Result<()> {
         firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
     }
@@ -105,8 +105,8 @@ pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
 
 /// True if the file at `path` exists and no writer holds the lock on it any more.
 pub(crate) fn is_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
-    // NFS turns this lock into a record lock. An exclusive record lock needs a descriptor for
-    // writing.
+    // NFS implements this lock as a record lock, and an exclusive record lock needs a descriptor
+    // that is open for writing.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
     let Some(file) = opened? else { return Ok(false) };

@@ -117,7 +117,9 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
     seen.read(root)?;
     let files = seen.files;
     let shapes = std::mem::take(&mut seen.shapes);
-    let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
+    let nearest = shapes
+        .into_iter()
+        .min_by(|a, b| a.scheme.distance_from_ideal(files).total_cmp(&b.scheme.distance_from_ideal(files)));
     let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
     let scheme = shape.scheme;
     // In an existing layout, files with unsuitable names stay in the root and are reported

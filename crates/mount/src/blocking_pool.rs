@@ -48,8 +48,8 @@ pub(crate) struct BlockingPool {
     deadline: Duration,
 }
 
-/// A reply that is sent once: either by the job that has the result, or because the deadline has
-/// passed.
+/// A reply that is sent once: either by the job, with its result, or at the deadline, with an
+/// error.
 struct Answer<R> {
     reply: Mutex<Option<R>>,
     overdue: Box<dyn Fn(R) + Send + Sync>,
@@ -131,8 +131,8 @@ impl BlockingPool {
 
     fn watch(&self, overdue: Weak<dyn Overdue>) {
         let mut state = self.shared.state.lock();
-        // Entries that were answered are removed, because they would otherwise accumulate in a busy
-        // minute.
+        // Entries whose answers were sent are removed here. On a busy mount, they would otherwise
+        // accumulate until their deadlines.
         while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
             state.late.pop_front();
         }

@@ -41,7 +41,7 @@ use reply::{FailableReply, add, add_with_attributes, answer_lookup, answer_sized
 use splice::Splicing;
 
 /// Maximum number of read-ahead requests that the kernel may have in flight for all readers
-/// together. With the kernel's default of 12, the fourth reader has to wait.
+/// together. The kernel's default of 12 is enough for three readers.
 const MAX_BACKGROUND_REQUESTS: u16 = 512;
 /// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
 /// pipe of the size that any process may have.
@@ -61,7 +61,7 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 /// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
 const MAX_NAME_LENGTH: usize = 255;
 
-/// Extent of FUSE passthrough, with which the kernel reads hydrated files directly.
+/// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
     /// Every read passes through this process.
@@ -140,7 +140,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // On an older kernel without these capabilities, the mount works, but is slower.
+        // An older kernel may lack some of these capabilities. The mount then works, but is slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -363,7 +363,7 @@ impl Filesystem for Fuse {
     }
 
     fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
-        // Attributes are readable by name only, see `xattr`.
+        // The reply has no names, because attributes are readable by name only: see `xattr`.
         answer_sized(reply, size, b"");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Duration from which on an operation is logged as slow. No healthy store answers that slowly.
+/// Duration at which an operation is logged as slow. A healthy store answers in less time.
 const SLOW_OPERATION: Duration = Duration::from_secs(1);
 
 /// The operations that may take time.

@@ -1,10 +1,9 @@
 //! Records the requests to a mount as a start file: directories and ranges, with their versions and
 //! times.
 //!
-//! Consecutive reads that continue each other become one line. The length of a line's range is
-//! bounded, so the lines of two files that are read side by side alternate. Reads that the kernel
-//! answers from its page cache do not arrive here. A file that the kernel reads directly counts as
-//! completely read.
+//! Reads that continue each other become one line. The length of a line's range is bounded. So if
+//! two files are read side by side, their lines alternate. Reads that the kernel answers from its
+//! page cache are not seen here. A file that the kernel reads directly counts as completely read.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -55,7 +54,7 @@ struct OpenRange {
     version: Option<Version>,
     /// Milliseconds from the start of the recording to the start of the range.
     at: u64,
-    /// The index of the range in the order of ranges, which milliseconds do not determine.
+    /// The number of the range. It gives the order of ranges that begin in the same millisecond.
     number: u64,
 }
 

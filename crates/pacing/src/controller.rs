@@ -207,7 +207,7 @@ impl Controller {
     }
 
     fn is_over(&self, window: &Window, seen: &Observation) -> bool {
-        let least = match (window.settling, self.limit.is_fine()) {
+        let least = match (window.settling, self.limit.is_fine_tuning()) {
             // The first bytes of new connections arrive after several round trips. A small change
             // shows only after these connections have reached their rate.
             (true, false) => self.longest_round_trip + Self::TICK * 2,
@@ -236,9 +236,9 @@ impl Window {
     }
 
     /// Returns the throughput that `limit` requests would have if the bytes of all of them were
-    /// moving. The number of requests whose bytes move at one time varies, because long requests
-    /// end in waves; the rate of one request does not. For small objects, the waiting is part of
-    /// the work.
+    /// moving at the same time. The number of requests whose bytes move varies, because long
+    /// requests end together; the rate of one request does not vary. For small objects, the
+    /// measured throughput is returned, because waiting is part of the work.
     fn rate(&self, seen: &Observation, work: Work, limit: usize) -> f64 {
         let seconds = self.elapsed(seen).as_secs_f64();
         let rate = (seen.moved() - self.moved) as f64 / seconds;
@@ -272,7 +272,7 @@ impl Observation {
         }
     }
 
-    /// Returns the number of requests below which fewer requests gain nothing.
+    /// Returns the number of requests that are worth having in any case. Fewer would gain nothing.
     fn least(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::Local, _) => START_LOCAL,

@@ -2,7 +2,6 @@
 //! both names, a move would delete its own copies, and a sync its own source.
 //!
 //! One place can have two names, for example if two hosts share a home directory, a host has a
-//! One place can have two names, for example if two hosts share a home directory, a host has a
 //! link, a server's bucket is a local directory, or a file system is mounted twice. Identities such
 //! as inode numbers cannot be compared across hosts and stores. So a [`MarkerFile`] is created in
 //! one directory and must not appear in the other. A pair that cannot be tested is refused.

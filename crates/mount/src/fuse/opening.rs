@@ -85,8 +85,8 @@ impl FileOpener {
                             }
                         }
                     },
-                    // The reply is the same if the file is not complete: a read of missing bytes
-                    // requests them again, and reports why that fails.
+                    // The reply is the same if the file is not complete by now: a read of a missing
+                    // byte requests it again, and reports an error if that fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
@@ -120,8 +120,8 @@ impl FileOpener {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        // Until the closure returns, no other open of the inode is answered, so no read of it has
-        // to wait for pages that are being given to the kernel.
+        // Until the closure returns, no other open of this inode gets its reply. So no read of the
+        // inode has to wait for pages that are being given to the kernel.
         let (handle, mode) = self.handles.open(ino, reader, || {
             self.hand_over(ino, &node, &file);
             self.pass_through(&file, &reply)
@@ -160,7 +160,7 @@ impl FileOpener {
     }
 
     /// Puts the content of a small hydrated file into the kernel's page cache, once per inode. If
-    /// the kernel drops pages of it, it requests them again as usual.
+    /// the kernel later drops pages of the file, it requests them again as usual.
     fn hand_over(&self, ino: Ino, node: &Node, file: &File) {
         let Some(notifier) = self.notifier.get() else { return };
         let store = |content: &[u8]| {

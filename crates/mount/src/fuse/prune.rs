@@ -37,7 +37,7 @@ impl Pruning {
     }
 
     /// Asks the kernel to forget those of the `inodes` that are not in use. Returns false if the
-    /// kernel cannot be asked.
+    /// kernel does not support the message.
     pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
         let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {
             return false;

@@ -25,10 +25,10 @@ use crate::inodes::Fullness;
 use crate::options::AllowedUsers;
 use crate::reader::OpenFile;
 
-/// Minimum and maximum number of threads that take requests. None of them waits for a network. With
-/// two threads, one can look up names while the other copies; more than four only contend for the
-/// kernel's queue. Each thread has a buffer of 16 MiB, of which only one page is used, because the
-/// mount is never written to.
+/// Minimum and maximum number of threads that receive requests. None of them waits for a network.
+/// With two threads, one can look up names while the other copies bytes; more than four only
+/// compete for the kernel's queue. Each thread has a buffer of 16 MiB, which is meant for writes.
+/// The mount is read-only, so only one page of the buffer is used.
 const THREADS: RangeInclusive<usize> = 2..=4;
 /// Time to wait for the kernel's FORGET after a request, and the interval of checks.
 const FORGET_WAIT: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ impl ServedMount {
     }
 }
 
-/// Asks the kernel to forget inodes, in one of two ways.
+/// Asks the kernel to forget inodes: by `prune`, or else by invalidating their names.
 #[derive(Default)]
 pub(super) struct Forgetting {
     notifier: OnceLock<Notifier>,
@@ -60,8 +60,8 @@ impl Forgetting {
     /// leave an inode for every object.
     fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
-        // While the loop runs, a listing adds inodes, and there may be no request after its end. So
-        // the loop repeats until there are few inodes. Each inode is asked for only once.
+        // A listing may add inodes while the loop runs, and may be the last request for a long
+        // time. So the loop repeats until there are few inodes. It asks for each inode only once.
         let mut last_asked = 0;
         loop {
             let len = core.inodes.len();
@@ -122,7 +122,8 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &shared)
     }
 
-    /// Returns the parts that need the connection to the kernel after it was made.
+    /// Returns the parts that use the connection to the kernel directly. They get it once it
+    /// exists.
     fn shared(&self) -> Connected {
         Connected {
             forgetting: Arc::clone(&self.forgetting),
@@ -140,8 +141,8 @@ impl Fuse {
         }
         let (core, handles, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
-        // The work does not run on a thread that answers requests: the kernel may lock the
-        // directory while it waits for such a thread.
+        // This work must not run on a thread that answers requests: the kernel may have locked the
+        // directory while it waits for a reply from such a thread.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
             forgetting.under_way.store(false, Ordering::Relaxed);
@@ -173,15 +174,15 @@ fn config(access: AllowedUsers) -> io::Result<Config> {
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);
-    // A reply must be written to the descriptor on which the request came. All threads share one
-    // descriptor, so it is known.
+    // A reply must be written to the descriptor from which the request was read. If all threads
+    // share one descriptor, it is known.
     config.clone_fd = false;
     Ok(config)
 }
 
-/// Returns how many of the `wanted` threads this process may start, in addition to one that waits
-/// for them. The session starts its threads where the mount cannot see an error, and an error would
-/// end the mount.
+/// Returns how many of the `wanted` threads this process may start, besides one more that waits for
+/// them. The session starts its threads itself, and if one of them cannot be started, the mount
+/// just ends. So the limit is tested before.
 fn startable_threads(wanted: usize) -> io::Result<usize> {
     let hold = Arc::new(RwLock::new(()));
     let held = hold.write();
