@@ -26,8 +26,8 @@ const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
 
 type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// The entries of a listing in the order of names, without repetitions. The listing is read when
-/// the first entry is requested. If reading fails, the listing returns only the error.
+/// The entries of a listing in the order of names, without repetitions. The listing is read
+/// completely when the first entry is requested. If that fails, the only item is the error.
 pub(crate) struct SortedListing {
     listing: Option<Entries>,
     merged: Merged,

@@ -81,8 +81,8 @@ impl LocalSource {
             Err(error) if !cannot_copy_in_kernel(error) => {
                 Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
             }
-            // The kernel also returns 0 for pseudo files, which have content but no size. So the
-            // bytes are read instead, and a read returns 0 only at the real end.
+            // The kernel returns 0 at the end, but also for pseudo files, which have content but no
+            // size. So the bytes are read instead, because a read returns 0 only at the real end.
             _ => {
                 self.refused = true;
                 None
@@ -98,8 +98,8 @@ impl LocalSource {
             return Ok(0);
         }
         let (hole, data_end) = self.extent(most)?;
-        // The hole must lie within the destination, because punching a hole does not lengthen a
-        // file. Not every file system can punch holes.
+        // Only a hole within the destination's length can be punched, because punching does not
+        // lengthen a file. Some file systems cannot punch holes.
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_within = hole > 0 && sink.file().metadata()?.len() >= to + hole;
         let count = if is_within && fallocate(sink.file(), punch, to, hole).is_ok() { hole } else { 0 };

@@ -111,8 +111,8 @@ impl Error {
         of_request!(self)
     }
 
-    /// Sets the trace of the request that failed, unless the error has a trace: the first request
-    /// is the one that failed, and later requests only asked about the failure.
+    /// Sets the trace of the request that failed, unless the error already has a trace: the first
+    /// request is the one that failed, and later requests were only sent to find the reason.
     #[must_use]
     pub(crate) fn traced(mut self, of: impl FnOnce() -> Trace) -> Self {
         if let Some(slot) = self.slot() {

@@ -118,7 +118,7 @@ pub(crate) struct LocalListing {
 impl LocalListing {
     fn shows(&self, entry: &Entry) -> bool {
         let last = entry.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        self.options.takes(&entry.name)
+        self.options.includes(&entry.name)
             && (entry.kind != EntryKind::Directory
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
@@ -126,8 +126,8 @@ impl LocalListing {
             && !self.is_gone_but_open(last)
     }
 
-    /// Returns true if an error says that a name below the root, or the target of a link, does not
-    /// exist, and the options say that this is no failure.
+    /// Returns true if an error means that a name below the root, or the target of a link, does not
+    /// exist, and if the options allow that.
     fn is_missing_name(&self, path: &Path, error: &io::Error) -> bool {
         self.options.links == Links::FollowExisting
             && error.kind() == io::ErrorKind::NotFound

@@ -26,7 +26,7 @@ use crate::object::Metadata;
 use crate::sink::Sink;
 use crate::upload::Precondition;
 
-/// Data on stable storage when a write is reported as done.
+/// Data that is on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: no fsync (the default). After a power failure, a file just written may be missing,
@@ -88,7 +88,8 @@ pub struct LocalFile {
     path: PathBuf,
     /// The permission bits that the partial file had when it was opened.
     mode: u32,
-    /// True if the kernel chose the permission bits, as it does for any new file.
+    /// True if the kernel chose the permission bits, as it does for any new file without an
+    /// explicit mode.
     usual: bool,
 }
 
@@ -137,7 +138,8 @@ impl LocalFile {
         let path = place.path.with_file_name(&partial);
         let is_text = place.name.to_str().is_some();
         let opened = opened.map_err(|error| match error.kind() {
-            // The directory is open, so it exists: the file system refuses to create the file.
+            // The directory is open, so it exists. The error means that the file system refuses to
+            // create a file of this name.
             io::ErrorKind::NotFound if is_text => Error::InvalidName {
                 location: shown(&place.path).to_string(),
                 why: "no file can be created in this directory; name another destination".into(),
@@ -219,7 +221,7 @@ impl LocalFile {
             let set = || set_and_check(self.file(), modified);
             attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
-        self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
+        self.set_final_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
         flush(self.file()).map_err(at_destination)?;
         let synced = match durability {
             Durability::None => Ok(None),
@@ -251,10 +253,10 @@ impl LocalFile {
         Ok(())
     }
 
-    /// Sets the final permission bits: those of the source. If the file replaces another, it gets
-    /// only the bits that both have: neither a private source nor a private destination becomes
+    /// Sets the final permission bits: those of the source. A file that replaces another gets only
+    /// the bits that both have. So neither a private source nor a private destination becomes
     /// readable.
-    fn settle_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
+    fn set_final_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,
             (Some(mode), None) | (None, Some(mode)) => mode,
@@ -316,7 +318,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
         let file = match made {
             Err(Errno::EXIST) => match rustix::fs::openat(directory, name, flags, mode) {
                 Err(Errno::NOENT) => continue,
-                // The partial file of another user.
+                // The file is the partial file of another user.
                 Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
                 other => other?,
             },
@@ -374,9 +376,9 @@ fn others_reach(file: &Stat, bits: u32) -> bool {
     strange || file.st_mode & 0o077 & !bits != 0
 }
 
-/// Returns the permission bits of a new file: 0666 without the bits of the umask, or the bits that
-/// the access control list of the directory gives. Creates a file to find them, because only the
-/// kernel knows both rules.
+/// Returns the permission bits of a new file: 0666 without the bits of the umask, or the bits from
+/// the access control list of the directory. Only the kernel knows both rules, so this function
+/// creates a file and reads its bits.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
     // The name is unique, because it contains the inode number of the partial file. Listings omit
     // the name.

@@ -19,7 +19,7 @@ use crate::object::{Metadata, Stat};
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
     let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
     let is_empty = metadata.is_file() && metadata.size() == 0;
-    // A file that cannot be opened keeps its stated length of 0.
+    // A file that cannot be opened keeps its reported length of 0.
     if is_empty && open_regular(path).is_ok_and(|(file, _)| has_byte_at(&file, 0)) {
         return Ok(describe_unmeasured(&metadata));
     }
@@ -89,8 +89,8 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
     }
 }
 
-/// Describes a file like [`describe`], but without the length, which the file system states
-/// wrongly.
+/// Describes a file like [`describe`], but without a length, because the length that the file
+/// system reports is wrong.
 pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
     let mut stat = describe(metadata);
     stat.version.size = None;

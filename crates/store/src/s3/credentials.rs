@@ -30,12 +30,13 @@ use crate::wire::WireClient;
 /// shorter than the shortest AWS session (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// Pause between attempts to renew, if the source fails or returns the same credentials. Requests
-/// wait during an attempt, which may start a process or take a round trip.
+/// Pause between attempts to renew, if the source fails or returns the same credentials. The pause
+/// is long, because requests wait during an attempt, which may start a process or take a round
+/// trip.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// Finds credentials when they are first used, and again at the first use within [`RENEW_BEFORE`]
-/// of their end.
+/// Finds credentials when they are first used, and again when they are used less than
+/// [`RENEW_BEFORE`] before their end.
 pub(super) struct S3Credentials {
     /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,
@@ -162,9 +163,10 @@ impl S3Credentials {
         }
     }
 
-    /// Drops credentials that the service has rejected as expired. Another program may have written
-    /// new ones to the files, so the files are read again, as aws-sdk-go does. Users of other
-    /// clients ask for that (<https://github.com/aws/aws-sdk-go-v2/issues/2135>,
+    /// Drops credentials that the service has rejected as expired. The configuration files are then
+    /// read again, because another program may have written new credentials to them. aws-sdk-go
+    /// does so too, and users of other clients ask for it
+    /// (<https://github.com/aws/aws-sdk-go-v2/issues/2135>,
     /// <https://github.com/s3fs-fuse/s3fs-fuse/issues/1290>, as of 28 November 2026).
     pub(super) fn forget(&self) {
         self.asked.state.lock().known = None;

@@ -155,9 +155,9 @@ impl S3 {
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
         let (mut retry, began) = (Retry::new(&self.client, call.cancel), Instant::now());
-        // The HTTP client repeats a request by itself if its reused connection was closed, and
-        // counts that as a retry. So a higher count means that the first completion may have
-        // arrived.
+        // If a reused connection was closed, the HTTP client repeats a request by itself and counts
+        // that as a retry. So if the count is higher afterwards, the first completion may have
+        // arrived at the service.
         let sent_again = || self.client.counters.retries.load(Ordering::Relaxed);
         let sent_before = sent_again();
         let (head, stored) = loop {
@@ -173,7 +173,7 @@ impl S3 {
                     return self.completed_before(&lost);
                 }
                 Err(error) => {
-                    // A response that was cut may have been that of a success.
+                    // The cut response may have been that of a successful completion.
                     if write::is_cut_response(&error) {
                         let metadata = &options.metadata;
                         let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };

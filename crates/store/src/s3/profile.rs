@@ -1,8 +1,8 @@
 //! Finds a profile in the AWS configuration files, and checks that it has credentials.
 //!
-//! A profile given by name must exist and have a source of credentials, as in aws-cli, because the
-//! role of the machine is no substitute for the requested identity. Only the profile `default` may
-//! be missing, or lack credentials.
+//! A profile that was named must exist and have a source of credentials, as in aws-cli. Otherwise
+//! requests would be sent under the role of the machine, which is not the requested identity. Only
+//! the profile `default` may be missing or lack credentials.
 
 use aws_config::profile::{Profile, ProfileSet};
 use aws_runtime::env_config::EnvConfigValue;
@@ -199,7 +199,7 @@ pub(super) fn keys_before_process(name: &str) -> Option<AccessKey> {
 }
 
 fn load(name: Option<&str>, files: &EnvConfigFiles) -> std::result::Result<ProfileSet, String> {
-    // An empty AWS_PROFILE is no name, so that the name is always given.
+    // An empty AWS_PROFILE names no profile. So the name is always passed explicitly.
     let name = Some(identifier(name.unwrap_or("default")).into_owned().into());
     let load = || {
         let (fs, env) = (Fs::real(), Env::real());

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 
-/// Maximum number of sessions with one host. Each session is a login, and a process at both ends
-/// that encrypts. By default, servers refuse more than ten logins at a time.
+/// Maximum number of sessions with one host. Each session needs a login, and an encrypting process
+/// at both ends. By default, servers refuse more than ten logins at a time.
 const MAX_SESSIONS: usize = 4;
 
 /// How much data a caller will send or receive in a session.
@@ -45,7 +45,7 @@ struct SftpPoolState {
     opening: usize,
 }
 
-/// A session to use, or what to do in order to get one.
+/// A session to use, or what has to be done to get one.
 enum SessionChoice {
     Use(SessionLease),
     Open,

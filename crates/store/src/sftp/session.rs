@@ -312,7 +312,7 @@ pub(super) struct Exchange {
     lease: SessionLease,
     send: Sender<Answer>,
     receive: Receiver<Answer>,
-    /// Replies that came before the one that the caller waits for, by number.
+    /// Replies that arrived before the reply for which the caller waits, by request number.
     early: HashMap<u32, SftpReply>,
     /// Bytes in flight for this caller.
     in_flight: usize,

@@ -1,8 +1,8 @@
 //! Runs the `ssh` process of a session: builds the command line, ends the process, and finds the
 //! reason of its end in its last messages.
 //!
-//! The process has its own process group. So Ctrl-C does not reach the process, and the processes
-//! that `ssh` starts for a jump host end together with it.
+//! The process has its own process group. So Ctrl-C does not reach it. If `ssh` starts further
+//! processes for a jump host, they are in the same group and are ended together with it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -32,8 +32,8 @@ pub(super) struct Ssh {
     printed: File,
     /// The host in messages: `sftp://HOST`, with the port if one is given.
     endpoint: String,
-    /// True once the process was waited for. From then on, its process id may belong to another
-    /// process.
+    /// True once the process has ended and its status was read. From then on, its process id may
+    /// belong to another process.
     ended: bool,
 }
 

@@ -183,8 +183,8 @@ impl HttpConnection {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The file system does not support splice.
                 Err(error) if is_refusal(error) => return Ok(false),
-                // sendfile both reads the file and writes to the socket. Only reading the file, on
-                // a disk or a network file system, can cause these errors.
+                // sendfile reads the file and writes to the socket. These errors can come only from
+                // reading the file, on a disk or a network file system.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
                 Err(error) => return Err(SendError::Socket(error.into())),
             }

@@ -1,12 +1,12 @@
 //! Tracks whether an endpoint responds. All requests to an endpoint share one state.
 //! [`WireClient`](super::WireClient) calls this module.
 //!
-//! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
-//! deadline. So once an endpoint has not responded for a deadline (an outage), requests to it fail
-//! immediately, except for an occasional probe, until a response ends the outage. Before that, a
-//! request waits only for the rest of the deadline of the oldest unanswered request. The time since
-//! that request was sent, without any response, is called a silence here. The caller passes the
-//! current time.
+//! If an endpoint is dead, consecutive requests, such as those of a mount's readers, must not each
+//! wait for a whole deadline. So once an endpoint has not responded for a deadline (an outage),
+//! requests to it fail at once, except for an occasional probe, until a response ends the outage.
+//! Even before that, a request waits only for the rest of the deadline of the oldest unanswered
+//! request. The time since that request was sent, without any response, is called a silence here.
+//! The caller passes the current time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use rustix_futex_sync::Mutex;
 
 use crate::limits::SHORT_WAIT;
 
-/// Time from a failure to the next probe. This time limits how late a recovery is noticed. A
-/// silence is also forgotten after a time of this length in which no request was waiting.
+/// Time from a failure to the next probe. It limits how late a recovery is noticed. A silence is
+/// forgotten if no request waits for this time.
 const PROBE_AFTER: Duration = SHORT_WAIT;
 /// Shortest time for which a request waits for its response: several round trips, enough for an
 /// endpoint that has just recovered.

@@ -150,7 +150,7 @@ impl UsableProxy {
         })?;
         match answer.status {
             200..300 => Ok(()),
-            // The proxy may reach the host later, as with plain HTTP.
+            // The proxy may be able to reach the host later, as with plain HTTP.
             status @ (408 | 429 | 502..=504) => {
                 let location = place.to_owned();
                 let detail = format!("{PROXY_ANSWERED}{status} {}", answer.reason);

@@ -71,8 +71,8 @@ impl ServerCertVerifier for Trust {
         let verified =
             self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // webpki checks the validity before it reports this error, so only the name remains to
-            // be checked.
+            // webpki checks the validity period before it reports this error, so only the name has
+            // to be checked here.
             Err(rustls::Error::InvalidCertificate(cause))
                 if is_authority(&cause) && self.named.iter().any(|named| named == end_entity) =>
             {

@@ -1,9 +1,9 @@
 //! Lists the ranges of a [`ListingPlan`] on several threads, and iterates over the entries.
 //!
-//! A thread lists its range while there is room for pages. After that, it continues another range
-//! or splits one. More threads are started when [`ListingPace`] allows more requests; surplus
-//! threads wait when it allows fewer. All threads end with the listing. If the listing is dropped,
-//! their requests are cancelled.
+//! A thread lists its range as long as there is room for pages. After that, it continues another
+//! range or splits one. If [`ListingPace`] allows more requests, more threads are started; if it
+//! allows fewer, the surplus threads wait. All threads end with the listing. If the listing is
+//! dropped, their requests are cancelled.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,8 +94,7 @@ impl ConcurrentListing {
             }
             let first = state.plan.first_range();
             let next = state.plan.take();
-            // Either there is room now, or another range has become the first one. The first range
-            // always has room.
+            // There is room now, or another range has become the first one, which always has room.
             if matches!(next, NextStep::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }

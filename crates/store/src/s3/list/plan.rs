@@ -1,10 +1,10 @@
 //! Divides a listing between workers. The key space is a sequence of adjacent ranges. One worker
 //! lists each range page by page; when another worker is idle, a range is split for it.
 //!
-//! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
-//! once, because S3 lists in key order and with strong consistency. A key that is added or removed
-//! meanwhile is listed at most once. What one range reveals (the end of all keys, the shape of
-//! keys) is used for the other ranges.
+//! The ranges always cover every key exactly once. A key that exists during the whole listing is
+//! listed exactly once, because S3 lists in key order and with strong consistency. A key that is
+//! added or removed during the listing is listed at most once. Each range may show the end of all
+//! keys or the shape of keys, which is then used for the other ranges.
 //!
 //! The order of the service is checked: each page must start after the previous one, and the first
 //! key after the end of a range must be the first key of the next range. If the order is wrong, an
@@ -32,19 +32,20 @@ const FREE_GUESSES: u64 = 16;
 /// Number of wrong guesses allowed per useful page. So a listing takes at most about three times
 /// the requests of a sequential listing, and usually only a few more.
 const GUESSES_PER_PAGE: u64 = 2;
-/// Smallest number of keys on a useful page. A page with fewer keys was a wrong guess, because
-/// another page would have had room for them.
+/// Minimum number of keys on a useful page. A page with fewer keys counts as a wrong guess, because
+/// the page before it had room for them.
 const MIN_USEFUL_KEYS: usize = 250;
 
-/// Number of ranges at the start of an ordered listing that may be split. Entries of later ranges
-/// would wait too long. The same number limits the waiting pages: once for all ranges, and once
-/// more for the ranges needed next, which takes 10 MB in total.
+/// Number of ranges at the start of an ordered listing that may be split. The entries of later
+/// ranges would wait too long for the consumer. The same number limits how many pages may wait:
+/// once over all ranges, and once more for the ranges that are needed next. That takes 10 MB in
+/// total.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
-/// Estimated number of remaining pages from which a range is split. A split makes the lower half
-/// end with a partial page, which costs a request but saves at least one round trip.
+/// Estimated number of remaining pages at which a range is split. After a split, the lower half
+/// ends with a partial page. That costs one request, but saves at least one round trip.
 const MIN_PAGES_TO_SPLIT: f64 = 2.5;
-/// Estimated number of remaining pages from which a range is split if requests are quick. The
-/// partial page must then be a small part of the range.
+/// Estimated number of remaining pages at which a range is split if requests are quick. The
+/// additional partial page must then be a small part of the range.
 const MIN_QUICK_PAGES_TO_SPLIT: f64 = 16.0;
 /// The shape of keys is learnt from one key in this many.
 const SAMPLE_INTERVAL: usize = 16;
@@ -123,11 +124,11 @@ pub(super) enum ListingFault {
     Disordered(Disorder),
 }
 
-/// Names that two adjacent ranges have seen at their common end.
+/// The keys that the two ranges on both sides of a common end have seen after that end.
 #[derive(Debug, Default)]
 struct Seam {
-    /// The first key after the common end that the lower range has seen. The outer `Option` is
-    /// `None` until the lower range has ended.
+    /// The first key after the common end that the lower range has seen, if there is one. The outer
+    /// `Option` is `None` until the lower range has ended.
     seen_below: Option<Option<Vec<u8>>>,
     /// The first key of the upper range. The inner `Option` is `None` if that range ended without a
     /// key.
@@ -200,9 +201,9 @@ pub(super) struct PageTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Only long ranges are split, and only while there is room for pages of any range, because
-    /// requests are quick. Otherwise the ranges needed next would be split ever finer, and each
-    /// split costs a partial page.
+    /// Only long ranges are split, because requests are quick, and only while there is room for
+    /// pages of any range. Otherwise the ranges that are needed next would be split again and
+    /// again, and each split costs a partial page.
     OnlyLong,
     Never,
 }
@@ -216,7 +217,7 @@ pub(super) struct ListingPlan {
     order: EntryOrder,
     /// Number of pages, of all ranges, that are being requested or were not taken yet.
     waiting: usize,
-    /// Number of waiting pages from which on only pages needed next are requested.
+    /// Number of waiting pages at which only pages that are needed next are still requested.
     most: usize,
     next_id: u64,
     /// Number of pages with enough keys to be worth a request.
@@ -271,10 +272,10 @@ impl ListingPlan {
         }
     }
 
-    /// Returns the number of ranges at the start of the plan that may request another page. All
-    /// ranges may while there is room for pages. Beyond that, an ordered listing has equal room for
-    /// the ranges needed next. The first range may always request a page if none of its pages
-    /// waits, because the listing would stop otherwise.
+    /// Returns the number of ranges at the start of the plan that may request another page. If
+    /// there is room for pages, all ranges may. Otherwise, in an ordered listing, the ranges that
+    /// are needed next may use an equal amount of additional room. The first range may always
+    /// request a page if none of its pages waits, because the listing would stop otherwise.
     fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
@@ -306,8 +307,8 @@ impl ListingPlan {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= fewest).then_some((at, cut))
         });
-        // The widest range is split, because a narrow one may have no page beyond the one being
-        // requested.
+        // The widest range is split, because a narrow one may have no keys after the page that is
+        // being requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
