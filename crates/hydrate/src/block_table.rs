@@ -37,7 +37,7 @@ use crate::block::{BLOCK, runs_over};
 use crate::block_store::BlockStore;
 use crate::error::Error;
 use crate::job_state::JobFile;
-use in_flight::{FetchesInFlight, Want};
+use in_flight::{FetchesInFlight, ReaderAction};
 use pending_read::ReadyRead;
 
 pub(crate) struct BlockTable {
@@ -277,7 +277,7 @@ impl BlockTable {
         let (mut requests, now) = (Requests::default(), Instant::now());
         let mut state = self.state.lock();
         for block in pending.blocks() {
-            if let Want::Promote(id) = state.in_flight.want(block, None, now) {
+            if let ReaderAction::Promote(id) = state.in_flight.reader_action(block, None, now) {
                 state.in_flight.promote(id);
                 requests.promoted.push(id);
             }
@@ -336,14 +336,14 @@ impl TableState {
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {
-            match self.in_flight.want(*block, joined, now) {
-                Want::Join(id) => joined = Some(id),
-                Want::Promote(id) => {
+            match self.in_flight.reader_action(*block, joined, now) {
+                ReaderAction::Join(id) => joined = Some(id),
+                ReaderAction::Promote(id) => {
                     self.in_flight.promote(id);
                     promoted.push(id);
                     joined = Some(id);
                 }
-                Want::Fetch => wanted.push(*block),
+                ReaderAction::Fetch => wanted.push(*block),
             }
             self.waiting.entry(*block).or_default().push(Arc::clone(pending));
         }

@@ -61,9 +61,9 @@ pub use verify::{Backing, VerificationReport, VersionVerification};
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 use block_map::{Live, PINNED};
-use directory::{CachePaths, CachedIdentity, IfNoCache};
+use directory::{CachePaths, CachedIdentity, NoCacheAction};
 use lock::LockWait;
-use open::{IfMissing, OpenVersion};
+use open::{MissingAction, OpenVersion};
 use packs::Packs;
 use usage::{CacheUsage, Reservation};
 
@@ -154,7 +154,7 @@ impl Cache {
     /// # Errors
     /// The errors of [`open`](Self::open).
     pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
-        let opened = directory::open(dir, sharing, IfNoCache::Create)?;
+        let opened = directory::open(dir, sharing, NoCacheAction::Create)?;
         let missing =
             || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
         Self::in_directory(opened.ok_or_else(missing)?, limits)
@@ -166,7 +166,7 @@ impl Cache {
     /// # Errors
     /// The errors of [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
-        let opened = directory::open(dir, sharing, IfNoCache::Leave)?;
+        let opened = directory::open(dir, sharing, NoCacheAction::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 
@@ -229,7 +229,7 @@ impl Cache {
         let opened = open::open(
             &self.shared,
             paths.clone(),
-            IfMissing::Create(&identity),
+            MissingAction::Create(&identity),
             retention,
             LockWait::Briefly,
         );

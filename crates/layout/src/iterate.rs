@@ -33,14 +33,14 @@ pub struct Iter<'a> {
     /// The place being listed.
     place: FilePlace,
     /// The directories being read. Each is inside the one before it.
-    open: Vec<Open>,
+    open: Vec<OpenLevel>,
     /// True if the next place to list is unknown, because the layout file is not readable.
     failed: bool,
 }
 
 /// A directory being read.
 #[derive(Debug)]
-struct Open {
+struct OpenLevel {
     reader: DirectoryReader,
     batch: Batch,
     at: usize,
@@ -83,7 +83,7 @@ impl<'a> Iter<'a> {
         match self.root.directory(&path) {
             Ok(fd) => {
                 let (reader, batch) = (DirectoryReader::from(fd), Batch::new(BATCH));
-                self.open.push(Open { reader, batch, at: 0, path, digits });
+                self.open.push(OpenLevel { reader, batch, at: 0, path, digits });
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
@@ -93,12 +93,12 @@ impl<'a> Iter<'a> {
 
     /// Takes one step in the innermost directory. Returns a name, or `None` if the step read a
     /// batch, or entered or left a directory.
-    fn step(&mut self, mut open: Open) -> Result<Option<Vec<u8>>> {
+    fn step(&mut self, mut open: OpenLevel) -> Result<Option<Vec<u8>>> {
         if open.at == open.batch.len() {
             let more =
                 open.reader.read(&mut open.batch).map_err(|error| self.root.error(&open.path, error))?;
             if more {
-                self.open.push(Open { at: 0, ..open });
+                self.open.push(OpenLevel { at: 0, ..open });
             }
             return Ok(None);
         }

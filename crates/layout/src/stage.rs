@@ -20,7 +20,7 @@ use crate::reserved;
 use crate::root::{ATTEMPTS, LayoutRoot};
 
 /// A temporary file. Dropping this value removes the file, unless the file has got its final name.
-pub(crate) struct Staged<'a> {
+pub(crate) struct StagedFile<'a> {
     root: &'a LayoutRoot,
     file: File,
     path: Vec<u8>,
@@ -29,7 +29,7 @@ pub(crate) struct Staged<'a> {
     named: Cell<bool>,
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedFile<'a> {
     /// Makes and locks a temporary file in the directory of `to`.
     pub(crate) fn create(root: &'a LayoutRoot, to: &[u8]) -> Result<Self> {
         let directory = to.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -83,7 +83,7 @@ impl<'a> Staged<'a> {
     }
 }
 
-impl Drop for Staged<'_> {
+impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
         if self.named.get() {
             return;

@@ -33,12 +33,12 @@ use crate::inodes::{Fullness, Ino};
 use crate::operations::{MountOperation, OperationOutcome};
 use crate::readdir::ListingFreshness;
 use crate::xattr::Attribute;
-use session::Forgetting;
+use session::InodeForgetter;
 pub(crate) use session::ServedMount;
 
 use opening::FileOpener;
 use reply::{FailableReply, add, add_with_attributes, answer_lookup, answer_sized, attributes};
-use splice::Splicing;
+use splice::ReplySplicer;
 
 /// Maximum number of read-ahead requests that the kernel may have in flight for all readers
 /// together. The kernel's default of 12 is enough for three readers.
@@ -78,8 +78,8 @@ pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     pool: BlockingPool,
     opening: Arc<FileOpener>,
-    forgetting: Arc<Forgetting>,
-    splicing: Arc<Splicing>,
+    forgetting: Arc<InodeForgetter>,
+    splicing: Arc<ReplySplicer>,
     directories: Arc<DirHandles>,
     passthrough: Passthrough,
 }

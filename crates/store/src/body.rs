@@ -34,7 +34,7 @@ pub struct Body {
     left: Option<u64>,
     source: BodySource,
     /// The part of the range that the response lacks. `None` if the response has the whole range.
-    rest: Option<Rest>,
+    rest: Option<RemainingRange>,
     throttle: Throttle,
     cancel: Cancel,
 }
@@ -43,7 +43,7 @@ pub struct Body {
 type Request = Box<dyn FnMut(ByteRange) -> Result<Body> + Send>;
 
 /// The end of a range that was not requested yet.
-struct Rest {
+struct RemainingRange {
     range: ByteRange,
     request: Request,
 }
@@ -131,7 +131,7 @@ impl Body {
     /// Extends the range of the body to `end`. After the last byte of the response, `request`
     /// requests the remaining bytes.
     pub(crate) fn continued_to(mut self, end: u64, request: Request) -> Self {
-        self.rest = Some(Rest { range: ByteRange::new(self.range.end, end), request });
+        self.rest = Some(RemainingRange { range: ByteRange::new(self.range.end, end), request });
         self.range.end = end;
         self
     }

@@ -286,7 +286,7 @@ fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) 
 
 /// The input stream, which the sender threads share: one thread reads a part while the others send
 /// theirs.
-struct Reading<'a> {
+struct StreamInput<'a> {
     reader: &'a mut (dyn Read + Send),
     destination: &'a Location,
     /// The first part, which has already been read.
@@ -296,7 +296,7 @@ struct Reading<'a> {
     ended: bool,
 }
 
-impl Reading<'_> {
+impl StreamInput<'_> {
     fn next(&mut self) -> Result<Option<(u32, StreamPart)>> {
         if self.ended {
             return Ok(None);
@@ -382,8 +382,14 @@ fn send_parts(
     parts: &MultipartUpload,
 ) -> Result<u64> {
     let destination = &parts.upload.location;
-    let reading =
-        Mutex::new(Reading { reader, destination, first: Some(first), number: 0, bytes: 0, ended: false });
+    let reading = Mutex::new(StreamInput {
+        reader,
+        destination,
+        first: Some(first),
+        number: 0,
+        bytes: 0,
+        ended: false,
+    });
     let send = |index| {
         let mut requester = Requester::new(context, index);
         loop {

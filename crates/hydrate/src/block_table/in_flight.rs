@@ -32,12 +32,12 @@ pub(crate) type FetchId = u64;
 
 /// Largest distance, in blocks, from the block that a fetch brings next, at which a reader always
 /// waits for the fetch. For a block further ahead, the rate of the fetch decides: see
-/// [`Tracked::brings_soon`].
+/// [`TrackedFetch::brings_soon`].
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
 /// What a reader has to do to get an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum ReaderAction {
     /// Wait for the given fetch.
     Join(FetchId),
     /// Wait for the given fetch, which must start now.
@@ -47,7 +47,7 @@ pub(crate) enum Want {
 }
 
 #[derive(Debug)]
-struct Tracked {
+struct TrackedFetch {
     priority: Priority,
     /// The time at which a thread started the fetch. `None` while the fetch is queued.
     started: Option<Instant>,
@@ -65,7 +65,7 @@ struct Tracked {
     owned: u64,
 }
 
-impl Tracked {
+impl TrackedFetch {
     /// Returns whether the fetch brings a block soon enough for a reader to wait for it. A block
     /// near the fetch's position is soon enough. So is a block that the fetch, at its rate so far,
     /// brings before a far server would answer a new request. The same rule is right for a near
@@ -85,7 +85,7 @@ impl Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct FetchesInFlight {
     owners: HashMap<u64, FetchId>,
-    fetches: HashMap<FetchId, Tracked>,
+    fetches: HashMap<FetchId, TrackedFetch>,
 }
 
 impl FetchesInFlight {
@@ -134,7 +134,7 @@ impl FetchesInFlight {
         }
         let owned = blocks.end - blocks.start;
         let next = blocks.start;
-        let fetch = Tracked {
+        let fetch = TrackedFetch {
             priority,
             started: None,
             is_exact: false,
@@ -150,18 +150,18 @@ impl FetchesInFlight {
 
     /// Returns what a reader of `block` has to do. `joined` is a fetch for which the reader already
     /// waits.
-    pub(crate) fn want(&self, block: u64, joined: Option<FetchId>, now: Instant) -> Want {
+    pub(crate) fn reader_action(&self, block: u64, joined: Option<FetchId>, now: Instant) -> ReaderAction {
         let Some((id, fetch)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
-            return Want::Fetch;
+            return ReaderAction::Fetch;
         };
         match fetch.priority {
-            _ if fetch.is_exact => Want::Fetch,
-            _ if joined == Some(id) => Want::Join(id),
-            Priority::Demand => Want::Join(id),
-            _ if fetch.pace != FetchPace::Steady || !fetch.brings_soon(block, now) => Want::Fetch,
-            _ if fetch.started.is_some() => Want::Join(id),
-            _ => Want::Promote(id),
+            _ if fetch.is_exact => ReaderAction::Fetch,
+            _ if joined == Some(id) => ReaderAction::Join(id),
+            Priority::Demand => ReaderAction::Join(id),
+            _ if fetch.pace != FetchPace::Steady || !fetch.brings_soon(block, now) => ReaderAction::Fetch,
+            _ if fetch.started.is_some() => ReaderAction::Join(id),
+            _ => ReaderAction::Promote(id),
         }
     }
 
@@ -278,16 +278,16 @@ mod tests {
     fn a_reader_waits_for_a_near_block_and_fetches_one_that_is_far_or_in_the_background() {
         let (mut table, now) = (FetchesInFlight::default(), Instant::now());
         table.begin(1, Priority::Ahead, 0..64);
-        assert_eq!(table.want(0, None, now), Want::Promote(1));
+        assert_eq!(table.reader_action(0, None, now), ReaderAction::Promote(1));
         table.start(1, now);
-        assert_eq!(table.want(JOIN_DISTANCE, None, now), Want::Join(1));
-        assert_eq!(table.want(JOIN_DISTANCE + 1, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(JOIN_DISTANCE, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(JOIN_DISTANCE + 1, None, now), ReaderAction::Fetch);
         table.begin(2, Priority::Background, 100..110);
-        assert_eq!(table.want(100, None, now), Want::Fetch);
-        assert_eq!(table.want(200, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(100, None, now), ReaderAction::Fetch);
+        assert_eq!(table.reader_action(200, None, now), ReaderAction::Fetch);
         assert_eq!(
-            table.want(JOIN_DISTANCE + 1, Some(1), now),
-            Want::Join(1),
+            table.reader_action(JOIN_DISTANCE + 1, Some(1), now),
+            ReaderAction::Join(1),
             "the reader waits for an earlier block of it"
         );
     }
@@ -305,14 +305,14 @@ mod tests {
             "2 and 3 have not started"
         );
         assert!(!table.yields(1) && table.yields(2) && table.yields(3));
-        assert_eq!(table.want(10, None, now), Want::Join(1));
-        assert_eq!(table.want(25, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(10, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(25, None, now), ReaderAction::Fetch);
         table.set_pace(3, FetchPace::Steady);
-        assert_eq!(table.want(30, None, now), Want::Promote(3));
+        assert_eq!(table.reader_action(30, None, now), ReaderAction::Promote(3));
         table.set_pace(1, FetchPace::Limited);
         let taken: Vec<u64> = table.claim_ahead(10..12, |_| false).into_iter().flatten().collect();
         assert_eq!(taken, [10, 11], "no reader waits for a limited rate");
-        assert_eq!(table.want(10, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(10, None, now), ReaderAction::Fetch);
     }
 
     #[test]
@@ -324,9 +324,9 @@ mod tests {
         // At one block per millisecond, the reader waits for any of the next 10 blocks, which is
         // more than `JOIN_DISTANCE`.
         let now = began + Duration::from_millis(10);
-        assert_eq!(table.want(20, None, now), Want::Join(1));
-        assert_eq!(table.want(21, None, now), Want::Fetch);
-        assert_eq!(table.want(20, None, now + FAR), Want::Fetch, "the rate has dropped");
+        assert_eq!(table.reader_action(20, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(21, None, now), ReaderAction::Fetch);
+        assert_eq!(table.reader_action(20, None, now + FAR), ReaderAction::Fetch, "the rate has dropped");
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         let mut table = FetchesInFlight::default();
         table.begin(1, Priority::Demand, 0..2);
         table.set_exact(1);
-        assert_eq!(table.want(0, None, Instant::now()), Want::Fetch);
+        assert_eq!(table.reader_action(0, None, Instant::now()), ReaderAction::Fetch);
         table.begin(2, Priority::Demand, 0..1);
         assert!(!table.is_owned_by(0, 1) && table.is_owned_by(1, 1));
     }

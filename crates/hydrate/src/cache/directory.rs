@@ -46,26 +46,26 @@ pub(super) const SHARDS: u64 = 256;
 
 /// Behaviour if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfNoCache {
+pub(super) enum NoCacheAction {
     /// Neither create nor empty a cache: the verb only reads.
     Leave,
     Create,
 }
 
-/// Opens the directory of a cache. Returns `None` if `absent` is [`IfNoCache::Leave`], and there is
-/// no cache or only one of an older format.
-pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<Option<PrivateDirectory>> {
+/// Opens the directory of a cache. Returns `None` if `absent` is [`NoCacheAction::Leave`], and
+/// there is no cache or only one of an older format.
+pub(super) fn open(path: &Path, sharing: Sharing, absent: NoCacheAction) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
-        IfNoCache::Leave => PrivateDirectory::open(path, sharing),
-        IfNoCache::Create => PrivateDirectory::create(path, sharing),
+        NoCacheAction::Leave => PrivateDirectory::open(path, sharing),
+        NoCacheAction::Create => PrivateDirectory::create(path, sharing),
     };
     let directory = match opened {
-        Err(error) if absent == IfNoCache::Leave && error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if absent == NoCacheAction::Leave && error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == IfNoCache::Leave
+    if absent == NoCacheAction::Leave
         && (!directory.has(Path::new(FORMAT_FILE)) || format_if_older(&directory).is_some())
     {
         return Ok(None);

@@ -27,7 +27,7 @@ use super::clock::Timestamp;
 use super::clock::{boot, random};
 use super::directory::{CachePaths, CachedIdentity, SHARDS, is_same, maps, shard};
 use super::lock::{LockFile, LockMode, LockWait, WHOLE, lock_out};
-use super::open::{IfMissing, OpenVersion, open};
+use super::open::{MissingAction, OpenVersion, open};
 use super::packs::{Packs, SlotCopy};
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared};
@@ -272,7 +272,7 @@ fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exe
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
         let map = in_use.swap_remove(to_usize(random() % in_use.len() as u64));
         let paths = CachePaths::of_map(map);
-        let opened = open(shared, paths, IfMissing::Skip, Retention::Persistent, LockWait::Never);
+        let opened = open(shared, paths, MissingAction::Skip, Retention::Persistent, LockWait::Never);
         if let Ok(Some(version)) = opened {
             freed += version.shrink(goal - freed, exempt);
         }
@@ -431,7 +431,7 @@ impl Cache {
             }
             VersionRemoval::Nothing => {}
             VersionRemoval::InUse => {
-                let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
+                let (skip, retention) = (MissingAction::Skip, Retention::Persistent);
                 let opened = open(&self.shared, paths, skip, retention, LockWait::Briefly)?;
                 if let Some(version) = opened {
                     released.bytes += version.remove_all_blocks();

@@ -48,19 +48,19 @@ pub(super) struct OpenVersion {
 
 /// What to do if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
-pub(super) enum IfMissing<'a> {
+pub(super) enum MissingAction<'a> {
     Create(&'a CachedIdentity),
     Skip,
 }
 
 /// Opens the version at `paths`. Returns `None` if its files are missing and `missing` is
-/// [`IfMissing::Skip`].
+/// [`MissingAction::Skip`].
 ///
 /// Room for a new version is made before its map is locked; [`lock`](super::lock) gives the order.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: CachePaths,
-    missing: IfMissing,
+    missing: MissingAction,
     retention: Retention,
     waiting: LockWait,
 ) -> Result<Option<OpenVersion>> {
@@ -68,8 +68,8 @@ pub(super) fn open(
     let mut room = None;
     for _ in 0..ATTEMPTS {
         let map = match (open_map(&shared.dir, &paths.map, room.is_some()), missing) {
-            (Err(error), IfMissing::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            (Err(error), IfMissing::Create(identity)) if error.kind() == io::ErrorKind::NotFound => {
+            (Err(error), MissingAction::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            (Err(error), MissingAction::Create(identity)) if error.kind() == io::ErrorKind::NotFound => {
                 room = Some(reserve(shared, &paths, identity)?);
                 continue;
             }
@@ -92,8 +92,8 @@ pub(super) fn open(
                 return Err(invalid(&shown, "its data was replaced, and it is in use"));
             }
             (Some(existing), _) => existing,
-            (None, IfMissing::Skip) => return Ok(None),
-            (None, IfMissing::Create(identity)) if opener == Opener::First => match room.take() {
+            (None, MissingAction::Skip) => return Ok(None),
+            (None, MissingAction::Create(identity)) if opener == Opener::First => match room.take() {
                 Some(room) => create(shared, &paths, &map, identity, room)?,
                 None => {
                     drop(map);
@@ -101,7 +101,7 @@ pub(super) fn open(
                     continue;
                 }
             },
-            (None, IfMissing::Create(_)) => return Err(invalid(&shown, "it is corrupt, and in use")),
+            (None, MissingAction::Create(_)) => return Err(invalid(&shown, "it is corrupt, and in use")),
         };
         let files = Files { map: Arc::new(map), data, header };
         return prepare(shared, paths, files, missing, opener, retention).map(Some);
@@ -165,15 +165,15 @@ fn prepare(
     shared: &Arc<Shared>,
     paths: CachePaths,
     files: Files,
-    missing: IfMissing,
+    missing: MissingAction,
     opener: Opener,
     retention: Retention,
 ) -> Result<OpenVersion> {
     let shown = shared.dir.shown(&paths.map);
     let Files { map: file, data, header } = files;
     let identity = CachedIdentity::from_text(&header.text).filter(|identity| match missing {
-        IfMissing::Create(wanted) => identity == wanted,
-        IfMissing::Skip => true,
+        MissingAction::Create(wanted) => identity == wanted,
+        MissingAction::Skip => true,
     });
     let identity = identity.ok_or_else(|| invalid(&shown, "it is another object of the same hash"))?;
     let failed = || Error::cache(&shown, "cannot map a cached object");

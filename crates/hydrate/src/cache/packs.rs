@@ -76,14 +76,14 @@ pub(super) struct Packs {
     locks: VersionLocks,
     table: RwLock<Arc<PackTable>>,
     /// The pack that this process appends to.
-    appending: Mutex<Option<Appending>>,
+    appending: Mutex<Option<AppendedPack>>,
     /// Packs open for reading.
     reading: RwLock<HashMap<u32, Arc<File>>>,
 }
 
 /// A pack to which this process appends. The process has locked it.
 #[derive(Debug)]
-struct Appending {
+struct AppendedPack {
     number: u32,
     file: Arc<LockFile>,
     /// The offset of the next record.
@@ -407,7 +407,7 @@ impl Packs {
     /// Finds a pack that was created since the machine started, that has room, and that no process
     /// appends to. An older pack is not continued, because after a power cut the table may contain
     /// places of records that the pack has lost.
-    fn continue_pack(&self) -> Option<Appending> {
+    fn continue_pack(&self) -> Option<AppendedPack> {
         let page = self.state.page();
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let first_open = page.first_open_pack.load(Ordering::SeqCst) as u32;
@@ -418,7 +418,7 @@ impl Packs {
             }
             let meta = file.metadata().ok()?;
             let is_usable = meta.nlink() > 0 && meta.len() < MAX_PACK_SIZE;
-            is_usable.then(|| Appending {
+            is_usable.then(|| AppendedPack {
                 number,
                 file: Arc::new(file),
                 end: meta.len().next_multiple_of(ALIGNMENT),
@@ -426,7 +426,7 @@ impl Packs {
         })
     }
 
-    fn new_pack(&self) -> io::Result<Appending> {
+    fn new_pack(&self) -> io::Result<AppendedPack> {
         let next = &self.state.page().next_pack;
         for _ in 0..ATTEMPTS {
             let number = next.fetch_add(1, Ordering::SeqCst);
@@ -437,7 +437,7 @@ impl Packs {
                     // Another process may have locked the pack just before, to find out whether it
                     // is empty.
                     if try_lock(&file, &OPEN, LockMode::Exclusive)? && file.metadata()?.nlink() > 0 {
-                        return Ok(Appending { number, file: Arc::new(file), end: 0 });
+                        return Ok(AppendedPack { number, file: Arc::new(file), end: 0 });
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

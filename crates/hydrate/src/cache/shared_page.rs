@@ -16,7 +16,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// What to do with a page file that another program has cut short while processes use it. These
 /// processes die at their next access to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfCut {
+pub(super) enum CutAction {
     /// Start again with a page of zeros, because its counts can be counted again.
     Restore,
     Fail,
@@ -27,12 +27,12 @@ pub(super) enum IfCut {
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,
-    if_cut: IfCut,
+    if_cut: CutAction,
 ) -> io::Result<(LockFile, SharedMapping, Opener)> {
     let file = LockFile::new(directory.file(name, FileAccess::Create)?);
     let mut opener = lock_open(&file, LockWait::Briefly)?;
     let length = file.metadata()?.len();
-    if length < PAGE_BYTES as u64 && if_cut == IfCut::Restore {
+    if length < PAGE_BYTES as u64 && if_cut == CutAction::Restore {
         opener = Opener::First;
     }
     if opener == Opener::First && length != PAGE_BYTES as u64 {

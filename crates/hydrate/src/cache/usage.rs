@@ -20,7 +20,7 @@ use super::CacheLimits;
 use super::clock::boot;
 use super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
-use super::shared_page::{self, IfCut};
+use super::shared_page::{self, CutAction};
 
 /// Magic number and format. The format changes with the meaning of any byte. A page of another
 /// format is reset, and the bytes are recounted.
@@ -74,7 +74,7 @@ impl CacheUsage {
         limits: CacheLimits,
         has_contents: bool,
     ) -> io::Result<Self> {
-        let (file, page, opener) = shared_page::open(directory, name, IfCut::Restore)?;
+        let (file, page, opener) = shared_page::open(directory, name, CutAction::Restore)?;
         let usage = Self { file, page, limits, available: AtomicU64::new(0) };
         usage.query_available();
         if opener == Opener::First {

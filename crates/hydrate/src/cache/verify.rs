@@ -25,7 +25,7 @@ use super::block_map::{BlockWord, DURABLE, INTACT, crc};
 use super::cached::CachedVersion;
 use super::directory::CachePaths;
 use super::lock::{LockMode, LockWait, WHOLE};
-use super::open::{IfMissing, OpenVersion, open};
+use super::open::{MissingAction, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::VerifiedRun;
 use super::{Cache, Retention};
@@ -378,8 +378,13 @@ impl Cache {
         let mut buffer = vec![0; to_usize(BLOCK)];
         while let Some(map) = statuses.next_map() {
             let paths = CachePaths::of_map(map?);
-            let opened =
-                open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent, LockWait::Briefly)?;
+            let opened = open(
+                &self.shared,
+                paths.clone(),
+                MissingAction::Skip,
+                Retention::Persistent,
+                LockWait::Briefly,
+            )?;
             let Some(version) = opened else {
                 report.corrupt +=
                     u64::from(self.shared.dir.has(&paths.map) && !is_unfinished(&self.shared.dir, &paths));

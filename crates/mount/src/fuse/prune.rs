@@ -21,13 +21,13 @@ const MAX_INODES: usize = 1024;
 
 /// The connection to the kernel on which the messages are sent.
 #[derive(Default)]
-pub(super) struct Pruning {
+pub(super) struct InodePruner {
     device: OnceLock<OwnedFd>,
     /// True if the kernel has rejected the message as unknown.
     is_unknown: AtomicBool,
 }
 
-impl Pruning {
+impl InodePruner {
     /// Sets the connection to the kernel.
     pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {

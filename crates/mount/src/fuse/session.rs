@@ -17,8 +17,8 @@ use rustix_futex_sync::RwLock;
 
 use super::Fuse;
 use super::opening::{FileOpener, PassthroughFile};
-use super::prune::Pruning;
-use super::splice::Splicing;
+use super::prune::InodePruner;
+use super::splice::ReplySplicer;
 use crate::filesystem::FileSystem;
 use crate::handles::HandleTable;
 use crate::inodes::Fullness;
@@ -48,13 +48,13 @@ impl ServedMount {
 
 /// Asks the kernel to forget inodes: by `prune`, or else by invalidating their names.
 #[derive(Default)]
-pub(super) struct Forgetting {
+pub(super) struct InodeForgetter {
     notifier: OnceLock<Notifier>,
-    pruning: Pruning,
+    pruning: InodePruner,
     under_way: AtomicBool,
 }
 
-impl Forgetting {
+impl InodeForgetter {
     /// Asks the kernel to forget unused inodes. The kernel keeps inodes as long as it has memory,
     /// and this process has to keep them as long. Without such requests, `ls -lR` of a bucket would
     /// leave an inode for every object.
@@ -124,8 +124,8 @@ impl Fuse {
 
     /// Returns the parts that use the connection to the kernel directly. They get it once it
     /// exists.
-    fn shared(&self) -> Connected {
-        Connected {
+    fn shared(&self) -> ConnectionUsers {
+        ConnectionUsers {
             forgetting: Arc::clone(&self.forgetting),
             splicing: Arc::clone(&self.splicing),
             opening: Arc::clone(&self.opening),
@@ -151,13 +151,13 @@ impl Fuse {
 }
 
 /// The parts of a file system that use the connection directly.
-struct Connected {
-    forgetting: Arc<Forgetting>,
-    splicing: Arc<Splicing>,
+struct ConnectionUsers {
+    forgetting: Arc<InodeForgetter>,
+    splicing: Arc<ReplySplicer>,
     opening: Arc<FileOpener>,
 }
 
-fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<ServedMount> {
+fn serving(session: Session<Fuse>, connected: &ConnectionUsers) -> io::Result<ServedMount> {
     connected.splicing.set_connection(session.as_fd());
     connected.forgetting.pruning.set_connection(session.as_fd());
     // Setting cannot fail, because no other code sets the notifiers.

@@ -38,11 +38,11 @@ thread_local! {
 
 /// Sends replies by splice on the connection to the kernel.
 #[derive(Default)]
-pub(super) struct Splicing {
+pub(super) struct ReplySplicer {
     device: OnceLock<OwnedFd>,
 }
 
-impl Splicing {
+impl ReplySplicer {
     /// Sets the connection. If its file descriptor cannot be duplicated, replies are copied.
     pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {

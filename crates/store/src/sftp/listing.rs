@@ -8,7 +8,7 @@ use firstbyte_location::{Entry, EntryKind, Location, SftpPath, is_partial_name};
 use rustix_futex_sync::Mutex;
 
 use super::packet::{SftpAttributes, SftpEntry, SftpReply, SftpRequest, code, kind};
-use super::pool::Load;
+use super::pool::SessionLoad;
 use super::session::Exchange;
 use super::{Sftp, wire_path};
 use crate::cancel::Cancel;
@@ -100,7 +100,7 @@ impl DirectoryTree for RemoteTree {
         self.check_enterable(directory)?;
         let place = self.at(directory);
         self.sftp.retrying(&self.cancel, || {
-            let mut exchange = self.sftp.exchange(&place, Load::Control, &self.cancel)?;
+            let mut exchange = self.sftp.exchange(&place, SessionLoad::Control, &self.cancel)?;
             let mut names = read_directory(&mut exchange, &place)?;
             names.retain(|named| {
                 !matches!(named.name.as_slice(), b"." | b"..")
@@ -295,7 +295,7 @@ impl RealDestination {
 /// Requests the real path of a location. Returns `None` if the server does not report it.
 fn resolve(sftp: &Sftp, place: &SftpPath, cancel: &Cancel) -> Result<Option<Vec<u8>>> {
     sftp.retrying(cancel, || {
-        let mut exchange = sftp.exchange(place, Load::Control, cancel)?;
+        let mut exchange = sftp.exchange(place, SessionLoad::Control, cancel)?;
         let reply = exchange.call(SftpRequest::of(kind::REALPATH, wire_path(&place.path)))?;
         Ok(real_path(&reply))
     })

@@ -94,7 +94,7 @@ impl Ssh {
 
     /// Waits for the end of the process, which has closed its output. Returns the reason of the
     /// end.
-    pub(super) fn end(mut self) -> Lost {
+    pub(super) fn end(mut self) -> SessionEnd {
         let status = self.wait();
         let mut text = Vec::new();
         let length = self.printed.metadata().map_or(0, |metadata| metadata.len());
@@ -103,7 +103,7 @@ impl Ssh {
             .printed
             .seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)))
             .and_then(|_| self.printed.read_to_end(&mut text));
-        Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
+        SessionEnd::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
     }
 
     /// Waits for the process, which is about to end. Ends it by signals if that takes too long.
@@ -162,14 +162,14 @@ enum Cause {
 
 /// The end of a session, and the reason.
 #[derive(Clone, Debug)]
-pub(super) struct Lost {
+pub(super) struct SessionEnd {
     cause: Cause,
     endpoint: String,
     /// The last line that `ssh` printed, or how `ssh` ended, or what was wrong with its output.
     detail: String,
 }
 
-impl Lost {
+impl SessionEnd {
     fn new(printed: &str, status: Option<ExitStatus>, endpoint: String) -> Self {
         let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
         let detail = match (last, status) {
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_last_lines_of_ssh_name_the_cause() {
-        let at_start = |printed: &str| Lost::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
+        let at_start =
+            |printed: &str| SessionEnd::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
         let denied = at_start("Warning: Permanently added\r\nme@h: Permission denied (publickey).\r\n");
         assert!(matches!(&denied, Error::Credentials { detail, .. } if detail.ends_with("(publickey).")));
         assert!(matches!(at_start("x\nHost key verification failed.\n"), Error::Certificate { .. }));
@@ -234,6 +235,6 @@ mod tests {
         for cut in ["", "kex_exchange_identification: Connection closed by remote host"] {
             assert!(at_start(cut).is_transient(), "{cut}");
         }
-        assert!(Lost::new("", None, "h".into()).under_way("sftp://h/x".into()).is_transient());
+        assert!(SessionEnd::new("", None, "h".into()).under_way("sftp://h/x".into()).is_transient());
     }
 }

@@ -215,7 +215,7 @@ impl TlsConfig {
             }
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = trust::Trust::new(roots, named, &provider)?;
+        let verifier = trust::CertificateTrust::new(roots, named, &provider)?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Options { what: "TLS".to_owned(), why: error.to_string() })?;

@@ -36,13 +36,13 @@ pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<
 
 /// A certificate verifier that applies the two rules.
 #[derive(Debug)]
-pub(super) struct Trust {
+pub(super) struct CertificateTrust {
     authorities: Arc<WebPkiServerVerifier>,
     /// The certificates in the user's CA bundle.
     named: Vec<CertificateDer<'static>>,
 }
 
-impl Trust {
+impl CertificateTrust {
     pub(super) fn new(
         roots: RootCertStore,
         named: Vec<CertificateDer<'static>>,
@@ -59,7 +59,7 @@ impl Trust {
     }
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for CertificateTrust {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

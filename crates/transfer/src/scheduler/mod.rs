@@ -115,7 +115,7 @@ impl<'a> Scheduler<'a> {
         let (result, supervised) = std::thread::scope(|scope| {
             let run = &self;
             let started = std::thread::Builder::new().name("stream".into()).spawn_scoped(scope, move || {
-                let _guard = Unwinding(run, Role::Feeder);
+                let _guard = PanicGuard(run, Role::Feeder);
                 let result = stream(&run.context);
                 run.all_jobs_added();
                 result
@@ -143,7 +143,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn feed_all(&self, jobs: &mut CopyJobs<'_>) {
-        let _guard = Unwinding(self, Role::Feeder);
+        let _guard = PanicGuard(self, Role::Feeder);
         for job in jobs {
             let goes_on = match job {
                 Ok(job) => self.feed(job),
@@ -275,7 +275,7 @@ impl<'a> Scheduler<'a> {
 }
 
 /// A guard that ends the run if its thread panics, so that the other threads do not wait for it.
-struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
+struct PanicGuard<'r, 'a>(&'r Scheduler<'a>, Role);
 
 /// The role of a thread in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +284,7 @@ enum Role {
     Feeder,
 }
 
-impl Drop for Unwinding<'_, '_> {
+impl Drop for PanicGuard<'_, '_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;

@@ -13,7 +13,7 @@ use firstbyte_pacing::Proximity;
 use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{ClaimedPiece, StartedObject, WorkerTask};
-use super::{MAX_QUEUED_JOBS, Role, Scheduler, Unwinding};
+use super::{MAX_QUEUED_JOBS, PanicGuard, Role, Scheduler};
 use crate::context::{Context, RunKind, Unchanged, add_relaxed, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::CopyJob;
@@ -44,7 +44,7 @@ impl Scheduler<'_> {
     }
 
     fn work(&self, index: usize) {
-        let _guard = Unwinding(self, Role::Worker);
+        let _guard = PanicGuard(self, Role::Worker);
         let mut requester = Requester::new(&self.context, index);
         while let Some(task) = self.next_task(index) {
             let began = Instant::now();
