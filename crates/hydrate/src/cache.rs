@@ -170,8 +170,7 @@ impl Cache {
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 
-    /// Returns the format of the cache in `dir` if the format is older than those that this version
-    /// reads.
+    /// Returns the format of the cache in `dir` if this version no longer reads that format.
     #[must_use]
     pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
         directory::format_if_older(&PrivateDirectory::open(dir, sharing).ok()?)

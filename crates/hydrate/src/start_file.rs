@@ -272,7 +272,7 @@ impl Builder {
     }
 
     /// Leaves out the reads after the first `max` bytes, in whole blocks, and the objects of which
-    /// nothing remains. Returns the number of bytes left out.
+    /// no read remains. Returns the number of bytes left out.
     fn cut(&mut self, max: u64) -> u64 {
         let (mut rest, mut left_out) = (max, 0_u64);
         for StartRead { range, .. } in &mut self.reads {

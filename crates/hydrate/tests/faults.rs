@@ -57,7 +57,7 @@ impl Far {
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
     }
 
-    /// Creates another engine on the same cache, like that of another process.
+    /// Creates another engine on the same cache, as another process would.
     fn other(&self) -> Hydrator {
         let settings = HydrationSettings {
             cache: Some(self.cache.path().into()),

@@ -20,7 +20,7 @@ const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyt
 /// The newest format version that this program can read, and the version that it writes.
 const VERSION: u32 = 1;
 /// Length of the file in bytes, with room for longer values. The file is within one block of the
-/// disk, of which a power cut leaves either the old or the new content.
+/// disk, so after a power cut it has either the old or the new content.
 const FILE_LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

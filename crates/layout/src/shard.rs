@@ -59,7 +59,7 @@ pub fn shard<'a>(
     if record.state == LayoutState::Unsharding {
         conversion.set(LayoutRecord { state: LayoutState::Sharding, ..record })?;
     }
-    // Shortens the lifetime of `watch` to that of `root`, which lives only as long as this call.
+    // Shortens the lifetime of `watch` to the lifetime of `root`, which ends with this call.
     let mut watch = |done: &Converted| watch(done);
     let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;

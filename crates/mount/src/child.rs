@@ -24,7 +24,7 @@ pub(crate) struct Child {
 pub(crate) struct Permissions {
     /// The permission bits, within 0o777.
     pub(crate) mode: u16,
-    /// User and group. `None` stands for those of the mount.
+    /// User and group. `None` means the user and group of the mount.
     pub(crate) owner: Option<(u32, u32)>,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct DirectorySnapshot {
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Moment,
-    /// True if the names that the kernel caches are those of this snapshot.
+    /// True if the kernel's cache has exactly the names of this snapshot.
     is_in_kernel: AtomicBool,
 }
 
@@ -125,7 +125,7 @@ impl DirectorySnapshot {
         self.first + self.listed.len()
     }
 
-    /// Returns whether the names that the kernel caches are those of this snapshot. Snapshots that
+    /// Returns whether the kernel's cache has exactly the names of this snapshot. Snapshots that
     /// came from a lookup, or from a listing that the kernel has not read, are not in its cache.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.is_in_kernel.load(Ordering::Relaxed)
@@ -272,7 +272,7 @@ impl KnownDirectories {
         self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end_position())
     }
 
-    /// Keeps a directory, or a page of one, and drops what was kept of the directory before.
+    /// Keeps a directory, or a page of one. Drops the names of the directory that were kept before.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<DirectorySnapshot>) {
         self.inner.lock().keep(path, directory, self.names);
     }

@@ -291,8 +291,8 @@ impl FileSystem {
     }
 
     /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time
-    /// is zero while the kernel holds too many inodes, so that it drops each inode when the inode
-    /// is no longer used.
+    /// is zero while the kernel has too many inodes in memory, so that it drops each inode as soon
+    /// as the inode is not in use.
     pub(crate) fn kernel_validity(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }

@@ -52,8 +52,8 @@ const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
 /// files, as in rclone (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>,
-/// 2026-11-27). A store does not report how much it holds. If the numbers were 0, `df` would leave
-/// the mount out, and programs that check for free space would refuse it
+/// 2026-11-27). A store does not report how much data it contains. If the numbers were 0, `df`
+/// would leave the mount out, and programs that check for free space would refuse it
 /// (<https://github.com/awslabs/mountpoint-s3/issues/710>).
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;

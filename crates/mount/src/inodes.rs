@@ -39,7 +39,7 @@ const INODES_SHARE: u64 = 2;
 /// Minimum of the hard bound, so that the first listings of a directory fit.
 const MIN_HARD_BOUND: u64 = 8192;
 
-/// Bounds on the number of inodes that the kernel holds.
+/// Bounds on the number of inodes that the kernel has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeBounds {
     /// Number of inodes above which the kernel is asked to forget the oldest.
@@ -242,7 +242,7 @@ impl Inodes {
     }
 
     /// Returns the inode number of a file's directory and the file's name. Returns `None` if the
-    /// kernel does not hold the directory, or if `ino` is not a file.
+    /// kernel has forgotten the directory, or if `ino` is not a file.
     pub(crate) fn directory_and_name(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner.lock();
         let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
@@ -258,7 +258,7 @@ impl Inodes {
         (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
-    /// Returns the number of inodes that the kernel holds.
+    /// Returns the number of inodes that the kernel has not forgotten.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().records.len()
     }
@@ -267,7 +267,7 @@ impl Inodes {
         self.bounds
     }
 
-    /// Compares the number of inodes that the kernel holds with the bounds.
+    /// Compares the number of inodes that the kernel has in memory with the bounds.
     pub(crate) fn fullness(&self) -> Fullness {
         match self.len() {
             len if len >= self.bounds.hard => Fullness::Full,

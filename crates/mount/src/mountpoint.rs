@@ -129,8 +129,9 @@ fn remove_dead(directory: &Path) -> Result<()> {
 }
 
 /// Returns whether the daemon of the mount at `directory` has died. Attributes cannot show this,
-/// because the kernel keeps those of this program's mounts for ever. So the test is `statfs`, which
-/// only a daemon can answer. It is not used on other file systems, where `statfs` may hang.
+/// because the kernel caches the attributes of this program's mounts for ever. So the test is
+/// `statfs`, which only a daemon can answer. It is not used on other file systems, where `statfs`
+/// may hang.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {

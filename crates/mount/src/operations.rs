@@ -51,7 +51,7 @@ pub(crate) struct OperationCounters {
     pub(crate) open: AtomicU64,
     /// Number of opens after which the kernel read the file directly.
     pub(crate) through: AtomicU64,
-    /// Number of opens with which the kernel was given the content of a small file.
+    /// Number of opens in which the content of a small file was passed to the kernel.
     pub(crate) handed: AtomicU64,
 }
 

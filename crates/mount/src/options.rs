@@ -28,7 +28,7 @@ pub enum OccupiedAction {
     Hide,
 }
 
-/// Modes and owners that are shown in place of those of the source.
+/// Modes and owners that are shown instead of the modes and owners of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShownModes {
     /// Permission bits of files.

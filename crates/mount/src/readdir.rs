@@ -28,7 +28,7 @@ const PAGE_NAMES: usize = 1000;
 /// Whether the names of a directory that the kernel caches are still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFreshness {
-    /// The kernel's names are those of a listing that is still valid.
+    /// The kernel's names come from a listing that is still valid.
     InKernel,
     /// The kernel must drop its names and read them again.
     Unknown,

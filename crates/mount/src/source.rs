@@ -392,10 +392,10 @@ impl MountSource {
     }
 }
 
-/// Returns a key that is sorted shortly before `name`. Its last character is the one before that of
-/// `name`, and [`LATE_CHARACTER`] follows. If the character before it is not printable, the last
-/// character of `name` is only removed. Returns `None` if no character is left, so that the listing
-/// begins at its start.
+/// Returns a key that is sorted shortly before `name`. Its last character is the predecessor of the
+/// last character of `name`, followed by [`LATE_CHARACTER`]. If the character before it is not
+/// printable, the last character of `name` is only removed. Returns `None` if no character is left,
+/// so that the listing begins at its start.
 fn key_before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();

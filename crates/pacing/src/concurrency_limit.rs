@@ -46,7 +46,7 @@ enum Phase {
     /// No window has been measured yet.
     Starting,
     /// The limit was multiplied. Before that, it was `from`, with the throughput `rate`. `each` is
-    /// the throughput of a single request, and `last` that of the latest window.
+    /// the throughput of a single request, and `last` is the throughput of the latest window.
     Climbing { from: usize, rate: f64, each: f64, last: f64 },
     /// The limit was raised from `from` by `from / divisor`. Before that, the throughput was
     /// `rate`.
@@ -239,7 +239,7 @@ impl ConcurrencyLimit {
         self.hold_at(self.bounded(limit.clamp(*within.start(), *within.end())), next);
     }
 
-    /// Holds a limit. Each hold is longer than the one before, up to a maximum.
+    /// Holds a limit. Each period without a probe is longer than the one before, up to a maximum.
     fn hold_at(&mut self, limit: usize, next: Probe) {
         self.now = limit;
         self.phase = Phase::Holding { left: self.hold, next };

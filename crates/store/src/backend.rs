@@ -67,8 +67,8 @@ pub(crate) trait PartsBackend {
     ) -> Result<Written>;
 }
 
-/// Implements [`ObjectBackend`] by the methods of the same names: those of the backend's type or,
-/// for reads, those of its trait `$reads`.
+/// Implements [`ObjectBackend`] by methods with the same names: methods of the backend's type or,
+/// for reads, of its trait `$reads`.
 macro_rules! object_backend {
     ($backend:ident, [$($reads:tt)+], $head:expr) => {
         impl ObjectBackend for $backend {

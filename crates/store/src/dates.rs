@@ -1,4 +1,4 @@
-//! Formats and parses dates: those of HTTP headers, and those in the listings of services.
+//! Formats and parses the dates in HTTP headers, and in the listings of services.
 
 use std::time::SystemTime;
 

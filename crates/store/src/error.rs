@@ -372,7 +372,7 @@ pub enum Error {
         /// The region of the prices.
         priced: String,
     },
-    /// The object is in a storage class whose prices are not those of the budget.
+    /// The object is in a storage class to which the prices of the budget do not apply.
     #[error("{location}: its storage class is {class}, whose prices are not known")]
     PricedOtherwise {
         /// The location.

@@ -1,6 +1,6 @@
 //! Repeats one operation, such as a control request or a listing, after transient failures. For
-//! callers with loops of their own, returns the pause before the next attempt: that of
-//! `firstbyte_pacing::backoff`, or the delay that the server requests.
+//! callers with loops of their own, returns the pause before the next attempt: from
+//! `firstbyte_pacing::backoff`, or as long as the server requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

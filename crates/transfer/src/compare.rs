@@ -283,7 +283,8 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, stored: impl FnOnce() -> Opti
 
 /// How a source is compared with its destination.
 pub(crate) enum SourceComparison {
-    /// Compare the content with that of the object at this location, which has the same length.
+    /// Compare the content with the content of the object at this location, which has the same
+    /// length.
     Content(Location),
     /// Compare the checksums that the stores have, without reading bytes.
     StoredChecksums(Location),

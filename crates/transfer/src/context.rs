@@ -110,7 +110,7 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
     /// The store without retries of its own, for requests that the request loop repeats.
     pub(crate) single: Store,
-    /// Cancels all requests of the run, including those of its listings.
+    /// Cancels all requests of the run, including the requests of its listings.
     cancel: &'a Cancel,
     pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
@@ -260,7 +260,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the number of bytes that have moved, including those of writes in flight.
+    /// Returns the number of bytes that have moved, including the bytes of writes in flight that
+    /// were sent.
     pub(crate) fn moved_so_far(&self) -> u64 {
         load_relaxed(&self.meters.moved).max(load_relaxed(&self.meters.sent))
     }
@@ -288,8 +289,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns the device and inode of the entry at `path`. If the entry is a link, they are those of
-/// the link itself.
+/// Returns the device and inode of the entry at `path`. If the entry is a link, describes the link
+/// itself.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

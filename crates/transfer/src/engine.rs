@@ -435,8 +435,8 @@ impl Engine {
         Ok(summary)
     }
 
-    /// Returns why the run was stopped, if `error` is that of a request that was cancelled by the
-    /// stop. Otherwise returns `error`.
+    /// Returns why the run was stopped, if `error` comes from a request that the stop has
+    /// cancelled. Otherwise returns `error`.
     fn reason(&self, error: Error) -> Error {
         match self.settings.stop.error() {
             Some(why) if error.ends_run() => why,

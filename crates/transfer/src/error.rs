@@ -253,7 +253,7 @@ pub struct Failure {
 
 impl Failure {
     /// Creates the failure of a name that the listing of `root` could not show. If the error ended
-    /// the listing, the failure is that of the root.
+    /// the listing, the failure names the root.
     pub(crate) fn of_listing(root: &Location, error: StoreError) -> Self {
         let location = error.unlisted_name(root).map_or_else(|| root.to_string(), str::to_owned);
         Self { location, error: error.into() }

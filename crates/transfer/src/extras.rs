@@ -36,8 +36,8 @@ impl<'a> ExtraNames<'a> {
     pub(crate) fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            // The empty name is that of the object that marks the prefix. If the source is a
-            // directory and not a prefix, the marker stands for that directory and is no extra.
+            // The entry with the empty name is the object that marks the prefix. If the source is a
+            // directory and not a prefix, the marker corresponds to that directory and is no extra.
             EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
             EntryKind::File | EntryKind::Symlink => self.copy.includes_extra(entry),
             EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),

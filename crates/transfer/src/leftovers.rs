@@ -1,5 +1,6 @@
 //! Recognises the partial files and journals that killed copies have left, and removes those beside
-//! files that are complete by now. `extras` removes those of names that the source lacks.
+//! files that are complete by now. If the source lacks a name, `extras` removes the leftovers of
+//! that name.
 //!
 //! Looking for the leftovers of each unchanged file would take longer than finding the file
 //! unchanged. So each directory is read only once, when the first file in it is skipped. A partial

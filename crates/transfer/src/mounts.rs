@@ -167,7 +167,7 @@ pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
 
 /// Returns which links and mount points of a local source the listing must not enter, because they
 /// lead to the run's own destination. A copy would otherwise find its own copies, and grow with
-/// each run. A sync that deletes extras would delete what it copies.
+/// each run. A sync that deletes extras would delete the files that it copies.
 pub(crate) fn source_bounds(source: &Path, destination: &Path, extras: Extras) -> WalkBounds {
     let outside = destination.metadata().ok().map(|found| (found.dev(), found.ino()));
     let places = source.canonicalize().ok().zip(resolved(destination));

@@ -257,7 +257,7 @@ impl Summary {
 
     /// Adds the results of the previous run over the same objects, which this run has repeated.
     /// Objects that the previous run copied were found unchanged by this run, so they do not count
-    /// as skipped. The failures are those of this run.
+    /// as skipped. Only the failures of this run are kept.
     pub(crate) fn added_to(self, before: Self) -> Self {
         Self {
             objects: before.objects + self.objects,

@@ -122,7 +122,7 @@ pub struct TransferSettings {
     pub state_dir: Option<PathBuf>,
     /// Maximum number of times that a piece is tried again after transient errors.
     pub retries: u32,
-    /// Metadata of objects that are written to stores. Each value replaces that of the source.
+    /// Metadata of objects that are written to stores. Each value replaces the value of the source.
     pub metadata: Metadata,
     /// How the content type of an upload is chosen if the source has none.
     pub content_types: ContentTypes,

@@ -2,10 +2,10 @@
 //! letter case or Unicode forms treats both spellings as the same name.
 //!
 //! A name that a lookup finds must also be in its directory byte for byte. A directory is read only
-//! once, when the first of its names is found. If a name is missing in what was read, it may have
-//! been created later: the name is looked up once more before it counts as another spelling.
-//! [`tree`](crate::tree) calls this for each name that exists, and otherwise for the directories
-//! above the name.
+//! once, when the first of its names is found. If a name was not among those that were read, it may
+//! have been created later. So the name is looked up once more before it counts as another
+//! spelling. [`tree`](crate::tree) calls this for each name that exists, and otherwise for the
+//! directories above the name.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};

@@ -420,8 +420,7 @@ impl Join<'_> {
         self.failures.extend(self.extra_names.add(&name).err());
     }
 
-    /// Defers the deletion of files of which it is now known that they are not in the place of a
-    /// directory.
+    /// Defers the deletion of files once it is known that they are not in the place of a directory.
     fn defer_passed_obstacles(&mut self) {
         let (source, obstacles) = (&mut self.source, &mut self.obstacles);
         let passed: Vec<_> =

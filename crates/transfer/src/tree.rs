@@ -116,8 +116,8 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Returns whether the filters include an entry that only the destination has. The filters are
-    /// those of the source.
+    /// Returns whether the filters include an entry that only the destination has. They are the
+    /// filters that apply to the source.
     pub(crate) fn includes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
         is_content && self.tree.includes(&entry.name) && self.limits.take(entry.size, entry.modified)
@@ -129,7 +129,7 @@ impl<'a> TreeCopy<'a> {
         self.root.as_ref().and_then(|_| Leftover::of(name))
     }
 
-    /// Returns whether a name of the destination's listing is that of a directory. In a store, such
+    /// Returns whether a name in the destination's listing belongs to a directory. In a store, such
     /// a name is the key of an object.
     pub(crate) fn is_directory(&self, name: &[u8]) -> bool {
         name.ends_with(b"/") && has_directories(&self.tree.destination)

@@ -435,8 +435,8 @@ impl ActiveFile {
             None => {
                 let mut progress = job.lock_progress();
                 progress.files_done += u64::from(self.is_first);
-                // The blocks that readers fetched were not counted, and those that were fetched
-                // twice were counted twice. Now the whole file counts once.
+                // Blocks that readers fetched were not counted, and blocks that were fetched twice
+                // were counted twice. Now the whole file counts once.
                 progress.bytes_here += self.bytes.len();
                 progress.bytes_here -= self.shared.counted();
                 true

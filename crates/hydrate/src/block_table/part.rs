@@ -2,7 +2,7 @@
 //! read into requests.
 //!
 //! A caller lends its buffers for one read and waits. The parts are written only under the lock of
-//! the [`PendingRead`](super::PendingRead) that holds them, and the caller does not return before
+//! the [`PendingRead`](super::PendingRead) that owns them, and the caller does not return before
 //! every such read has ended. Used by [`BlockTable`](super::BlockTable) and by blocking reads.
 
 use std::iter::Peekable;

@@ -157,8 +157,8 @@ impl BlockTable {
         waiting.iter().for_each(|pending| pending.fail(error));
     }
 
-    /// Ends a fetch, unless it has a waiting read whose deadline has not passed. Returns whether
-    /// the fetch was ended. If there is an `error`, the waiting reads fail with it.
+    /// Ends a fetch, unless a read still waits for it and the deadline of that read has not passed.
+    /// Returns whether the fetch was ended. If there is an `error`, the waiting reads fail with it.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
             let mut state = self.state.lock();

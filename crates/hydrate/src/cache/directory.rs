@@ -176,7 +176,7 @@ fn format_number(text: &str) -> Option<u32> {
     text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim_end().parse().ok())
 }
 
-/// Returns the format of the directory. Fails if the text is not that of a cache, or if the format
+/// Returns the format of the directory. Fails if the text does not mark a cache, or if the format
 /// is newer than [`FORMAT`].
 fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match format_number(text) {
@@ -201,7 +201,7 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         .write_all(format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
-        // The caller gets the error of the write, and not that of this removal.
+        // An error of this removal is ignored, so that the caller gets the error of the write.
         let _ = directory.remove(temporary);
     }
     written
@@ -289,7 +289,7 @@ impl Name {
         format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
-    /// Returns whether a file name is that of a map, which consists of two hashes.
+    /// Returns whether a file name has the form of a map's name, which consists of two hashes.
     fn is_of_map(name: &[u8]) -> bool {
         let is_hash = |part: &[u8], digits| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
         let Some(stem) = name.strip_suffix(b".map") else { return false };
@@ -390,8 +390,8 @@ pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
 }
 
 /// Converts a location to text that parses back to the same location. A path becomes a URL, because
-/// a path may hold any bytes. The path becomes absolute, because the cache outlives the working
-/// directory.
+/// a path may contain bytes that are not text. The path becomes absolute, because the cache
+/// outlives the working directory.
 pub(super) fn location_text(location: &Location) -> String {
     let Location::Local(path) = location else { return location.to_string() };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -3,7 +3,7 @@
 //! The data is written and read back, and only then the block's word is set. If the process is
 //! killed before that, the block is absent. The block's bytes are added to the usage counters
 //! before anything is written. If the disk or a quota is full although the counters show room, the
-//! block is not cached, and the caller goes on without an error.
+//! block is not cached, which is no error.
 //!
 //! If another program has cut a file short, a write behind the new end makes the file longer again,
 //! with zeros in between. Every process must notice the cut by the file's length. So no write makes

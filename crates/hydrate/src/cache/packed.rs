@@ -173,7 +173,8 @@ impl Packed {
     /// complete.
     ///
     /// # Errors
-    /// [`Error::Checksum`]: the content is not that of the object. The cached content is dropped.
+    /// [`Error::Checksum`]: the content differs from that of the object in the store. The cached
+    /// content is dropped.
     pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
         let (Some(packs), Some(seen)) = (self.packs(), self.slot()) else {
             return Ok(VersionVerification::Missing);

@@ -7,10 +7,10 @@
 //! they are read, the bytes freed during the recount, and the bytes in transition at the start and
 //! at the end.
 //!
-//! Bytes are in transition while a process has changed only one of two counts, that of the cache
-//! and that of the version. The process announces them before it changes the first count, and until
-//! it has changed both. So each used or freed byte is subtracted at least once. A byte that is
-//! subtracted twice makes the estimate smaller, which leaves the count too high but safe.
+//! Bytes are in transition while a process has changed only one of two counts: the count of the
+//! cache or the count of the version. The process announces them before it changes the first count,
+//! and until it has changed both. So each used or freed byte is subtracted at least once. A byte
+//! that is subtracted twice makes the estimate smaller, which leaves the count too high but safe.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -428,8 +428,8 @@ impl<'a> Receiver<'a> {
         self.fetch.job.as_ref().filter(|_| background).map(|job| job.throttle())
     }
 
-    /// Waits while a whole response is too far ahead of its readers and only memory holds its
-    /// blocks.
+    /// Waits while a whole response is too far ahead of its readers and its blocks are only in
+    /// memory.
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let table = &self.fetch.table;
         attempt.record_pause();

@@ -6,7 +6,7 @@ use firstbyte_location::{Location, Version};
 
 use super::{Builder, StartFile};
 
-/// The joined file, and what was left out of it.
+/// The joined file, and the reads that were left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedStartFile {
     /// The joined file.
@@ -55,7 +55,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
             before = u64::saturating_add(before, read.range.len());
         }
     }
-    // The sort is stable, so of ranges with equal numbers, those of the first run come first.
+    // The sort is stable. So if ranges have equal numbers, the ranges of the first run come first.
     ordered.sort_by_key(|(before, ..)| *before);
     let mut builder = Builder { root: Some(root.clone()), ..Builder::default() };
     for directory in files.iter().flat_map(|file| &file.directories) {

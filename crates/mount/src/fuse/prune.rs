@@ -36,7 +36,7 @@ impl InodePruner {
         }
     }
 
-    /// Asks the kernel to forget those of the `inodes` that are not in use. Returns false if the
+    /// Asks the kernel to forget the given inodes, except inodes in use. Returns false if the
     /// kernel does not support the message.
     pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
         let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {

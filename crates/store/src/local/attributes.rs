@@ -151,7 +151,7 @@ impl Beneath {
                 _ => rustix::fs::symlinkat(target, &directory, &partial)?,
             }
             rustix::fs::renameat(&directory, &partial, &directory, last).inspect_err(|_| {
-                // Reports the error of the rename, not that of the removal.
+                // An error of the removal is ignored, so that the error of the rename is reported.
                 let _ = rustix::fs::unlinkat(&directory, &partial, AtFlags::empty());
             })?;
             Ok(true)

@@ -172,7 +172,7 @@ impl Iterator for LocalListing {
     }
 }
 
-/// Writes the payload to a file that may hold the content of an interrupted writer.
+/// Writes the payload to a file, which may have content from an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
     truncate(file)?;
     fill_from_start(file, payload)

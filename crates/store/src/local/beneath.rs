@@ -468,8 +468,8 @@ impl Beneath {
 }
 
 /// Renames an entry to another spelling of its own name, by which the file system already finds it.
-/// Returns false if the new name is that of another entry. The entry is first renamed to a third
-/// name, because a rename between two names of one inode does nothing (rename(2)).
+/// Returns false if another entry has the new name. The entry is first renamed to a third name,
+/// because a rename between two names of one inode does nothing (rename(2)).
 fn respell(
     directory: &OwnedFd,
     name: &OsStr,

@@ -253,9 +253,9 @@ impl LocalFile {
         Ok(())
     }
 
-    /// Sets the final permission bits: those of the source. A file that replaces another gets only
-    /// the bits that both have. So neither a private source nor a private destination becomes
-    /// readable.
+    /// Sets the final permission bits, which are the bits of the source. A file that replaces
+    /// another gets only the bits that both have. So neither a private source nor a private
+    /// destination becomes readable.
     fn set_final_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,

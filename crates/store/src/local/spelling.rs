@@ -79,10 +79,10 @@ pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf,
     Ok(None)
 }
 
-/// Returns the listed name of the entry that the file system finds as `name`: that of the inode
-/// that a lookup has found (`found`), or else a name with the same letters in another case. The
-/// second rule is needed because file systems may derive inode numbers from names, so that one
-/// entry has two numbers.
+/// Returns the listed name of the entry that the file system finds as `name`. This is the name of
+/// the inode that a lookup has found (`found`), or else a name with the same letters in another
+/// case. The second rule is needed because file systems may derive inode numbers from names, so
+/// that one entry has two numbers.
 pub(super) fn similar_name(
     directory: &OwnedFd,
     name: &OsStr,

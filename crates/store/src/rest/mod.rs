@@ -282,8 +282,8 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 }
 
-/// Returns an error for options that only S3 supports. Ignoring them would write the objects
-/// otherwise than the user asked for.
+/// Returns an error for options that only S3 supports. If they were ignored, objects would be
+/// stored in another way than the user requested.
 pub(crate) fn refuse_s3_options(options: &StoreOptions) -> Result<()> {
     let given = [
         ("--acl", options.acl.is_some()),

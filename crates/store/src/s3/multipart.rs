@@ -173,7 +173,7 @@ impl S3 {
                     return self.completed_before(&lost);
                 }
                 Err(error) => {
-                    // The cut response may have been that of a successful completion.
+                    // The completion may have succeeded, although its response was cut.
                     if write::is_cut_response(&error) {
                         let metadata = &options.metadata;
                         let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
@@ -279,7 +279,7 @@ fn part_call<'a>(
     call
 }
 
-/// Combines the checksum of the whole object from those of the parts. `None` if a part has none.
+/// Combines the checksums of the parts to that of the whole object. `None` if a part has none.
 fn combined_checksum(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()

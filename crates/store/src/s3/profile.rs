@@ -113,12 +113,13 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     let Some(profiles) = read(options)? else { return Ok(()) };
     let Some(profile) = profiles.0.get_profile(&identifier(&name)) else { return Ok(()) };
     check_codes(&name, profile, &profiles.0)?;
-    // The profile `default` may lack credentials: the chain then asks its other sources.
+    // The profile `default` may lack credentials: the chain then tries its other sources.
     if name == "default" { Ok(()) } else { Ok(check_credentials(&name, profile, &profiles.0)?) }
 }
 
-/// Refuses a role that requires a code from a device, in a profile or in those that it refers to.
-/// The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is denied.
+/// Refuses a role that requires a code from a device, in a profile or in a profile that it refers
+/// to. The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is
+/// denied.
 fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), UnusableSetting> {
     let has = |profile: &Profile, key| profile.get(key).is_some_and(|value| !value.is_empty());
     let mut reached = Some((name, profile));

@@ -61,7 +61,7 @@ pub(super) struct Variants {
     pub(super) dual_stack: bool,
 }
 
-/// The settings of a service: those of the options, the environment and the files combined.
+/// The settings of a service, combined from the options, the environment and the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
     pub(super) endpoint_url: Option<String>,

@@ -316,7 +316,7 @@ fn resolve_missing(sftp: &Sftp, location: &Location, cancel: &Cancel) -> Result<
     Ok(None)
 }
 
-/// Returns true if a real path is that of a directory, or of a name below it.
+/// Returns true if a real path leads to a directory or to a name below it.
 fn is_within(path: &[u8], directory: &[u8]) -> bool {
     let rest = path.strip_prefix(directory);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || directory.ends_with(b"/"))

@@ -132,9 +132,9 @@ impl Drop for Ssh {
     }
 }
 
-/// Options with which `ssh` does not prompt, and does nothing but SFTP. `ssh` may use a connection
-/// that another `ssh` process shares, but starts no shared connection itself. If the network is
-/// dead, `ssh` exits by itself, even when this program has already exited.
+/// Options that keep `ssh` from prompting, and from doing anything but SFTP. `ssh` may use a
+/// connection that another `ssh` process shares, but starts no shared connection itself. If the
+/// network is dead, `ssh` exits by itself, even when this program has already exited.
 const SSH_OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",

@@ -13,7 +13,7 @@ use crate::journal::{ChunkRecord, Journal, JournalHeader, JournalSource};
 use crate::plan::ChunkPlan;
 use crate::verify;
 
-/// A download that can be resumed. This value holds the lock on the partial file.
+/// A download that can be resumed. The partial file is locked while this value lives.
 pub(super) struct Resumable {
     pub(super) header: JournalHeader,
     pub(super) records: Vec<ChunkRecord>,

@@ -24,8 +24,8 @@ pub(super) struct RunLimits {
     pub(super) workers: usize,
     /// True if memory determines `workers`.
     pub(super) by_memory: bool,
-    /// Maximum number of neighbouring pieces that one worker claims at a time. `None` if there is
-    /// no limit besides that of the object.
+    /// Maximum number of neighbouring pieces that one worker claims at a time. `None` if only the
+    /// object itself has a limit.
     pub(super) together: Option<u32>,
 }
 

@@ -82,7 +82,7 @@ impl Queue {
         self.jobs.len()
     }
 
-    /// Claims the next task. Pieces of started objects come before new objects, and those of the
+    /// Claims the next task. Pieces of started objects come before new objects, and pieces of the
     /// oldest object come first. If the server is `near`, two rules differ. The object with the
     /// fewest workers comes first, because workers that write to one file wait for each other.
     /// Requests are long, because each request costs a near server as much as some megabytes. No

@@ -29,8 +29,8 @@ pub(crate) struct MultipartUpload {
     failed: AtomicBool,
 }
 
-/// Returns the metadata to write with an object: that of its source, overridden by the settings. An
-/// object that is copied onto itself keeps its storage class too.
+/// Returns the metadata to write with an object: the metadata of its source, overridden by the
+/// settings. An object that is copied onto itself keeps its storage class too.
 pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
@@ -68,8 +68,9 @@ pub(crate) fn put(
 }
 
 /// Writes a whole object like [`put`], for a job whose destination was in no listing. An SFTP host
-/// may treat the name as that of another file, for example in other letter case, which must stay.
-/// So an existing file is replaced only if the listing of its directory has exactly this name.
+/// may treat the name as equal to that of another file, for example in other letter case. That file
+/// must not be replaced. So an existing file is replaced only if the listing of its directory has
+/// exactly this name.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
     job: &CopyJob,
