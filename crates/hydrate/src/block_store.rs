@@ -62,7 +62,7 @@ pub(crate) struct BlockStore {
     /// failed.
     can_receive: AtomicBool,
     /// True if a thread verifies the whole version, or is about to.
-    verifying: AtomicBool,
+    is_verifying: AtomicBool,
     /// The checksum error of the latest verification of the whole version.
     checksum_error: Mutex<Option<Error>>,
     memory: Arc<MemoryBlocks>,
@@ -83,7 +83,7 @@ impl BlockStore {
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
             can_receive: AtomicBool::new(true),
-            verifying: AtomicBool::new(false),
+            is_verifying: AtomicBool::new(false),
             checksum_error: Mutex::default(),
             memory,
         }
@@ -276,7 +276,7 @@ impl BlockStore {
     /// the caller must call [`verify`](Self::verify).
     pub(crate) fn begin_verification(&self) -> bool {
         let ready = self.cached().is_some_and(|cached| !cached.is_complete() && cached.has_all_blocks());
-        ready && !self.verifying.swap(true, Acquire)
+        ready && !self.is_verifying.swap(true, Acquire)
     }
 
     /// Verifies the whole version.
@@ -297,7 +297,7 @@ impl BlockStore {
             }
         }
         drop(checksum_error);
-        self.verifying.store(false, Release);
+        self.is_verifying.store(false, Release);
     }
 
     /// Returns the checksum error of the latest verification, if there was one.

@@ -145,7 +145,7 @@ impl FetchQueue {
 
     /// Closes the queue: no more work will be submitted, so idle threads end.
     pub(crate) fn close(&self) {
-        self.queues.lock().closed = true;
+        self.queues.lock().is_closed = true;
         self.work.notify_all();
         self.busy.notify_all();
     }
@@ -167,7 +167,7 @@ impl FetchQueue {
             if let Err(error) = spawned {
                 queues.free_slots.push(slot);
                 tracing::warn!(%error, threads = queues.threads, "no further thread");
-                queues.threadless = queues.threads == 0;
+                queues.has_no_thread = queues.threads == 0;
                 break;
             }
             queues.threads += 1;
@@ -179,7 +179,7 @@ impl FetchQueue {
     /// Runs queued fetches on the caller's thread if the queue has no thread and cannot start one,
     /// because the fetches would never run otherwise. Ends as soon as a thread could be started.
     fn run_on_this_thread<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
-        if !std::mem::take(&mut queues.threadless) {
+        if !std::mem::take(&mut queues.has_no_thread) {
             return;
         }
         let Some(slot) = queues.free_slots.pop() else { return };
@@ -216,8 +216,8 @@ impl FetchQueue {
 
     /// Starts or wakes the supervisor.
     fn watch(self: &Arc<Self>, queues: &mut Queues) {
-        if queues.supervised {
-            if std::mem::take(&mut queues.dormant) {
+        if queues.is_supervised {
+            if std::mem::take(&mut queues.is_dormant) {
                 self.busy.notify_one();
             }
             return;
@@ -225,7 +225,7 @@ impl FetchQueue {
         let pool = Arc::clone(self);
         let spawned =
             thread::Builder::new().name("watch".into()).stack_size(STACK).spawn(move || pool.supervise());
-        queues.supervised = spawned.is_ok();
+        queues.is_supervised = spawned.is_ok();
     }
 
     fn work(self: Arc<Self>, slot: usize) {
@@ -237,7 +237,7 @@ impl FetchQueue {
                 queues = self.run(queues, fetch, slot, &mut buffer);
                 continue;
             }
-            if queues.closed || !queues.can_idle(&mut buffer) {
+            if queues.is_closed || !queues.can_idle(&mut buffer) {
                 break;
             }
             queues.idle += 1;
@@ -257,7 +257,7 @@ impl FetchQueue {
         let mut controller = Controller::new(Work::One, self.most);
         let mut queues = self.queues.lock();
         // Fetches that run when the last file is closed are still supervised until they end.
-        while !(queues.closed && queues.is_idle()) {
+        while !(queues.is_closed && queues.is_idle()) {
             let late = queues.take_overdue_reads();
             let seen = self.observe(&queues);
             drop(queues);
@@ -269,8 +269,8 @@ impl FetchQueue {
                 queues.concurrency = concurrency;
                 self.wake(&mut queues);
             }
-            queues = if queues.is_idle() && !queues.closed {
-                queues.dormant = true;
+            queues = if queues.is_idle() && !queues.is_closed {
+                queues.is_dormant = true;
                 self.busy.wait(queues)
             } else {
                 self.busy.wait_timeout(queues, Controller::TICK).0

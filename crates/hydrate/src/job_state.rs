@@ -58,7 +58,7 @@ pub(crate) struct JobState {
     /// work.
     pub(crate) throttle: Throttle,
     pace: FetchPace,
-    cancelled: AtomicBool,
+    is_cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Number of fetches that were submitted and have not ended.
     running: AtomicUsize,
@@ -78,7 +78,7 @@ impl JobState {
             exempt: Exempt::UsedSince(Timestamp::now()),
             throttle,
             pace,
-            cancelled: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             progress: Mutex::default(),
@@ -88,12 +88,12 @@ impl JobState {
     }
 
     pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Relaxed);
+        self.is_cancelled.store(true, Relaxed);
         self.changed.notify_all();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed)
+        self.is_cancelled.load(Relaxed)
     }
 
     pub(crate) fn snapshot(&self) -> HydrationProgress {
@@ -160,19 +160,19 @@ pub(crate) struct JobFile {
     /// True if `error` is set.
     has_failed: AtomicBool,
     /// True if the first fetch should request the checksum of the whole object.
-    checksum_wanted: AtomicBool,
+    is_checksum_wanted: AtomicBool,
 }
 
 impl JobFile {
     /// Creates the state of a file of which `cached` bytes are already cached.
-    pub(crate) fn new(job: Arc<JobState>, cached: u64, checksum_wanted: bool) -> Self {
+    pub(crate) fn new(job: Arc<JobState>, cached: u64, is_checksum_wanted: bool) -> Self {
         Self {
             job,
             running: AtomicUsize::new(0),
             counted: AtomicU64::new(cached),
             error: Mutex::default(),
             has_failed: AtomicBool::new(false),
-            checksum_wanted: AtomicBool::new(checksum_wanted),
+            is_checksum_wanted: AtomicBool::new(is_checksum_wanted),
         }
     }
 
@@ -209,7 +209,7 @@ impl JobFile {
     /// Returns whether the calling fetch should request the checksum of the whole object. Returns
     /// true only once; the other fetches do not wait for that request.
     pub(crate) fn take_checksum_request(&self) -> bool {
-        self.checksum_wanted.swap(false, Relaxed)
+        self.is_checksum_wanted.swap(false, Relaxed)
     }
 
     /// Returns the number of bytes of the file that the job has counted as cached.

@@ -35,7 +35,7 @@ pub struct Iter<'a> {
     /// The directories being read. Each is inside the one before it.
     open: Vec<OpenLevel>,
     /// True if the next place to list is unknown, because the layout file is not readable.
-    failed: bool,
+    has_failed: bool,
 }
 
 /// A directory being read.
@@ -59,7 +59,7 @@ impl<'a> Iter<'a> {
             places: Vec::new(),
             place: FilePlace::Flat,
             open: Vec::new(),
-            failed: false,
+            has_failed: false,
         }
     }
 
@@ -130,12 +130,12 @@ impl Iterator for Iter<'_> {
         loop {
             let step = match self.open.pop() {
                 Some(open) => self.step(open),
-                None if self.failed => return None,
+                None if self.has_failed => return None,
                 None => match self.next_place() {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(error) => {
-                        self.failed = true;
+                        self.has_failed = true;
                         Err(error)
                     }
                 },

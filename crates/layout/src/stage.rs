@@ -26,7 +26,7 @@ pub(crate) struct StagedFile<'a> {
     path: Vec<u8>,
     /// The destination, for error messages. The temporary name would not help a user.
     to: Vec<u8>,
-    named: Cell<bool>,
+    has_final_name: Cell<bool>,
 }
 
 impl<'a> StagedFile<'a> {
@@ -46,7 +46,7 @@ impl<'a> StagedFile<'a> {
             // Until the file was locked, another process may have taken it for the file of a killed
             // writer and removed it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
-                return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
+                return Ok(Self { root, file, path, to: to.to_vec(), has_final_name: Cell::new(false) });
             }
         }
         // The directory cannot be made, so an entry of another kind must be in its place.
@@ -73,7 +73,7 @@ impl<'a> StagedFile<'a> {
     /// missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;
-        self.named.set(renamed);
+        self.has_final_name.set(renamed);
         Ok(renamed)
     }
 
@@ -85,7 +85,7 @@ impl<'a> StagedFile<'a> {
 
 impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
-        if self.named.get() {
+        if self.has_final_name.get() {
             return;
         }
         // If this fails, the file is later recognised as abandoned.

@@ -29,9 +29,9 @@ struct BlockingPoolState {
     /// Pending answers with their deadlines, in order of the deadlines. All deadlines are equally
     /// long, so this is the order in which the jobs were added.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
-    watched: bool,
+    is_watched: bool,
     /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
-    dormant: bool,
+    is_dormant: bool,
 }
 
 #[derive(Default)]
@@ -137,13 +137,13 @@ impl BlockingPool {
             state.late.pop_front();
         }
         state.late.push_back((Instant::now() + self.deadline, overdue));
-        if !state.watched {
+        if !state.is_watched {
             let shared = Arc::clone(&self.shared);
             // The stack is small, because the thread only sends replies.
             let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
-            state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
+            state.is_watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
         }
-        if std::mem::take(&mut state.dormant) {
+        if std::mem::take(&mut state.is_dormant) {
             self.shared.watch.notify_one();
         }
     }
@@ -191,7 +191,7 @@ impl Shared {
                     state = self.watch.wait_timeout(state, due - now).0;
                 }
                 None => {
-                    state.dormant = true;
+                    state.is_dormant = true;
                     state = self.watch.wait(state);
                 }
             }

@@ -45,7 +45,7 @@ struct Inner {
     /// Number of ranges recorded so far.
     noted: u64,
     directories: HashSet<Location>,
-    failed: bool,
+    has_failed: bool,
 }
 
 /// A range that was read.
@@ -65,7 +65,7 @@ impl Recorder {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
         let (open, directories) = (HashMap::new(), HashSet::new());
-        let inner = Mutex::new(Inner { file, open, noted: 0, directories, failed: false });
+        let inner = Mutex::new(Inner { file, open, noted: 0, directories, has_failed: false });
         let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
         let head = StartLine::Root(root.clone());
         recorder.write(&mut recorder.inner.lock(), &head);
@@ -125,7 +125,7 @@ impl Recorder {
         let Some(line) = line.to_bytes(Some(&self.root)) else { return };
         // If the record cannot be written, reads still work, and the error is logged once.
         if let Err(error) = inner.file.write_all(&line)
-            && !std::mem::replace(&mut inner.failed, true)
+            && !std::mem::replace(&mut inner.has_failed, true)
         {
             tracing::warn!("{}: reads are noted no longer: {error}", self.path.display());
         }

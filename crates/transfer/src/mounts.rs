@@ -81,7 +81,7 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> ShownParts<'m> {
 }
 
 /// Returns whether two directories overlap according to `mounts`.
-fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+fn are_overlapping(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
     one.starts_with(other)
         || other.starts_with(one)
@@ -156,7 +156,7 @@ fn mount_points_in(directory: PathBuf) -> io::Result<Vec<PathBuf>> {
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
     let mounts = process_mounts().unwrap_or_default();
-    if from != to && overlap(&mounts, &from, &to) {
+    if from != to && are_overlapping(&mounts, &from, &to) {
         return Err(Error::OnePlace {
             place: shown(destination).to_string(),
             other: shown(source).to_string(),
@@ -196,7 +196,8 @@ fn is_harmful(mounts: &[Mount], target: &Path, destination: &Path, copy: &Path, 
                 shown.all().any(|(same, path)| same == device && at.starts_with(path))
             })
     };
-    target != copy && (contains_copy() || (extras != Extras::Keep && overlap(mounts, target, destination)))
+    target != copy
+        && (contains_copy() || (extras != Extras::Keep && are_overlapping(mounts, target, destination)))
 }
 
 /// Returns the path without links. Components that do not exist are kept.
@@ -221,7 +222,7 @@ mod tests {
         let mounts: Vec<Mount> =
             table.lines().filter_map(|line| Mount::parse(line.trim().as_bytes())).collect();
         assert_eq!(mounts.len(), 4);
-        let overlaps = |one: &str, other: &str| overlap(&mounts, Path::new(one), Path::new(other));
+        let overlaps = |one: &str, other: &str| are_overlapping(&mounts, Path::new(one), Path::new(other));
         for (one, other) in [
             ("/mnt/x", "/data"),
             ("/mnt/x", "/data/src"),

@@ -158,7 +158,7 @@ impl Removal<'_> {
 }
 
 impl RemovalFilter {
-    fn takes_key(self, entry: &Entry) -> bool {
+    fn includes_key(self, entry: &Entry) -> bool {
         self == Self::All || (entry.name.ends_with(b"/") && entry.size == Some(0))
     }
 }
@@ -239,7 +239,7 @@ fn remove_keys(
             }
             match entry {
                 Ok(entry) if entry.kind == EntryKind::Directory => {}
-                Ok(entry) if !(removal.select)(&entry.name) || !filter.takes_key(&entry) => kept = true,
+                Ok(entry) if !(removal.select)(&entry.name) || !filter.includes_key(&entry) => kept = true,
                 Ok(entry) if removal.apply_or_report(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
                 }

@@ -293,17 +293,17 @@ struct StreamInput<'a> {
     first: Option<Vec<u8>>,
     number: u32,
     bytes: u64,
-    ended: bool,
+    is_ended: bool,
 }
 
 impl StreamInput<'_> {
     fn next(&mut self) -> Result<Option<(u32, StreamPart)>> {
-        if self.ended {
+        if self.is_ended {
             return Ok(None);
         }
         let Some(length) = stream_part_size(self.number + 1) else {
             // The last part that is allowed may have ended exactly at the end of the stream.
-            self.ended = true;
+            self.is_ended = true;
             return match read_part(self.reader, 1)?.is_empty() {
                 true => Ok(None),
                 false => Err(self.too_long()),
@@ -316,7 +316,7 @@ impl StreamInput<'_> {
             }
             None => StreamPart::spooled(self.reader, length)?,
         };
-        self.ended = part.len() < length;
+        self.is_ended = part.len() < length;
         if part.len() == 0 {
             return Ok(None);
         }
@@ -388,7 +388,7 @@ fn send_parts(
         first: Some(first),
         number: 0,
         bytes: 0,
-        ended: false,
+        is_ended: false,
     });
     let send = |index| {
         let mut requester = Requester::new(context, index);
@@ -401,7 +401,7 @@ fn send_parts(
             };
             if sent.is_err() {
                 // The upload has failed, so the other senders have to stop.
-                reading.lock().ended = true;
+                reading.lock().is_ended = true;
                 return sent;
             }
         }

@@ -92,7 +92,7 @@ pub(crate) fn jobs<'a>(
         obstacles: Vec::new(),
         last_obstacle: None,
         failures: Vec::new(),
-        disordered: false,
+        is_disordered: false,
     })
 }
 
@@ -146,7 +146,7 @@ struct Replacement {
     /// The name of the directory, which ends in `/`.
     prefix: Vec<u8>,
     /// True if all names that were listed in the directory so far may be deleted.
-    whole: bool,
+    is_deletable: bool,
 }
 
 /// The side-by-side walk of two listings.
@@ -182,7 +182,7 @@ pub(crate) struct Join<'a> {
     last_obstacle: Option<Vec<u8>>,
     failures: Vec<Failure>,
     /// True if a listing was out of order. If so, the walk ends.
-    disordered: bool,
+    is_disordered: bool,
 }
 
 impl Iterator for Join<'_> {
@@ -193,7 +193,7 @@ impl Iterator for Join<'_> {
             if let Some(failure) = self.failures.pop() {
                 return Some(Err(failure));
             }
-            if self.disordered {
+            if self.is_disordered {
                 return None;
             }
             let tree = self.copy.tree;
@@ -208,7 +208,7 @@ impl Iterator for Join<'_> {
                     if is_destination && self.extras == Extras::Keep && error.unlisted_name(place).is_some() {
                         continue;
                     }
-                    self.disordered = matches!(error, StoreError::Disordered { .. });
+                    self.is_disordered = matches!(error, StoreError::Disordered { .. });
                     return Some(Err(Failure::of_listing(place, error)));
                 }
             }
@@ -250,10 +250,10 @@ impl Join<'_> {
     /// Deletes the names that only the destination has. The copies of the run have completed
     /// before. So even if a link of the source led to such a name, its content has been copied.
     pub(crate) fn delete_extras(self, summary: &mut Summary) {
-        if summary.ended.is_some() || self.disordered {
+        if summary.ended.is_some() || self.is_disordered {
             return;
         }
-        if !self.source.broken {
+        if !self.source.is_broken {
             return self.extra_names.delete_all(summary);
         }
         let kept = self.kept + self.extra_names.files();
@@ -281,7 +281,7 @@ impl Join<'_> {
         {
             // A name of the destination may be another spelling of a name of the source, so no name
             // is deleted.
-            self.source.broken |= self.extras != Extras::Keep;
+            self.source.is_broken |= self.extras != Extras::Keep;
             return Some(Err(failure));
         }
         self.add_over(entry, ReplaceKind::Nothing)
@@ -294,7 +294,7 @@ impl Join<'_> {
     fn add_over(&mut self, entry: Entry, over: ReplaceKind) -> Option<JobResult> {
         if entry.kind == EntryKind::File && self.is_over_directory(&entry.name) {
             let prefix = [&entry.name[..], b"/"].concat();
-            self.replacements.push(Replacement { file: entry, prefix, whole: true });
+            self.replacements.push(Replacement { file: entry, prefix, is_deletable: true });
             return None;
         }
         self.copy.job(entry, over, self.observer)
@@ -375,13 +375,13 @@ impl Join<'_> {
         }
         // The source may have a name that its listing does not show.
         let deletable = self.extra_names.may_delete(&entry);
-        if self.source.broken {
+        if self.source.is_broken {
             self.kept += u64::from(entry.kind != EntryKind::Directory && deletable);
             return;
         }
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
             // A directory is deleted together with its contents.
-            over.whole &= deletable || entry.kind == EntryKind::Directory;
+            over.is_deletable &= deletable || entry.kind == EntryKind::Directory;
             return;
         }
         if !deletable {
@@ -498,7 +498,7 @@ impl Join<'_> {
     /// Keeps the directories that contain the source's `name`.
     fn keep_directory_of(&mut self, name: &[u8]) {
         for over in self.replacements.iter_mut().filter(|over| name.starts_with(&over.prefix)) {
-            over.whole = false;
+            over.is_deletable = false;
         }
     }
 
@@ -511,7 +511,7 @@ impl Join<'_> {
             .iter()
             .position(|over| source.has_passed(&over.prefix) && destination.has_passed(&over.prefix))?;
         let over = self.replacements.swap_remove(decided);
-        if over.whole && !self.source.broken && !self.destination.broken {
+        if over.is_deletable && !self.source.is_broken && !self.destination.is_broken {
             return self.copy.job(over.file, ReplaceKind::Directory, self.observer);
         }
         let place = self.copy.tree.destination.join(&over.file.name);

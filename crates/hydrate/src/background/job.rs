@@ -185,7 +185,7 @@ fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLi
             busy = wanted.look_ahead(job);
         }
         // A file that found no room waits until no other file is active.
-        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
+        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.is_waiting && !active.is_empty());
         if !waits && let Some(candidate) = waiting_file.take() {
             let promised = active.iter().map(ActiveFile::promised).sum();
             match candidate.admit(job, promised, &mut least_refused) {
@@ -239,7 +239,7 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
     let blocks = blocks_of(bytes);
     // Blocks are fetched and counted as wholes, even if only a part of a block is wanted.
     let bytes = version.table.blocks.bytes(&blocks);
-    Some(Candidate { version, blocks, bytes, is_first, waits: false })
+    Some(Candidate { version, blocks, bytes, is_first, is_waiting: false })
 }
 
 /// Returns the reason why the cache cannot keep an object, if its version gives one. Without a
@@ -264,7 +264,7 @@ struct Candidate {
     /// True if the object counts as done when this item is done.
     is_first: bool,
     /// True if the file found no room before, and waits until no other file is active.
-    waits: bool,
+    is_waiting: bool,
 }
 
 /// The decision whether a file may start, given the room in the cache.
@@ -285,7 +285,7 @@ impl Candidate {
         match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
             Ok(cost) => return Admission::Started(self.start(job, cost)),
             Err(Some(_)) if promised > 0 => {
-                self.waits = true;
+                self.is_waiting = true;
                 return Admission::Later(self);
             }
             Err(refused) => {

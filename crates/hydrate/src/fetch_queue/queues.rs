@@ -51,13 +51,13 @@ pub(super) struct Queues {
     pub(super) free_slots: Vec<usize>,
     pub(super) threads: usize,
     /// True if there is no thread, and none could be started.
-    pub(super) threadless: bool,
+    pub(super) has_no_thread: bool,
     /// True if the supervisor's thread exists.
-    pub(super) supervised: bool,
+    pub(super) is_supervised: bool,
     /// True if the supervisor sleeps until it is woken. Otherwise it wakes after a tick by itself,
     /// because waking it for each request would cost more.
-    pub(super) dormant: bool,
-    pub(super) closed: bool,
+    pub(super) is_dormant: bool,
+    pub(super) is_closed: bool,
     /// Reads with a callback, in the order of their deadlines. All deadlines are equally long, so
     /// this is the order in which the reads began.
     pub(super) waiting: VecDeque<Weak<PendingRead>>,

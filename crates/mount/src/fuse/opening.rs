@@ -39,7 +39,7 @@ pub(super) struct FileOpener {
     pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
     /// True if the kernel has refused to pass files through.
-    refused: AtomicBool,
+    is_refused: AtomicBool,
     /// The connection through which content is given to the kernel. Not set until the file system
     /// is mounted.
     pub(super) notifier: OnceLock<Notifier>,
@@ -47,13 +47,13 @@ pub(super) struct FileOpener {
 
 impl FileOpener {
     pub(super) fn new(core: Arc<FileSystem>, pool: BlockingPool) -> Self {
-        let (handles, refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
-        Self { core, pool, handles, refused, notifier: OnceLock::new() }
+        let (handles, is_refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
+        Self { core, pool, handles, is_refused, notifier: OnceLock::new() }
     }
 
     /// Records that the kernel passes no file through.
     pub(super) fn refuse(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        self.is_refused.store(true, Ordering::Relaxed);
     }
 
     /// Opens an inode. Replies at once, or after the file was hydrated.
@@ -173,6 +173,6 @@ impl FileOpener {
     }
 
     fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+        self.is_refused.load(Ordering::Relaxed)
     }
 }

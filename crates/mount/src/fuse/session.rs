@@ -51,7 +51,7 @@ impl ServedMount {
 pub(super) struct InodeForgetter {
     notifier: OnceLock<Notifier>,
     pruning: InodePruner,
-    under_way: AtomicBool,
+    is_running: AtomicBool,
 }
 
 impl InodeForgetter {
@@ -135,7 +135,7 @@ impl Fuse {
     /// Asks the kernel to forget the oldest inodes, if it holds many.
     pub(super) fn bound_memory(&self) {
         if self.core.inodes.fullness() == Fullness::Room
-            || self.forgetting.under_way.swap(true, Ordering::Relaxed)
+            || self.forgetting.is_running.swap(true, Ordering::Relaxed)
         {
             return;
         }
@@ -145,7 +145,7 @@ impl Fuse {
         // directory while it waits for a reply from such a thread.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
-            forgetting.under_way.store(false, Ordering::Relaxed);
+            forgetting.is_running.store(false, Ordering::Relaxed);
         });
     }
 }

@@ -58,7 +58,7 @@ struct DirectoryOpens {
     /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
     /// True if a file has been opened.
-    opened: bool,
+    is_opened: bool,
     /// The position up to which files were fetched for opens in no order, and the number of files
     /// fetched last.
     unordered_end: usize,
@@ -88,14 +88,14 @@ impl DirectoryOpens {
         next: 0,
         ahead: 0,
         window: FIRST_BATCH / 2,
-        opened: false,
+        is_opened: false,
         unordered_end: 0,
         unordered_count: 0,
     };
 
     /// Records that the file at `position` is opened. Returns the files to fetch.
     fn open(&mut self, position: usize) -> Batch {
-        let was_opened = std::mem::replace(&mut self.opened, true);
+        let was_opened = std::mem::replace(&mut self.is_opened, true);
         // Some files up to `ahead` may be skipped: entries that are not files, and files that the
         // program does not read.
         let is_in_order = (self.next..=self.ahead.max(self.next)).contains(&position);

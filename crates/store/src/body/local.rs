@@ -26,12 +26,12 @@ pub(super) struct LocalSource {
     data_end: u64,
     cancel: Cancel,
     /// True once the kernel has refused to copy between these two files.
-    refused: bool,
+    is_refused: bool,
 }
 
 impl LocalSource {
     pub(super) fn new(file: File, range: ByteRange, cancel: Cancel) -> Self {
-        Self { file, offset: range.start, end: range.end, data_end: 0, cancel, refused: false }
+        Self { file, offset: range.start, end: range.end, data_end: 0, cancel, is_refused: false }
     }
 
     pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
@@ -62,7 +62,7 @@ impl LocalSource {
             Ok(count) => return Some(Ok(to_usize(count))),
             Err(source) => return Some(Err(Error::Io { location: place.to_owned(), source })),
         }
-        if self.refused {
+        if self.is_refused {
             return None;
         }
         let most = most.min(self.data_end - self.offset).min(self.end.saturating_sub(self.offset));
@@ -84,7 +84,7 @@ impl LocalSource {
             // The kernel returns 0 at the end, but also for pseudo files, which have content but no
             // size. So the bytes are read instead, because a read returns 0 only at the real end.
             _ => {
-                self.refused = true;
+                self.is_refused = true;
                 None
             }
         }

@@ -90,7 +90,7 @@ pub struct LocalFile {
     mode: u32,
     /// True if the kernel chose the permission bits, as it does for any new file without an
     /// explicit mode.
-    usual: bool,
+    has_usual_mode: bool,
 }
 
 impl LocalFile {
@@ -147,9 +147,9 @@ impl LocalFile {
             _ if is_refused_name(errno(&error)) || !is_text => refused_name(&place.path, errno(&error)),
             _ => io_error(&place.path, error),
         })?;
-        let usual = opened.new && privacy == PartialPermissions::Usual && place.mode.is_none();
+        let has_usual_mode = opened.is_new && privacy == PartialPermissions::Usual && place.mode.is_none();
         let sink = Arc::new(Sink::new(opened.file));
-        Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
+        Ok(Self { sink, place, stem, partial, path, mode: opened.mode, has_usual_mode })
     }
 
     /// Returns the file, for writes by several threads.
@@ -260,7 +260,7 @@ impl LocalFile {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,
             (Some(mode), None) | (None, Some(mode)) => mode,
-            (None, None) if self.usual => return Ok(()),
+            (None, None) if self.has_usual_mode => return Ok(()),
             (None, None) => usual_mode(&self.place.directory, self.file())?,
         };
         if mode & PRESERVED_BITS == self.mode {
@@ -302,7 +302,7 @@ struct OpenedPartial {
     file: File,
     mode: u32,
     /// True if the file was created, false if an interrupted writer left it.
-    new: bool,
+    is_new: bool,
 }
 
 /// Opens and locks the partial file, and ensures that its permission bits do not exceed `bits`.
@@ -314,7 +314,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
     let mode = Mode::from_raw_mode(bits);
     loop {
         let made = rustix::fs::openat(directory, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
-        let new = made.is_ok();
+        let is_new = made.is_ok();
         let file = match made {
             Err(Errno::EXIST) => match rustix::fs::openat(directory, name, flags, mode) {
                 Err(Errno::NOENT) => continue,
@@ -324,7 +324,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             },
             other => other?,
         };
-        if !new && FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        if !is_new && FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("a pipe or device has the name of the partial file; remove it"));
         }
         let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -336,7 +336,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
                 ));
             }
             Ok(None) => {
-                if new {
+                if is_new {
                     rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
                 }
                 return Ok(None);
@@ -349,7 +349,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => continue,
         }
-        if !new && others_reach(&ours, bits) {
+        if !is_new && others_reach(&ours, bits) {
             match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
                 // The directory is sticky, like `/tmp`, and the partial file is another user's.
                 Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
@@ -357,7 +357,11 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             }
             continue;
         }
-        return Ok(Some(OpenedPartial { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
+        return Ok(Some(OpenedPartial {
+            file: File::from(file),
+            mode: ours.st_mode & PRESERVED_BITS,
+            is_new,
+        }));
     }
 }
 
@@ -366,7 +370,7 @@ fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<OpenedPart
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
     let mode = rustix::fs::fstat(&file)?.st_mode & PRESERVED_BITS;
-    Ok(OpenedPartial { file: File::from(file), mode, new: true })
+    Ok(OpenedPartial { file: File::from(file), mode, is_new: true })
 }
 
 /// Returns true if other users can read or change an existing partial file: it grants them more

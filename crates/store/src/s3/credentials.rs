@@ -56,7 +56,7 @@ struct ChainState {
 struct CredentialState {
     known: Option<KnownCredentials>,
     /// True while a thread runs the chain.
-    asking: bool,
+    is_chain_running: bool,
     /// Number of times that the chain has failed. `failure` is the last failure.
     failures: u64,
     failure: ChainFailure,
@@ -70,12 +70,13 @@ struct KnownCredentials {
 
 impl KnownCredentials {
     /// Returns true if the credentials can be used without a renewal.
-    fn serves(&self) -> bool {
-        self.live(RENEW_BEFORE) || (self.live(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
+    fn is_usable(&self) -> bool {
+        self.is_valid_for(RENEW_BEFORE)
+            || (self.is_valid_for(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
     }
 
     /// Returns true if the credentials stay valid for longer than `margin`.
-    fn live(&self, margin: Duration) -> bool {
+    fn is_valid_for(&self, margin: Duration) -> bool {
         self.credentials.expiry.is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
 }
@@ -129,7 +130,7 @@ impl S3Credentials {
             }
         };
         let mut state = self.asked.state.lock();
-        if let Some(known) = state.known.as_ref().filter(|known| known.serves()) {
+        if let Some(known) = state.known.as_ref().filter(|known| known.is_usable()) {
             return Ok(Some(known.credentials.clone()));
         }
         if let Some(credentials) = from_variables(options) {
@@ -139,16 +140,16 @@ impl S3Credentials {
         let failures = state.failures;
         let settings = self.settings(options)?;
         let service = CredentialService { region: settings.region.clone(), variants: settings.variants };
-        if !state.asking {
-            state.asking = true;
+        if !state.is_chain_running {
+            state.is_chain_running = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
             let thread = std::thread::Builder::new().name("credentials".into());
             if let Err(error) = thread.spawn(move || asked.ask(&service, profile)) {
-                state.asking = false;
+                state.is_chain_running = false;
                 return Err(refused(error.to_string().into()));
             }
         }
-        while state.asking {
+        while state.is_chain_running {
             state = self.asked.answered.wait_timeout(state, POLL_INTERVAL).0;
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -157,7 +158,7 @@ impl S3Credentials {
         match &state.known {
             // The renewal failed, but the old credentials are still valid. A later request tries
             // again.
-            Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
+            Some(known) if known.is_valid_for(Duration::ZERO) => Ok(Some(known.credentials.clone())),
             Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
             _ => Err(refused(state.failure.clone())),
         }
@@ -199,7 +200,7 @@ impl ChainState {
                 }
             }
         }
-        state.asking = false;
+        state.is_chain_running = false;
         self.answered.notify_all();
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Ssh {
     endpoint: String,
     /// True once the process has ended and its status was read. From then on, its process id may
     /// belong to another process.
-    ended: bool,
+    has_ended: bool,
 }
 
 impl Ssh {
@@ -71,7 +71,7 @@ impl Ssh {
         tracing::debug!(?command, "session");
         let mut child = command.spawn().map_err(failed)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let ssh = Self { child, printed, endpoint, ended: false };
+        let ssh = Self { child, printed, endpoint, has_ended: false };
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
@@ -108,7 +108,7 @@ impl Ssh {
 
     /// Waits for the process, which is about to end. Ends it by signals if that takes too long.
     fn wait(&mut self) -> Option<ExitStatus> {
-        self.ended = true;
+        self.has_ended = true;
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             signal.into_iter().for_each(|signal| self.signal(signal));
             let began = Instant::now();
@@ -125,7 +125,7 @@ impl Ssh {
 
 impl Drop for Ssh {
     fn drop(&mut self) {
-        if !self.ended {
+        if !self.has_ended {
             self.stop();
             self.wait();
         }

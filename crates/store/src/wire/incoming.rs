@@ -51,7 +51,7 @@ pub(crate) struct Incoming {
     /// True if a cut body would look complete: it ends with the connection, and TLS does not
     /// protect its end (RFC 9112, 8).
     is_open_ended: bool,
-    ended: bool,
+    is_ended: bool,
     back: AfterBody,
     place: String,
     cancel: Cancel,
@@ -84,7 +84,7 @@ impl Incoming {
             is_open_ended: matches!(framing, Framing::UntilClose) && connection.is_plain(),
             connection: Some(connection),
             framing,
-            ended: false,
+            is_ended: false,
             back,
             place: request.place.to_owned(),
             cancel: request.cancel.clone(),
@@ -127,7 +127,7 @@ impl Incoming {
     }
 
     fn read_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.ended || buffer.is_empty() {
+        if self.is_ended || buffer.is_empty() {
             return Ok(0);
         }
         let Some(connection) = &mut self.connection else { return Ok(0) };
@@ -167,7 +167,7 @@ impl Incoming {
             .as_ref()
             .filter(|connection| connection.is_plain() && connection.ahead().is_empty())?;
         let Framing::Length(left) = self.framing else { return None };
-        if self.ended || limit == 0 {
+        if self.is_ended || limit == 0 {
             return Some(Ok(0));
         }
         Some(match splice::to_file(&connection.socket, sink, offset, left.min(limit)) {
@@ -260,7 +260,7 @@ impl Incoming {
     }
 
     fn finish(&mut self) {
-        self.ended = true;
+        self.is_ended = true;
         self.event = None;
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };

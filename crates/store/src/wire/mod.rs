@@ -285,7 +285,7 @@ impl From<Error> for FailedRequest {
 impl FailedRequest {
     /// Returns the failure to connect, from an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
-        let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
+        let fault = if connection::is_timeout(error) { Fault::Silent } else { Fault::Other };
         let detail = match tls::is_plain(error) {
             true => WITHOUT_TLS.to_owned(),
             false => format!("{what}{error}"),
@@ -359,7 +359,7 @@ impl Exchange<'_> {
             return Err(Error::Cancelled.into());
         }
         client.counters.requests.add(request.kind);
-        let used = connection.used;
+        let used = connection.is_used;
         let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
             // The rest of the payload is missing, so the connection is closed without waiting for a
@@ -371,7 +371,7 @@ impl Exchange<'_> {
         // payload. The response of the server then explains the failed write.
         let head = match &sent {
             // The server accepted no bytes for a whole deadline, so a response is not waited for.
-            Err(SendError::Socket(error)) if connection::timed_out(error) => {
+            Err(SendError::Socket(error)) if connection::is_timeout(error) => {
                 Err(response::ResponseHeadError::Io(error.kind().into()))
             }
             _ => self.read_head(&mut connection, wait),
@@ -401,7 +401,7 @@ impl Exchange<'_> {
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)
             | (Ok(()), Err(response::ResponseHeadError::Io(error))) => {
-                let fault = match connection::timed_out(&error) {
+                let fault = match connection::is_timeout(&error) {
                     true => Fault::Silent,
                     false if used && connection.ahead().is_empty() => Fault::Stale,
                     false => Fault::Other,
@@ -417,7 +417,7 @@ impl Exchange<'_> {
                 return Err(FailedRequest { error: unusable.into_error(request.origin), fault });
             }
         };
-        connection.used = true;
+        connection.is_used = true;
         let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
         let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, charge));
         let charge = client.account.charge_length(charge, incoming.length(), request.place)?;
@@ -447,7 +447,7 @@ impl Exchange<'_> {
         let io = response::ResponseHeadError::Io;
         connection.socket.set_read_timeout(Some(wait)).map_err(io)?;
         let mut head = ResponseHead::read(connection, place);
-        if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::timed_out(error))
+        if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::is_timeout(error))
             && wait < deadline
             && self.endpoint.answered_since(&self.admitted)
         {

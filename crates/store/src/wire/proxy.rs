@@ -70,7 +70,7 @@ impl Routes {
 /// subdomains), an address, or a block of addresses.
 fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
-        return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
+        return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if is_within(host, block, bits));
     }
     // The port of an IPv6 address follows its bracket.
     let has_port = |name: &str| !name.contains(':') || name.ends_with(']');
@@ -84,7 +84,7 @@ fn bypasses(rule: &str, origin: &Origin) -> bool {
     host && port.is_none_or(|port| port == origin.port)
 }
 
-fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
+fn is_within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
     match (host, block) {
         (IpAddr::V4(host), IpAddr::V4(block)) => {
             bits <= 32
@@ -140,7 +140,7 @@ impl UsableProxy {
         }
         connection.write_all(head.as_bytes()).map_err(|error| refused(&error))?;
         let answer = ResponseHead::read(connection, place).map_err(|error| match error {
-            ResponseHeadError::Io(error) if connection::timed_out(&error) => {
+            ResponseHeadError::Io(error) if connection::is_timeout(&error) => {
                 let silent = std::io::Error::new(error.kind(), "the proxy does not answer");
                 refused(&silent)
             }

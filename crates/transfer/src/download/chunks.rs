@@ -36,7 +36,7 @@ pub(super) struct ChunkedDownload {
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
     /// True if a later run can resume the download.
-    pub(super) resumable: bool,
+    pub(super) is_resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
@@ -50,7 +50,7 @@ pub(super) struct ChunkedDownload {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DownloadedChunk {
-    pub(super) done: bool,
+    pub(super) is_done: bool,
     /// The CRC of the chunk's bytes, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
@@ -81,7 +81,7 @@ impl ChunkedDownload {
     /// Returns the offset up to which the file has no missing chunks.
     fn front(&self) -> u64 {
         let chunks = self.chunks.lock();
-        let missing = self.plan.chunk_indexes().find(|index| !chunks[*index as usize].done);
+        let missing = self.plan.chunk_indexes().find(|index| !chunks[*index as usize].is_done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
@@ -184,7 +184,7 @@ impl ChunkedDownload {
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
         let record = ChunkRecord { index, checksum };
         self.journal.append(&record).map_err(Error::io(shown(&self.journal.path())))?;
-        self.chunks.lock()[index as usize] = DownloadedChunk { done: true, checksum: record.checksum };
+        self.chunks.lock()[index as usize] = DownloadedChunk { is_done: true, checksum: record.checksum };
         if let Some(follower) = self.follower.get()
             && let Some(follower) = follower.lock().as_ref()
         {
@@ -280,13 +280,13 @@ impl ObjectPieces for ChunkedDownload {
     }
 
     fn resumable_bytes(&self) -> u64 {
-        if !self.resumable {
+        if !self.is_resumable {
             return 0;
         }
         let chunks = self.chunks.lock();
         self.plan
             .chunk_indexes()
-            .filter(|index| chunks[*index as usize].done)
+            .filter(|index| chunks[*index as usize].is_done)
             .map(|index| self.plan.range(index).len())
             .sum()
     }
@@ -299,7 +299,7 @@ impl ObjectPieces for ChunkedDownload {
                 StoreError::Changed { .. } | StoreError::Checksum { .. } | StoreError::FalseLength { .. }
             )
         ) || matches!(error, Error::Store(error) if error.is_fixed_name());
-        if is_useless || !self.resumable {
+        if is_useless || !self.is_resumable {
             let partial = self.partial.lock().take();
             let discarded = partial.map(LocalFile::discard);
             let removed = self.journal.remove();

@@ -114,12 +114,14 @@ fn split(
         return Err(Error::io(shown(path))(error));
     }
     let resumed: u64 =
-        (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
+        (0..).zip(&chunks).filter(|(_, chunk)| chunk.is_done).map(|(index, _)| plan.range(index).len()).sum();
     requester.context.count_resumed(resumed);
     let own = plan.chunk_indexes().find(|index| plan.range(*index).start == opened.0.range().start);
-    let own = own.filter(|index| !chunks[*index as usize].done);
-    let mut pending: PendingPieces =
-        plan.chunk_indexes().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
+    let own = own.filter(|index| !chunks[*index as usize].is_done);
+    let mut pending: PendingPieces = plan
+        .chunk_indexes()
+        .filter(|index| !chunks[*index as usize].is_done && Some(*index) != own)
+        .collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     if known.is_some() || !matches!(source, Location::Object(_)) {
@@ -134,7 +136,7 @@ fn split(
         over: job.over,
         stat,
         plan,
-        resumable: partial.is_resumable(),
+        is_resumable: partial.is_resumable(),
         partial: Mutex::new(Some(partial)),
         sink,
         journal,
@@ -163,7 +165,7 @@ fn open_files(
         Some(found) => {
             for record in found.records {
                 if let Some(chunk) = chunks.get_mut(record.index as usize) {
-                    *chunk = DownloadedChunk { done: true, checksum: record.checksum };
+                    *chunk = DownloadedChunk { is_done: true, checksum: record.checksum };
                 }
             }
             Ok((chunks, found.partial, found.journal))

@@ -102,7 +102,7 @@ impl<'a> Scheduler<'a> {
             supervisor::supervise(run, scope).inspect_err(|_| run.end(Error::Interrupted))
         })?;
         self.sync_file_system()?;
-        let bound_by = baseline.judge(&self.context, capped && self.limits.by_memory);
+        let bound_by = baseline.judge(&self.context, capped && self.limits.is_limited_by_memory);
         Ok(Summary { bound_by, ..self.into_summary() })
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct MultipartUpload {
     /// The requests in flight, by part number.
     in_flight: Mutex<HashMap<u32, Cancel>>,
     /// Set when a part has failed, so that no other part is sent.
-    failed: AtomicBool,
+    has_failed: AtomicBool,
 }
 
 /// Returns the metadata to write with an object: the metadata of its source, overridden by the
@@ -131,7 +131,7 @@ impl MultipartUpload {
             options,
             done: Mutex::new(sent),
             in_flight: Mutex::default(),
-            failed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -145,7 +145,7 @@ impl MultipartUpload {
     ) -> Result<()> {
         let part = requester.request(Wait::Write, None, |attempt, _| {
             self.in_flight.lock().insert(number, attempt.cancel().clone());
-            if self.failed.load(Ordering::Relaxed) {
+            if self.has_failed.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
             let sending = attempt.sending();
@@ -160,7 +160,7 @@ impl MultipartUpload {
 
     /// Cancels the requests in flight and prevents others, because the upload has failed.
     pub(super) fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
+        self.has_failed.store(true, Ordering::Relaxed);
         self.in_flight.lock().values().for_each(Cancel::cancel);
     }
 

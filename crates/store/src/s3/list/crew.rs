@@ -37,7 +37,7 @@ struct ConcurrentListingState {
     cancels: Vec<Cancel>,
     error: Option<Error>,
     /// True if the listing was dropped or has failed.
-    stopped: bool,
+    is_stopped: bool,
 }
 
 /// An iterator over the entries of a listing.
@@ -67,7 +67,7 @@ impl ConcurrentListing {
             pace: ListingPace::new(most),
             cancels: Vec::new(),
             error: None,
-            stopped: false,
+            is_stopped: false,
         };
         let shared = Arc::new(Shared {
             s3,
@@ -89,7 +89,7 @@ impl ConcurrentListing {
                 self.shared.work.notify_all();
                 return Some(Err(error));
             }
-            if state.stopped {
+            if state.is_stopped {
                 return None;
             }
             let first = state.plan.first_range();
@@ -134,12 +134,12 @@ impl Drop for ConcurrentListing {
 
 impl ConcurrentListingState {
     fn stop(&mut self) {
-        self.stopped = true;
+        self.is_stopped = true;
         self.cancels.iter().for_each(Cancel::cancel);
     }
 
     fn is_over(&self) -> bool {
-        self.stopped || self.error.is_some() || self.plan.is_listed()
+        self.is_stopped || self.error.is_some() || self.plan.is_listed()
     }
 }
 

@@ -63,7 +63,7 @@ struct KeyRange {
     /// The last key that may be in the range; `None` for the last range.
     until: Option<String>,
     /// True if the range has been listed to its end.
-    listed: bool,
+    is_listed: bool,
     /// The start of the next page. `None` while a worker lists the range.
     idle: Option<PageStart>,
     /// Pages that the consumer has not taken yet.
@@ -80,7 +80,7 @@ impl KeyRange {
             last: None,
             first: None,
             until,
-            listed: false,
+            is_listed: false,
             idle: None,
             pages: VecDeque::new(),
             endless: EndlessListingCheck::default(),
@@ -228,7 +228,7 @@ pub(super) struct ListingPlan {
     seams: HashMap<String, Seam>,
     taken: TakenKeys,
     /// True if the listing has started over as one range.
-    undivided: bool,
+    is_undivided: bool,
 }
 
 impl ListingPlan {
@@ -249,7 +249,7 @@ impl ListingPlan {
             wasted_pages: 0,
             seams: HashMap::new(),
             taken: TakenKeys::default(),
-            undivided: false,
+            is_undivided: false,
         }
     }
 
@@ -257,7 +257,7 @@ impl ListingPlan {
     /// range while there is room for pages. After that, it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<PageTask> {
         let room = self.requestable_ranges();
-        let may = |range: &KeyRange| range.idle.is_some() && !range.listed;
+        let may = |range: &KeyRange| range.idle.is_some() && !range.is_listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
         if let Some(range) = own.or_else(first).map(|at| &mut self.ranges[at]) {
@@ -295,14 +295,14 @@ impl ListingPlan {
     /// Splits one of the first `room` ranges that has at least `fewest` pages left. Returns the
     /// upper half as a task, or `None` if no split is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<PageTask> {
-        if self.undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
+        if self.is_undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
             return None;
         }
         let near = match self.order {
             EntryOrder::Any => usize::MAX,
             EntryOrder::Bytes => SPLITTABLE_RANGES,
         };
-        let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
+        let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.is_listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= fewest).then_some((at, cut))
@@ -334,14 +334,14 @@ impl ListingPlan {
     /// The reason why the listing must not continue.
     pub(super) fn record_page(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
         self.waiting = self.waiting.saturating_sub(1);
-        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
+        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.is_listed) else {
             return Ok(());
         };
         if let Some(token) = &page.next {
             let content = PageContent::of(&page.entries);
             self.ranges[at].endless.check(token, content).map_err(ListingFault::Unusable)?;
         }
-        if self.undivided {
+        if self.is_undivided {
             return self.add_undivided(page);
         }
         match self.ranges[at].disorder(&page).or_else(|| self.add_to_range(at, page)) {
@@ -371,14 +371,14 @@ impl ListingPlan {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }
         let is_first_of_range = range.last.is_none();
-        range.listed = !within || next.is_none();
+        range.is_listed = !within || next.is_none();
         range.last =
             last.filter(|last| range.after.as_ref().is_none_or(|after| last > after)).or(range.last.take());
         if !entries.is_empty() {
             range.pages.push_back(entries);
             self.waiting += 1;
         }
-        let (listed, after) = (range.listed, range.after.clone());
+        let (listed, after) = (range.is_listed, range.after.clone());
         range.idle = next.filter(|_| within).map(PageStart::Token);
         let mut disorder = None;
         if let Some(after) = after.filter(|_| is_first_of_range && (first.is_some() || listed)) {
@@ -389,7 +389,7 @@ impl ListingPlan {
         }
         if within && listed {
             // The service has no keys after this range, so all later ranges are empty.
-            self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
+            self.ranges[at + 1..].iter_mut().for_each(|range| range.is_listed = true);
             disorder = disorder.or_else(|| self.key_behind(at));
         }
         disorder
@@ -423,7 +423,7 @@ impl ListingPlan {
         self.ranges = vec![whole];
         self.waiting = 0;
         self.seams.clear();
-        self.undivided = true;
+        self.is_undivided = true;
     }
 
     fn add_undivided(&mut self, page: S3Page) -> Result<(), ListingFault> {
@@ -439,19 +439,19 @@ impl ListingPlan {
             range.pages.push_back(entries);
             self.waiting += 1;
         }
-        range.listed = next.is_none();
+        range.is_listed = next.is_none();
         range.idle = next.map(PageStart::Token);
         Ok(())
     }
 
     /// Returns true if the listing has started over because its order was wrong.
     pub(super) fn is_undivided(&self) -> bool {
-        self.undivided
+        self.is_undivided
     }
 
     /// Takes the next page in the requested order.
     pub(super) fn take(&mut self) -> NextStep {
-        let done = |range: &KeyRange| range.listed && range.pages.is_empty();
+        let done = |range: &KeyRange| range.is_listed && range.pages.is_empty();
         match self.order {
             EntryOrder::Any => self.ranges.retain(|range| !done(range)),
             EntryOrder::Bytes => {
@@ -466,7 +466,7 @@ impl ListingPlan {
         match ready.and_then(|range| Some((range.id, range.pages.pop_front()?))) {
             Some((range, page)) => {
                 self.waiting = self.waiting.saturating_sub(1);
-                if self.order == EntryOrder::Any && !self.undivided {
+                if self.order == EntryOrder::Any && !self.is_undivided {
                     self.taken.add_page(range, &page);
                 }
                 NextStep::Page(page)
@@ -482,7 +482,7 @@ impl ListingPlan {
     }
 
     pub(super) fn is_listed(&self) -> bool {
-        self.ranges.iter().all(|range| range.listed)
+        self.ranges.iter().all(|range| range.is_listed)
     }
 }
 
