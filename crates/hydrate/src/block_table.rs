@@ -255,7 +255,7 @@ impl BlockTable {
         let run = state.in_flight.unowned_runs(first..end.min(first + most), is_cached).into_iter().next()?;
         let fetch = self.begin(&mut state, Priority::Background, run, most).pop()?;
         state.in_flight.set_pace(fetch.id, job.pace());
-        job.submitted();
+        job.count_submission();
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }
 

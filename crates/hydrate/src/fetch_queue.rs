@@ -204,13 +204,13 @@ impl FetchQueue {
         buffer: &mut Vec<u8>,
     ) -> MutexGuard<'q, Queues> {
         let (priority, memory) = (fetch.priority, memory_of(&fetch));
-        queues.started(priority, memory);
+        queues.count_start(priority, memory);
         // The end of a fetch may make room for several others.
         self.wake(&mut queues);
         drop(queues);
         receive::run(self, fetch, slot, buffer);
         let mut queues = self.queues.lock();
-        queues.ended(priority, memory);
+        queues.count_end(priority, memory);
         queues
     }
 

@@ -218,13 +218,13 @@ impl JobFile {
     }
 
     /// Counts a submitted fetch.
-    pub(crate) fn submitted(&self) {
+    pub(crate) fn count_submission(&self) {
         self.running.fetch_add(1, Relaxed);
         self.job.running.fetch_add(1, Relaxed);
     }
 
     /// Counts the bytes of a block that a fetch has brought.
-    pub(crate) fn received(&self, bytes: u64) {
+    pub(crate) fn count_received(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
         self.job.fetched.fetch_add(bytes, Relaxed);
         self.job.lock_progress().bytes_here += bytes;
@@ -237,7 +237,7 @@ impl JobFile {
     }
 
     /// Counts a fetch that has ended.
-    pub(crate) fn ended(&self, error: Option<Error>) {
+    pub(crate) fn count_end(&self, error: Option<Error>) {
         if let Some(error) = error {
             self.fail(error);
         }

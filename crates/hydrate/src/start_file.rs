@@ -111,7 +111,7 @@ impl StartFile {
         for (_, object, range) in reads {
             file.add_read(object, range);
         }
-        Ok(file.finished())
+        Ok(file.into_start_file())
     }
 
     /// Returns the start file as text.
@@ -273,7 +273,7 @@ impl Builder {
 
     /// Leaves out the reads after the first `max` bytes, in whole blocks, and the objects of which
     /// no read remains. Returns the number of bytes left out.
-    fn cut(&mut self, max: u64) -> u64 {
+    fn shorten(&mut self, max: u64) -> u64 {
         let (mut rest, mut left_out) = (max, 0_u64);
         for StartRead { range, .. } in &mut self.reads {
             let length = range.len();
@@ -296,7 +296,7 @@ impl Builder {
         left_out
     }
 
-    fn finished(self) -> StartFile {
+    fn into_start_file(self) -> StartFile {
         let objects = self.objects.into_iter().map(|(object, _)| object).collect();
         StartFile { root: self.root, directories: self.directories, objects, reads: self.reads }
     }

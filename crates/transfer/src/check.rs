@@ -24,7 +24,8 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// The filter as bounds for listings of local directories, which do not examine excluded names.
+    /// The same filter, in the form with which listings of local directories skip excluded names
+    /// without examining them.
     pub bounds: WalkBounds,
     /// Method of comparing the contents of two objects of equal length.
     pub content: ContentComparison,

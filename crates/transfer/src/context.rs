@@ -277,8 +277,8 @@ impl<'a> Context<'a> {
         add_relaxed(&self.meters.reread, bytes);
     }
 
-    /// Counts bytes that have arrived.
-    pub(crate) fn moved(&self, bytes: u64) {
+    /// Counts bytes that have arrived, or that a server has accepted.
+    pub(crate) fn record_moved(&self, bytes: u64) {
         add_relaxed(&self.meters.moved, bytes);
         self.observer.moved(bytes);
         if load_relaxed(&self.meters.first_byte) == 0 {

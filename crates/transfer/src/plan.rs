@@ -39,7 +39,8 @@ pub(crate) const MAX_PART_IN_MEMORY: u64 = 2 * MIN_PART_SIZE;
 const MAX_PART_SIZE: u64 = 5 << 30;
 /// Number of the first parts of a stream, all of the minimum length. Together they have 9.8 GiB.
 const SMALL_PARTS: u32 = 2_000;
-/// Number of parts of a stream with each length between the minimum and the maximum.
+/// Number of consecutive parts of a stream that have the same length, after the first
+/// [`SMALL_PARTS`]. Then the length doubles, up to the maximum.
 const PARTS_PER_LENGTH: u32 = 200;
 
 /// Returns the length in bytes of part `number` (from 1) of a stream of unknown length, or `None`

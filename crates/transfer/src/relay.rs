@@ -142,7 +142,7 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
                     );
                 }
                 filled += read;
-                attempt.moved(read as u64, range.start + filled as u64);
+                attempt.record_moved(read as u64, range.start + filled as u64);
             }
         }
         Ok(())

@@ -171,12 +171,12 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    fn deleted(&self, count: u64) {
+    fn count_deleted(&self, count: u64) {
         self.summary.lock().deleted += count;
     }
 
     /// Records a failure. If the failed request was cancelled by a stop, ends the run instead.
-    fn failed(&self, location: String, error: impl Into<Error>) {
+    fn record_failure(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
         let mut summary = self.summary.lock();
         if let (Error::Store(StoreError::Cancelled), Some(why)) = (&error, self.stop.error()) {
@@ -189,9 +189,9 @@ impl Outcome<'_> {
     }
 
     /// Records a name that a listing could not show.
-    fn unlisted(&self, root: &Location, error: StoreError) {
+    fn record_unlisted(&self, root: &Location, error: StoreError) {
         let Failure { location, error } = Failure::of_listing(root, error);
-        self.failed(location, error);
+        self.record_failure(location, error);
     }
 
     /// Returns whether the run has to end now.
@@ -244,7 +244,7 @@ fn remove_keys(
                     page.push(removal.root.join(&entry.name));
                 }
                 Ok(_) => {}
-                Err(error) => outcome.unlisted(&removal.root, error),
+                Err(error) => outcome.record_unlisted(&removal.root, error),
             }
             if page.len() == PAGE && pages.send(take(&mut page)).is_err() {
                 break;
@@ -277,7 +277,7 @@ fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFi
         return;
     }
     if let Err(error) = scope.store.delete(&marker) {
-        outcome.failed(marker.to_string(), error);
+        outcome.record_failure(marker.to_string(), error);
     }
 }
 
@@ -289,9 +289,9 @@ fn delete_pages(scope: &CallScope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>,
             continue;
         }
         let failed = scope.store.delete_many(&page);
-        outcome.deleted((page.len() - failed.len()) as u64);
+        outcome.count_deleted((page.len() - failed.len()) as u64);
         for (location, error) in failed {
-            outcome.failed(location.to_string(), error);
+            outcome.record_failure(location.to_string(), error);
         }
     }
 }
@@ -348,7 +348,7 @@ fn remove_names(
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                outcome.unlisted(&removal.root, error);
+                outcome.record_unlisted(&removal.root, error);
                 continue;
             }
         };
@@ -404,7 +404,7 @@ impl Names for RemoteNames<'_> {
     fn remove_directory(&mut self, name: &[u8]) {
         let directory = self.removal.root.join(name);
         if let Err(error) = self.remove(&directory) {
-            self.outcome.failed(directory.to_string(), error);
+            self.outcome.record_failure(directory.to_string(), error);
         }
     }
 
@@ -414,16 +414,16 @@ impl Names for RemoteNames<'_> {
             return;
         }
         if let Err(error) = self.remove(&root.clone()) {
-            self.outcome.failed(root.to_string(), error);
+            self.outcome.record_failure(root.to_string(), error);
         }
     }
 
     fn finish(&mut self) {
         let files = take(&mut self.files);
         let failed = self.scope.store.delete_many(&files);
-        self.outcome.deleted((files.len() - failed.len()) as u64);
+        self.outcome.count_deleted((files.len() - failed.len()) as u64);
         for (location, error) in failed {
-            self.outcome.failed(location.to_string(), error);
+            self.outcome.record_failure(location.to_string(), error);
         }
     }
 }
@@ -440,15 +440,15 @@ struct LocalNames<'a> {
 impl Names for LocalNames<'_> {
     fn remove_file(&mut self, name: &[u8]) {
         match self.beneath.remove_file(as_path(name)) {
-            Ok(()) => self.outcome.deleted(1),
-            Err(error) => self.outcome.failed(self.removal.root.join(name).to_string(), error),
+            Ok(()) => self.outcome.count_deleted(1),
+            Err(error) => self.outcome.record_failure(self.removal.root.join(name).to_string(), error),
         }
     }
 
     fn remove_directory(&mut self, name: &[u8]) {
         self.remove_unfinished(as_path(name));
         if let Err(error) = self.beneath.remove_empty_directory(as_path(name)) {
-            self.outcome.failed(self.removal.root.join(name).to_string(), error);
+            self.outcome.record_failure(self.removal.root.join(name).to_string(), error);
         }
     }
 
@@ -459,7 +459,7 @@ impl Names for LocalNames<'_> {
             return;
         }
         let location = self.removal.root.to_string();
-        self.outcome.failed(location.clone(), StoreError::Io { location, source: error });
+        self.outcome.record_failure(location.clone(), StoreError::Io { location, source: error });
     }
 }
 

@@ -105,8 +105,8 @@ impl TransferAttempt<'_, '_> {
 
     /// Records that `bytes` more bytes, up to the offset `end`, have arrived or were accepted by
     /// the server.
-    pub(crate) fn moved(&mut self, bytes: u64, end: u64) {
-        self.context.moved(bytes);
+    pub(crate) fn record_moved(&mut self, bytes: u64, end: u64) {
+        self.context.record_moved(bytes);
         self.tracked.record_progress(end);
     }
 
@@ -144,7 +144,7 @@ impl TransferAttempt<'_, '_> {
         let start = *at;
         let mut progress = |bytes| {
             *at += bytes;
-            self.moved(bytes, *at);
+            self.record_moved(bytes, *at);
         };
         match hasher {
             Some(hasher) => {

@@ -142,7 +142,7 @@ impl Output<'_> {
                 hasher.update(&buffer[..read]);
             }
             self.written += read as u64;
-            attempt.moved(read as u64, self.written);
+            attempt.record_moved(read as u64, self.written);
         }
     }
 
@@ -459,7 +459,7 @@ fn copy(
             return Err(failed(error));
         }
         bytes += read as u64;
-        context.moved(read as u64);
+        context.record_moved(read as u64);
         throttle.refund((allowed - read) as u64);
     }
 }

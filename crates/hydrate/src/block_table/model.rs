@@ -147,7 +147,7 @@ impl Run {
             }
             Step::Start(place) => {
                 let id = self.id(place);
-                self.table.started(id);
+                self.table.record_start(id);
                 self.table.set_lease(id);
             }
             Step::Bring(place) => self.bring(place),
@@ -157,7 +157,7 @@ impl Run {
             }
             Step::Fail(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
-                self.table.failed(self.id(place), &error);
+                self.table.fail_fetch(self.id(place), &error);
                 self.fetches[place] = None;
             }
             Step::GiveUp(place) => {

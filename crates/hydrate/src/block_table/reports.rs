@@ -21,7 +21,7 @@ use crate::error::Error;
 
 impl BlockTable {
     /// Records that a thread has started a fetch.
-    pub(crate) fn started(&self, id: FetchId) {
+    pub(crate) fn record_start(&self, id: FetchId) {
         self.state.lock().in_flight.start(id, Instant::now());
     }
 
@@ -146,7 +146,7 @@ impl BlockTable {
     }
 
     /// Ends a fetch that failed, and the reads that wait for the fetch.
-    pub(crate) fn failed(&self, id: FetchId, error: &Error) {
+    pub(crate) fn fail_fetch(&self, id: FetchId, error: &Error) {
         let waiting = {
             let mut state = self.state.lock();
             if let Error::Changed { .. } = error {

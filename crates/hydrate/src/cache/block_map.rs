@@ -38,7 +38,7 @@ const HEADER_READ_SIZE: usize = 1024;
 /// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
 /// kernel's limit.
 const MAX_TEXT_LENGTH: usize = 32 << 10;
-/// Length of the word of a block, bytes.
+/// Length of the word that the map keeps for each block, bytes.
 const WORD_SIZE: u64 = 8;
 
 /// Flag: the user has exempted the version from eviction.

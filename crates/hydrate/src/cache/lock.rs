@@ -150,7 +150,7 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
     /// No other process has the file open, so this process must initialize it. Other processes wait
-    /// until this one calls [`opened`] or drops the file.
+    /// until this one calls [`let_others_open`] or drops the file.
     First,
     /// Another process has initialized the file.
     Later,
@@ -200,7 +200,7 @@ thread_local! {
 }
 
 /// Lets other processes open the file, which this process has initialized.
-pub(super) fn opened(file: &LockFile) -> io::Result<()> {
+pub(super) fn let_others_open(file: &LockFile) -> io::Result<()> {
     try_lock(file, &OPEN, LockMode::Shared)?;
     unlock(file, &ENTRANCE)
 }

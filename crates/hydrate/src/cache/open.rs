@@ -23,7 +23,9 @@ use rustix_futex_sync::Mutex;
 use super::block_map::{BlockMap, DIRTY, DURABLE, INTACT, MapHeader, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{CachePaths, CachedIdentity};
-use super::lock::{LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
+use super::lock::{
+    LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, let_others_open, lock_open, try_lock,
+};
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
@@ -181,7 +183,7 @@ fn prepare(
     if opener == Opener::First {
         recover(shared, &map, &file, &data);
     }
-    opened(&file).map_err(failed())?;
+    let_others_open(&file).map_err(failed())?;
     let stamp = Stamp::new(boot(), map.live().epoch.load(Ordering::Acquire));
     Ok(OpenVersion {
         shared: Arc::clone(shared),

@@ -23,7 +23,8 @@ pub(super) enum CutAction {
 }
 
 /// Opens the page `name`, which is all zeros if it is new or had another length. The first opener
-/// must initialize the page. Every opener must then call [`opened`](super::lock::opened).
+/// must initialize the page. Every opener must then call
+/// [`let_others_open`](super::lock::let_others_open).
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,

@@ -18,7 +18,7 @@ use firstbyte_store::PrivateDirectory;
 
 use super::CacheLimits;
 use super::clock::boot;
-use super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock, unlock};
+use super::lock::{LockFile, LockMode, OPEN, Opener, let_others_open, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
 use super::shared_page::{self, CutAction};
 
@@ -80,7 +80,7 @@ impl CacheUsage {
         if opener == Opener::First {
             usage.prepare(has_contents);
         }
-        opened(&usage.file)?;
+        let_others_open(&usage.file)?;
         Ok(usage)
     }
 

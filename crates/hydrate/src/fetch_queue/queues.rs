@@ -159,7 +159,7 @@ impl Queues {
     }
 
     /// Counts a fetch that starts, and its memory.
-    pub(super) fn started(&mut self, priority: Priority, memory: u64) {
+    pub(super) fn count_start(&mut self, priority: Priority, memory: u64) {
         self.running += 1;
         self.memory -= memory;
         match priority {
@@ -170,7 +170,8 @@ impl Queues {
         self.non_demand_budget -= memory;
     }
 
-    pub(super) fn ended(&mut self, priority: Priority, memory: u64) {
+    /// Counts the end of a fetch, and releases its memory.
+    pub(super) fn count_end(&mut self, priority: Priority, memory: u64) {
         self.running -= 1;
         self.memory += memory;
         match priority {
@@ -241,7 +242,7 @@ mod tests {
         let (startable, mut started, mut memory) = (queues.startable_count(), 0, 0);
         while let Some(fetch) = queues.next() {
             memory = memory_of(&fetch);
-            queues.started(priority, memory);
+            queues.count_start(priority, memory);
             started += 1;
         }
         assert_eq!(started, startable);
@@ -259,7 +260,7 @@ mod tests {
             assert_eq!(start(&mut queues, Priority::Ahead, size).0, 0);
             assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 16);
             assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 0);
-            queues.ended(Priority::Background, memory);
+            queues.count_end(Priority::Background, memory);
             assert_eq!(start(&mut queues, Priority::Background, size).0, 0, "it is left for those ahead");
             assert_eq!(start(&mut queues, Priority::Ahead, size).0, 1);
         }
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn idle_threads_and_their_buffers_fit_into_the_memory_that_no_fetch_uses() {
         let mut queues = Queues::new(20 * WHOLE_BLOCK_MEMORY);
-        queues.started(Priority::Demand, 18 * WHOLE_BLOCK_MEMORY);
+        queues.count_start(Priority::Demand, 18 * WHOLE_BLOCK_MEMORY);
         let mut can_idle = |idle: usize| {
             queues.idle = idle;
             let mut buffer = vec![0; 9];

@@ -61,18 +61,18 @@ pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &m
     let table = &fetch.table;
     let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: table.location.to_string() }));
     if let Err(error) = &result {
-        table.failed(fetch.id, error);
+        table.fail_fetch(fetch.id, error);
     }
     table.verify_if_complete(&queue.store);
     if let Some(job) = fetch.job {
-        job.ended(result.err());
+        job.count_end(result.err());
     }
 }
 
 fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
     resize_buffer(buffer, to_usize(fetch.buffer()));
     let table = &fetch.table;
-    table.started(fetch.id);
+    table.record_start(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
         table.learn_checksum(&queue.store);
     }
@@ -288,7 +288,7 @@ impl<'a> Receiver<'a> {
             checksum: whole && table.blocks.has_cache(),
             ..attempt.get_options(&self.throttle().cloned().unwrap_or_default())
         };
-        self.queue.counters.started(fetch.priority);
+        self.queue.counters.count_fetch(fetch.priority);
         let mut body = self.queue.store.get(&table.location, &get)?;
         let head = Instant::now();
         attempt.head_arrived(range.len());
@@ -306,14 +306,14 @@ impl<'a> Receiver<'a> {
             if is_whole && !table.is_owned_by(fetch.id, block) {
                 continue;
             }
-            self.queue.counters.received(fetch.priority, read);
+            self.queue.counters.count_received(fetch.priority, read);
             self.queue.submit(if bytes.len() < table.blocks.bytes(&(block..block + 1)).len() {
                 table.arrived_in_part(fetch.id, block, bytes.start, &self.buffer[..read])
             } else {
                 self.store(block, read, outcome)
             });
             if let Some(job) = &fetch.job {
-                job.received(read as u64);
+                job.count_received(read as u64);
             }
             let is_wanted = fetch.priority == Priority::Demand || fetch.is_wanted();
             if !is_wanted || !table.is_needed(fetch.id) {

@@ -65,10 +65,10 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
         let number = builder.object(object.location.clone(), object.version.clone());
         number.into_iter().for_each(|number| builder.add_read(number, range));
     }
-    merged.left_out = builder.cut(max);
+    merged.left_out = builder.shorten(max);
     merged.changed.sort_by_key(ToString::to_string);
     merged.changed.dedup();
-    merged.file = builder.finished();
+    merged.file = builder.into_start_file();
     Ok(merged)
 }
 

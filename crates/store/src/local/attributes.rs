@@ -76,7 +76,7 @@ impl Beneath {
         let modified = file_times::timespec(modified);
         let set = || {
             if name.as_os_str().is_empty() {
-                return file_times::set_time(readable(&self.opened()?)?, modified);
+                return file_times::set_time(readable(&self.reopen_root()?)?, modified);
             }
             // The directory itself may not be readable for this process.
             let (above, last) = self.parent(name, MissingDirectories::Refuse)?;
@@ -118,7 +118,7 @@ impl Beneath {
     /// opens the directory.
     fn entry(&self, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         if name.as_os_str().is_empty() {
-            return self.opened();
+            return self.reopen_root();
         }
         let (directory, last) = self.parent(name, MissingDirectories::Refuse)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -13,7 +13,7 @@ use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to
 use super::io_error;
 use super::partial::{Durability, LocalFile, PartialPermissions, truncate};
 use super::removal::is_still;
-use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
+use super::stat::{describe, describe_unmeasured, has_byte_at, lookup_error, open_regular};
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -219,7 +219,7 @@ fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
 
 fn from_listing(error: listing::Error) -> Error {
     match error {
-        listing::Error::Io { path, source } => missing(&path, source),
+        listing::Error::Io { path, source } => lookup_error(&path, source),
         listing::Error::Loop { ref path } => {
             io_error(path, io::Error::other("a symbolic link to a directory above it"))
         }

@@ -256,7 +256,7 @@ impl Beneath {
     }
 
     /// Opens a new descriptor of the directory, which must exist.
-    pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
+    pub(super) fn reopen_root(&self) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::openat(self.root(MissingDirectories::Refuse)?, ".", LOOKUP, Mode::empty())
     }
 

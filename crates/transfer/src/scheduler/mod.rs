@@ -148,7 +148,7 @@ impl<'a> Scheduler<'a> {
             let goes_on = match job {
                 Ok(job) => self.feed(job),
                 Err(failure) => {
-                    self.failed(failure);
+                    self.record_failure(failure);
                     !self.context.is_ended()
                 }
             };
@@ -203,7 +203,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Counts a failure. If the same failure would affect all other objects, ends the run instead.
-    fn failed(&self, failure: Failure) {
+    fn record_failure(&self, failure: Failure) {
         if failure.error.ends_run() || self.is_general(&failure.error) {
             return self.end(failure.error);
         }

@@ -108,7 +108,7 @@ impl Scheduler<'_> {
                 job.destination.as_local().into_iter().for_each(|path| self.context.record_renamed(path));
                 return self.count_completed(&job, done);
             }
-            Err(error) => return self.object_failed(&job, error),
+            Err(error) => return self.record_object_failure(&job, error),
         }
         match self.is_skipped(&job) {
             Ok(false) => {}
@@ -117,14 +117,14 @@ impl Scheduler<'_> {
                 self.queue.lock().summary.skipped += 1;
                 return;
             }
-            Err(error) => return self.object_failed(&job, error),
+            Err(error) => return self.record_object_failure(&job, error),
         }
         let started = match (&job.source, &job.destination) {
             (_, Location::Local(path)) => download::start(requester, &job, path),
             (Location::Local(path), _) => upload::start(requester, &job, path),
             _ => relay::start(requester, &job),
         };
-        self.started(requester, job, started);
+        self.handle_start(requester, job, started);
     }
 
     /// Returns whether the job of an object that was named by itself has to be skipped.
@@ -143,16 +143,16 @@ impl Scheduler<'_> {
             _ => spool::copy(requester, &job, StatedLength::Ignored),
         };
         match started {
-            // This error is final. `started` would make the same attempt again.
-            Err(error) => self.object_failed(&job, error),
-            started => self.started(requester, job, started),
+            // This error is final. `handle_start` would make the same attempt again.
+            Err(error) => self.record_object_failure(&job, error),
+            started => self.handle_start(requester, job, started),
         }
     }
 
-    fn started(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<StartOutcome>) {
+    fn handle_start(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<StartOutcome>) {
         match started {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
-            Ok(StartOutcome::Done(done)) => self.completed(&job, done),
+            Ok(StartOutcome::Done(done)) => self.handle_completion(&job, done),
             Ok(StartOutcome::Split { object, pending, first }) => {
                 let id = self.add_open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
                 match first {
@@ -160,7 +160,7 @@ impl Scheduler<'_> {
                     None => self.finish_if_last(requester, id),
                 }
             }
-            Err(error) => self.object_failed(&job, error),
+            Err(error) => self.record_object_failure(&job, error),
         }
     }
 
@@ -252,7 +252,7 @@ impl Scheduler<'_> {
         let Some(open) = queue.open.remove(place) else { return };
         drop(queue);
         match outcome {
-            Ok(FinishOutcome::Done(done)) => self.completed(&open.job, done),
+            Ok(FinishOutcome::Done(done)) => self.handle_completion(&open.job, done),
             Ok(FinishOutcome::Again(_)) => {}
             Err(error) => {
                 object.abandon(self.context.store, &error);
@@ -262,15 +262,15 @@ impl Scheduler<'_> {
                 if error.ends_run() {
                     self.queue.lock().summary.kept_bytes += object.resumable_bytes();
                 }
-                self.object_failed(&open.job, error);
+                self.record_object_failure(&open.job, error);
             }
         }
     }
 
-    fn completed(&self, job: &CopyJob, done: CompletedObject) {
+    fn handle_completion(&self, job: &CopyJob, done: CompletedObject) {
         let RunKind { sources, root, .. } = self.context.run_kind;
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
-            return self.object_failed(job, error);
+            return self.record_object_failure(job, error);
         }
         let moved = sources.map(|sources| (sources, done.source_version().cloned()));
         self.count_completed(job, done);
@@ -295,11 +295,11 @@ impl Scheduler<'_> {
     fn delete_source(&self, sources: &MovedSources<'_>, job: &CopyJob, version: Option<&Version>) {
         match sources.delete(&job.source, version) {
             Ok(()) => add_relaxed(&self.context.meters.deleted, 1),
-            Err(error) => self.failed(Failure { location: job.source.to_string(), error }),
+            Err(error) => self.record_failure(Failure { location: job.source.to_string(), error }),
         }
     }
 
-    fn object_failed(&self, job: &CopyJob, error: Error) {
-        self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
+    fn record_object_failure(&self, job: &CopyJob, error: Error) {
+        self.record_failure(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn put(
             attempt.record_pause();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
-        attempt.moved(size, size);
+        attempt.record_moved(size, size);
         Ok(written)
     })
 }
@@ -150,7 +150,7 @@ impl MultipartUpload {
             }
             let sending = attempt.sending();
             let part = attempt.context.single.put_part(&self.upload, number, payload, &sending)?;
-            attempt.moved(size, size);
+            attempt.record_moved(size, size);
             Ok(part)
         });
         self.in_flight.lock().remove(&number);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_store::PrivateDirectory;
 
 use super::super::clock::boot;
-use super::super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock};
+use super::super::lock::{LockFile, LockMode, OPEN, Opener, let_others_open, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
 use super::super::shared_page::{self, CutAction};
 
@@ -84,7 +84,7 @@ impl PackState {
             page.in_use.store(1, Ordering::Relaxed);
             page.magic.store(MAGIC, Ordering::Release);
         }
-        opened(&state.file)?;
+        let_others_open(&state.file)?;
         Ok(state)
     }
 
