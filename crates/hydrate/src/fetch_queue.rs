@@ -32,8 +32,8 @@ use crate::error::Error;
 use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
 
-/// Length in bytes of all queued background fetches together at which no more are queued. A fast
-/// network needs some 20 ms for it.
+/// Once the queued background fetches have this many bytes together, no more are queued. A fast
+/// network moves them in some 20 ms.
 const ENOUGH_QUEUED_BYTES: u64 = LONGEST_REQUEST;
 
 /// The threads that fetch, and their queues.

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 
 /// Maximum number of leading bytes that are counted.
 const MAX_COUNTED_BYTES: usize = 4;
-/// Maximum number of distinct beginnings, which take some MiB. There are half as many strings of
-/// four hexadecimal digits, or of two arbitrary bytes, so these are always distinguished.
+/// Maximum number of distinct beginnings, which take some MiB. It is twice the number of strings of
+/// four hexadecimal digits, or of two arbitrary bytes. So names that differ in these are always
+/// distinguished.
 const MAX_BEGINNINGS: usize = 1 << 17;
 
 /// First bytes of a name, padded with zeros, which no name contains.

@@ -184,8 +184,8 @@ struct Readers {
 }
 
 /// Proves that one handle alone has filled the kernel's cache of a directory. No other handle was
-/// open when this handle was opened. As long as the number is that of the last handle, none was
-/// opened since.
+/// open when this handle was opened. It contains the number of the handle: as long as no later
+/// handle has been opened, [`Readers::last`] is the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnlyReader(u64);
 

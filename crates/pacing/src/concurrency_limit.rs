@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 /// Share of a raise by which throughput must grow for the limit to be multiplied again. After a
 /// doubling, for example, throughput must be at least 1.75 times as high.
 const FOLLOW_SHARE: f64 = 0.75;
-/// Share of a raise by which throughput must grow for the link to count as not full. The throughput
-/// per request is then the same as for a single request alone.
+/// If throughput grows by at least this share of a raise, the link counts as not full. A request is
+/// then as fast as a single request alone would be.
 const UNCONTENDED_SHARE: f64 = 0.9;
 /// If throughput grows by less than this share of the first raise, the limit returns to its value
 /// before the raise. The link was then full from the start, so no request was measured alone, and
@@ -28,9 +28,9 @@ const HELP_SHARE: f64 = 0.5;
 const RETAINED_SHARE: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
 const MARGIN_FACTOR: f64 = 1.16;
-/// Reciprocal of the share of a good limit by which a probe changes it. The share is larger than
-/// the margin, so a probe downwards goes below the needed number and shows the throughput of a
-/// single request.
+/// A probe changes a good limit by one part in this many. That is more than the margin, so a
+/// lowered limit is below the needed number, and the throughput of a single request can be
+/// measured.
 const PROBE_DIVISOR: usize = 6;
 /// Number of windows before a good limit is probed again: 2 at first, 8 in the long run. The first
 /// measurement may have been wrong, but later conditions seldom change.

@@ -142,8 +142,9 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| slot.request.lock().abort.iter().for_each(Abort::abort));
     }
 
-    /// Returns the typical time until a request shows an effect. While too few requests have ended,
-    /// returns the quickest response; `None` before the first.
+    /// Returns the median time from the start of a request to its response. Long writes do not
+    /// count. While too few requests have ended, returns the time of the quickest response; `None`
+    /// before the first response.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.policy.lock().median().or(self.quickest())

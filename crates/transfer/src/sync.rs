@@ -169,8 +169,8 @@ pub(crate) struct Join<'a> {
     passed: usize,
     /// Number of extras that were kept because the source's listing had an error.
     kept: u64,
-    /// Files that may replace a directory, and are not decided yet. There are few, because both
-    /// listings are still before or in each of the directories.
+    /// Files that may replace a directory, and are not decided yet. There are few: a file is
+    /// decided as soon as the listings have passed the directory.
     replacements: Vec<Replacement>,
     /// Directories that only the destination has, the outermost first. The deletion of each is
     /// deferred when the listing leaves it.

@@ -164,8 +164,8 @@ impl PartialDestination {
         }
     }
 
-    /// Renames the file to its name, replacing another file. `renameat` without flags is older, and
-    /// is supported everywhere.
+    /// Renames the file to its name, replacing another file. Unlike `renameat2` with flags,
+    /// `renameat` is supported by all kernels and file systems.
     fn replace(&self, partial: &OsStr) -> Result<()> {
         let Self { directory, name, .. } = self;
         rustix::fs::renameat(directory, partial, directory, name).map_err(|error| self.explain(error))
