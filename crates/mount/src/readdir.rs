@@ -134,8 +134,8 @@ impl ReadDir {
         Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
     }
 
-    /// Returns one of the most recent names, and how much of `ttl` is left for it. Returns `None`
-    /// if the time has passed.
+    /// Returns the entry `name` if it was listed recently, and how much of `ttl` is left for it.
+    /// Returns `None` if the time has passed.
     pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&ListedName, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
         let valid = ttl.saturating_sub(came.age()).min(self.valid(ttl));

@@ -144,7 +144,7 @@ impl InodeRecord {
     }
 
     /// Returns whether this is the record of `child` in `directory`. A version that is stored
-    /// elsewhere is not compared.
+    /// outside of this record is not compared.
     pub(crate) fn matches_child(&self, directory: u32, child: &Child) -> bool {
         let (pinned_by, pin) = packed(&child.pin);
         self.directory() == directory

@@ -14,8 +14,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct Member {
     pub(super) url: String,
     failed_at: Mutex<Option<Instant>>,
-    /// Time of the first request since the last response to which the gateway did not respond in
-    /// time.
+    /// Time at which the gateway was first too late for a request, since its last response.
     silent_since: Mutex<Option<Instant>>,
 }
 

@@ -36,10 +36,10 @@ const GUESSES_PER_PAGE: u64 = 2;
 /// the page before it had room for them.
 const MIN_USEFUL_KEYS: usize = 250;
 
-/// Number of ranges at the start of an ordered listing that may be split. The entries of later
-/// ranges would wait too long for the consumer. The same number limits how many pages may wait:
-/// once over all ranges, and once more for the ranges that are needed next. That takes 10 MB in
-/// total.
+/// Number of ranges at the start of an ordered listing that may be split. Entries of later ranges
+/// would wait too long before they are returned. Also the maximum number of pages that wait in all
+/// ranges together. As many again may wait in the ranges that are needed next. All these pages take
+/// 10 MB.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of remaining pages at which a range is split. After a split, the lower half
 /// ends with a partial page. That costs one request, but saves at least one round trip.
