@@ -49,10 +49,10 @@ pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Obs
     let is_store = |place: &Location| matches!(place, Location::Object(_));
     // An empty object may mark a directory. If only one side is a store, the other side shows no
     // file for it, so such objects are not compared.
-    let markers = is_store(&check.source) && is_store(&check.destination);
+    let has_markers = is_store(&check.source) && is_store(&check.destination);
     let (one, other) = (
-        entries(scope, &check.source, &check.bounds, markers)?,
-        entries(scope, &check.destination, &check.bounds, markers)?,
+        entries(scope, &check.source, &check.bounds, has_markers)?,
+        entries(scope, &check.destination, &check.bounds, has_markers)?,
     );
     let Some(one) = one else {
         return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
@@ -98,12 +98,12 @@ fn no_entries() -> Entries {
 }
 
 /// Lists the files below a location, in byte order. Returns `None` if the location does not exist.
-/// Empty objects that mark prefixes are listed only if `markers` is true.
+/// Empty objects that mark prefixes are listed only if `has_markers` is true.
 fn entries(
     scope: &CallScope<'_>,
     location: &Location,
     bounds: &WalkBounds,
-    markers: bool,
+    has_markers: bool,
 ) -> Result<Option<Entries>> {
     let options = ListOptions {
         bounds: bounds.clone(),
@@ -124,7 +124,7 @@ fn entries(
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {
         entry.as_ref().map_or(true, |entry| {
             let marks = (entry.name.ends_with(b"/") || entry.name.is_empty()) && entry.size == Some(0);
-            entry.kind == EntryKind::File && (markers || !marks) && !is_unfinished(&place, &entry.name)
+            entry.kind == EntryKind::File && (has_markers || !marks) && !is_unfinished(&place, &entry.name)
         })
     }));
     Ok(Some(entries.peekable()))

@@ -17,7 +17,7 @@ use crate::mounts;
 /// Fails if one of the two locations is part of the other.
 pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     if let (Some(from), Some(to)) = (source.as_local(), destination.as_local())
-        && mounts::show_overlaps(from, to)
+        && mounts::is_every_overlap_in_table(from, to)
     {
         return Ok(());
     }

@@ -94,7 +94,7 @@ fn are_overlapping(mounts: &[Mount], one: &Path, other: &Path) -> bool {
 /// Returns whether `mounts` show every overlap of two directories. That is so if there is a line
 /// for each of the directories, and both are on one file system, or on two file systems with block
 /// devices. FUSE, NFS and overlays may show files of other file systems.
-fn show_every_overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+fn is_every_overlap_listed(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
     let has_block_device = |device: &str| !device.starts_with("0:");
     ones.own.is_some()
@@ -112,9 +112,9 @@ fn process_mounts() -> io::Result<Vec<Mount>> {
 }
 
 /// Returns whether the table of mounts shows every overlap of the two directories.
-pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
+pub(crate) fn is_every_overlap_in_table(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
-    process_mounts().is_ok_and(|mounts| show_every_overlap(&mounts, &from, &to))
+    process_mounts().is_ok_and(|mounts| is_every_overlap_listed(&mounts, &from, &to))
 }
 
 /// Returns the mount points below a directory. If the table of mounts cannot be read, looks up each
@@ -235,7 +235,7 @@ mod tests {
         // In a chroot, the table does not show the file system of the root, which `/mnt/x` may be
         // on too.
         let shown = |mounts: &[Mount], one: &str, other: &str| {
-            show_every_overlap(mounts, Path::new(one), Path::new(other))
+            is_every_overlap_listed(mounts, Path::new(one), Path::new(other))
         };
         assert!(shown(&mounts, "/mnt/x", "/data") && shown(&mounts, "/mnt/x", "/far"));
         for (one, other) in [("/mnt/x", "/data"), ("/data", "/mnt/x"), ("/data", "/var")] {

@@ -59,7 +59,7 @@ impl Piece {
 #[derive(Default)]
 pub(crate) struct PendingPieces {
     /// True if the checksum of the whole object has to be requested. That piece is claimed first.
-    pub(crate) checksum: bool,
+    pub(crate) has_checksum: bool,
     /// Indexes of chunks or parts.
     pub(crate) chunks: VecDeque<u32>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct PendingPieces {
 impl PendingPieces {
     /// Returns the number of pieces.
     pub(crate) fn len(&self) -> usize {
-        self.chunks.len() + usize::from(self.checksum)
+        self.chunks.len() + usize::from(self.has_checksum)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,7 +76,7 @@ impl PendingPieces {
 
     /// Claims the next piece: the checksum, or at most `most` neighbouring chunks.
     pub(crate) fn claim(&mut self, most: u32) -> Option<Piece> {
-        if std::mem::take(&mut self.checksum) {
+        if std::mem::take(&mut self.has_checksum) {
             return Some(Piece::Checksum);
         }
         let start = self.chunks.pop_front()?;
@@ -91,7 +91,7 @@ impl PendingPieces {
 
 impl FromIterator<u32> for PendingPieces {
     fn from_iter<I: IntoIterator<Item = u32>>(chunks: I) -> Self {
-        Self { checksum: false, chunks: chunks.into_iter().collect() }
+        Self { has_checksum: false, chunks: chunks.into_iter().collect() }
     }
 }
 

@@ -206,7 +206,8 @@ fn read(
 fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
     let extensions = packet::read_greeting(input)?;
     let mut limits = (0, 0);
-    if extensions.limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok() {
+    if extensions.has_limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok()
+    {
         // No caller has the session yet, so the next reply answers this request.
         if let (0, SftpReply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
             limits = packet::limits(&reply)?;

@@ -185,7 +185,7 @@ impl SftpWriting<'_> {
         let modified = modified.and_then(|seconds| u32::try_from(seconds).ok());
         let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
-        let sync = exchange.session().greeting.extensions.fsync;
+        let sync = exchange.session().greeting.extensions.has_fsync;
         let set = exchange.send(SftpRequest::of(kind::FSETSTAT, handle).attributes(attributes))?;
         let synced = match sync {
             true => Some(exchange.send(SftpRequest::extended("fsync@openssh.com").string(handle))?),
@@ -224,7 +224,7 @@ impl SftpWriting<'_> {
         if let Precondition::Matches(_) = self.options.precondition {
             self.before()?;
         }
-        let replacing = self.exchange.session().greeting.extensions.posix_rename && !is_new;
+        let replacing = self.exchange.session().greeting.extensions.has_posix_rename && !is_new;
         let request = match replacing {
             true => SftpRequest::extended("posix-rename@openssh.com").string(partial),
             false => SftpRequest::of(kind::RENAME, partial),

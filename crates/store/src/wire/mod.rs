@@ -449,7 +449,7 @@ impl Exchange<'_> {
         let mut head = ResponseHead::read(connection, place);
         if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::is_timeout(error))
             && wait < deadline
-            && self.endpoint.answered_since(&self.admitted)
+            && self.endpoint.has_answered_since(&self.admitted)
         {
             connection.socket.set_read_timeout(Some(deadline - wait)).map_err(io)?;
             head = ResponseHead::read(connection, place);

@@ -165,7 +165,7 @@ impl EndpointState {
 
     /// Returns true if the endpoint has responded since this request was sent. The request may then
     /// wait for a whole deadline.
-    pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
+    pub(super) fn has_answered_since(&self, admitted: &Admitted) -> bool {
         let state = self.state.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
@@ -173,7 +173,7 @@ impl EndpointState {
     /// Records the end of an admitted request, and its outcome.
     pub(super) fn request_ended(&self, admitted: &Admitted, outcome: RequestOutcome, now: Instant) {
         let silent =
-            outcome == RequestOutcome::Silent && (admitted.is_probe || !self.answered_since(admitted));
+            outcome == RequestOutcome::Silent && (admitted.is_probe || !self.has_answered_since(admitted));
         let moved = self.moved();
         let mut state = self.state.lock();
         // A cancelled request counts as unanswered if the silence has lasted for a whole deadline.
@@ -311,7 +311,7 @@ mod tests {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.count_received(1);
-        assert!(endpoint.answered_since(&first));
+        assert!(endpoint.has_answered_since(&first));
         endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);
     }

@@ -177,7 +177,7 @@ mod tests {
         Proxy { url: url.to_owned(), variable: "some_proxy".to_owned() }
     }
 
-    fn proxied(bypass: &[&str], url: &str) -> bool {
+    fn is_proxied(bypass: &[&str], url: &str) -> bool {
         let proxies = Proxies {
             http: Some(named("http://user:p%40ss@proxy:3128")),
             https: Some(named("proxy:3128")),
@@ -188,19 +188,19 @@ mod tests {
 
     #[test]
     fn hosts_on_the_bypass_list_are_reached_directly() {
-        assert!(proxied(&[], "http://example.org"));
-        assert!(!proxied(&["*"], "http://example.org"));
-        assert!(!proxied(&["example.org"], "https://a.example.org"));
-        assert!(!proxied(&[".example.org"], "https://a.example.org"));
-        assert!(proxied(&["example.org"], "https://badexample.org"));
-        assert!(!proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
-        assert!(proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
-        assert!(!proxied(&["::1"], "http://[::1]:80"));
-        assert!(!proxied(&["[::1]:9000"], "http://[::1]:9000"));
-        assert!(proxied(&["[::1]:9000"], "http://[::1]:80"));
-        assert!(!proxied(&["example.org."], "http://a.example.org"));
-        assert!(proxied(&["example.org:81"], "http://example.org:80"));
-        assert!(proxied(&[""], "http://example.org"));
+        assert!(is_proxied(&[], "http://example.org"));
+        assert!(!is_proxied(&["*"], "http://example.org"));
+        assert!(!is_proxied(&["example.org"], "https://a.example.org"));
+        assert!(!is_proxied(&[".example.org"], "https://a.example.org"));
+        assert!(is_proxied(&["example.org"], "https://badexample.org"));
+        assert!(!is_proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
+        assert!(is_proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
+        assert!(!is_proxied(&["::1"], "http://[::1]:80"));
+        assert!(!is_proxied(&["[::1]:9000"], "http://[::1]:9000"));
+        assert!(is_proxied(&["[::1]:9000"], "http://[::1]:80"));
+        assert!(!is_proxied(&["example.org."], "http://a.example.org"));
+        assert!(is_proxied(&["example.org:81"], "http://example.org:80"));
+        assert!(is_proxied(&[""], "http://example.org"));
     }
 
     #[test]

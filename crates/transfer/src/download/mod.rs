@@ -128,7 +128,7 @@ fn split(
         // `expected` is a new value, so setting it cannot fail.
         let _ = expected.set(known);
     } else {
-        pending.checksum = true;
+        pending.has_checksum = true;
     }
     let download = ChunkedDownload {
         source: source.clone(),

@@ -176,7 +176,7 @@ impl<'a> Scheduler<'a> {
 
     /// Records that all jobs have been added.
     fn all_jobs_added(&self) {
-        self.queue.lock().feeding = false;
+        self.queue.lock().is_feeding = false;
         self.context.observer.listed();
         self.work.notify_all();
         self.attention.notify_one();

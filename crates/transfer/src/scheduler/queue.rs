@@ -23,7 +23,7 @@ pub(super) struct Queue {
     /// lengths.
     listed: u64,
     /// True if more jobs may be added.
-    pub(super) feeding: bool,
+    pub(super) is_feeding: bool,
     pub(super) open: VecDeque<StartedObject>,
     pub(super) next_id: u64,
     /// Number of workers that have a task.
@@ -68,7 +68,7 @@ pub(super) struct ClaimedPiece {
 impl Queue {
     /// Creates an empty queue to which jobs will be added.
     pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
-        Self { feeding: true, together, parts, ..Self::default() }
+        Self { is_feeding: true, together, parts, ..Self::default() }
     }
 
     /// Adds a job to the end of the queue.
@@ -157,7 +157,7 @@ impl Queue {
 
     /// Returns whether there are no unclaimed tasks and no more will come.
     pub(super) fn is_exhausted(&self) -> bool {
-        !self.feeding && self.waiting() == 0
+        !self.is_feeding && self.waiting() == 0
     }
 }
 
