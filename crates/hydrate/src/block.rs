@@ -25,8 +25,8 @@ pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
-/// Joins ascending blocks into runs, like [`runs`], but also over a gap of at most `gap` blocks if
-/// all blocks in the gap may be fetched.
+/// Joins ascending blocks into runs, like [`runs`], and also joins two runs if at most `gap` blocks
+/// are between them and all of those may be fetched.
 pub(crate) fn runs_over(blocks: Vec<u64>, gap: u64, mut is_free: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for run in runs(blocks.into_iter()) {

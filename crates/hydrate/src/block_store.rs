@@ -38,7 +38,7 @@ pub(crate) enum CacheOutcome {
     NoRoom,
 }
 
-/// The answer to whether this process may fetch blocks now.
+/// Whether this process may fetch blocks now.
 pub(crate) enum FetchTurn {
     /// This process may fetch until this value is dropped. The lease is `None` if other processes
     /// cannot see the blocks.
@@ -62,7 +62,7 @@ pub(crate) struct BlockStore {
     /// failed.
     can_receive: AtomicBool,
     /// True if a thread verifies the whole version, or is about to.
-    verifying: AtomicBool,
+    is_verifying: AtomicBool,
     /// The checksum error of the latest verification of the whole version.
     checksum_error: Mutex<Option<Error>>,
     memory: Arc<MemoryBlocks>,
@@ -83,7 +83,7 @@ impl BlockStore {
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
             can_receive: AtomicBool::new(true),
-            verifying: AtomicBool::new(false),
+            is_verifying: AtomicBool::new(false),
             checksum_error: Mutex::default(),
             memory,
         }
@@ -202,7 +202,7 @@ impl BlockStore {
         cached
     }
 
-    /// Records in the cache that an object without content is here. No fetch brings it.
+    /// Records an empty object in the cache. It has no blocks, so no fetch would record it.
     pub(crate) fn store_empty(&self, exempt: Exempt) {
         if self.size == 0
             && let Some(cached) = self.cached()
@@ -276,7 +276,7 @@ impl BlockStore {
     /// the caller must call [`verify`](Self::verify).
     pub(crate) fn begin_verification(&self) -> bool {
         let ready = self.cached().is_some_and(|cached| !cached.is_complete() && cached.has_all_blocks());
-        ready && !self.verifying.swap(true, Acquire)
+        ready && !self.is_verifying.swap(true, Acquire)
     }
 
     /// Verifies the whole version.
@@ -297,7 +297,7 @@ impl BlockStore {
             }
         }
         drop(checksum_error);
-        self.verifying.store(false, Release);
+        self.is_verifying.store(false, Release);
     }
 
     /// Returns the checksum error of the latest verification, if there was one.
@@ -306,9 +306,9 @@ impl BlockStore {
     }
 
     /// Makes room for the uncached blocks among `blocks` and for `promised` other bytes, by
-    /// evicting versions that are not `exempt`. Records that the version is in use. If the total is
-    /// `least_refused` bytes or more, no version is evicted. Returns the bytes of disk that the
-    /// uncached blocks need.
+    /// evicting versions that are not `exempt`. If `least_refused` bytes or more are needed, no
+    /// version is evicted, because there was no room for that many before. Records that the version
+    /// is in use. Returns the bytes of disk that the uncached blocks need.
     ///
     /// # Errors
     /// Returns the number of bytes that do not fit; `None` if the version cannot be cached at all.
@@ -325,8 +325,8 @@ impl BlockStore {
             let fits = if all < least_refused { cache.make_room(all, exempt) } else { cache.has_room(all) };
             if fits { Ok(bytes) } else { Err(Some(all)) }
         };
-        // Opening the version creates its files, which may evict any version. So room is made
-        // before that, with `exempt`.
+        // Opening the version would create its files, for which any version may be evicted, even an
+        // `exempt` one. So room is made before the version is opened.
         if self.cached.get().is_none() && !cache.opens_without_room(location, version) {
             makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
         }
@@ -356,12 +356,14 @@ impl BlockStore {
         }
     }
 
-    /// Returns whether no verification is due, because the version is complete or not cached.
+    /// Returns whether there is nothing to verify: the version is verified already, or is not
+    /// cached.
     pub(crate) fn is_settled(&self) -> bool {
         self.cached().is_none_or(CacheEntry::is_complete)
     }
 
-    /// Returns the file of a version that is not yet synced. `None` if no file has to be synced.
+    /// Returns the file of a version that is synced once it is complete. `None` if this version is
+    /// never synced.
     pub(crate) fn unsynced_file(&self) -> Option<File> {
         self.cached()?.unsynced_file()
     }

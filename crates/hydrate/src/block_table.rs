@@ -37,7 +37,7 @@ use crate::block::{BLOCK, runs_over};
 use crate::block_store::BlockStore;
 use crate::error::Error;
 use crate::job_state::JobFile;
-use in_flight::{FetchesInFlight, Want};
+use in_flight::{FetchesInFlight, ReaderAction};
 use pending_read::ReadyRead;
 
 pub(crate) struct BlockTable {
@@ -51,7 +51,7 @@ pub(crate) struct BlockTable {
     tables: Arc<OpenTables>,
 }
 
-/// Way in which the object is fetched.
+/// How the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
@@ -62,7 +62,7 @@ enum FetchMode {
     Whole,
 }
 
-/// Range that a read requests.
+/// How the range of a read is rounded for its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// Whole blocks, which are kept for other reads.
@@ -76,8 +76,8 @@ pub(crate) enum Rounding {
 pub(crate) struct BlockReader<'a> {
     /// Offset of the read. Fetches near this offset start first.
     pub(crate) at: u64,
-    /// If present, the fetches are read-ahead: reads that wait have priority, and the fetches are
-    /// no longer wanted when the owner of the interest is dropped.
+    /// If present, the fetches are read-ahead: they run after those for which a read waits, and are
+    /// dropped from the queue when the owner of the interest is dropped.
     pub(crate) interest: Option<&'a Weak<()>>,
     pub(crate) rounding: Rounding,
     /// The sizes of this reader's requests.
@@ -91,8 +91,8 @@ struct TableState {
     mode: FetchMode,
     /// The reason why no further fetch can succeed, for example that the object has changed.
     final_error: Option<Error>,
-    /// The value for `final_error` once the first fetch has begun. Set only if the content has no
-    /// version, because a second response could have other content.
+    /// The error that `final_error` gets when the first fetch begins. Set only if the content has
+    /// no version: a second response could then have other content.
     error_after_first: Option<Error>,
 }
 
@@ -127,8 +127,9 @@ impl BlockTable {
         self.state.lock().error_after_first.is_some()
     }
 
-    /// Returns whether a whole response is too far ahead of its readers at `block`. If blocks are
-    /// cached, it never is. In memory, its blocks would displace blocks that readers still need.
+    /// Returns whether a response with the whole object has to pause at `block`, because its
+    /// readers are far behind. A pause is needed only if the blocks are kept in memory, where they
+    /// would displace blocks that readers still need.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
         !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.max_window()
@@ -154,10 +155,10 @@ impl BlockTable {
         Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
     }
 
-    /// Gives a read the blocks that are present, and lets it wait for the others: joins fetches
-    /// that bring those blocks soon, and begins fetches for the rest. From this call on, fetches
-    /// know the read. So a caller that has lent memory to the read must abandon the read if a later
-    /// step fails.
+    /// Copies the present blocks to a read, and lets it wait for the others: joins fetches that
+    /// bring those blocks soon, and begins fetches for the rest. From this call on, fetches may
+    /// write to memory that the caller has lent to the read. So if a later step of the caller
+    /// fails, the caller must abandon the read.
     #[must_use]
     pub(crate) fn request(
         self: &Arc<Self>,
@@ -218,8 +219,8 @@ impl BlockTable {
     }
 
     /// Begins fetches for the absent blocks ahead of a reader. The fetches are wanted as long as
-    /// the reader's handle lives. Background fetches of these blocks that have started no longer
-    /// pause.
+    /// the reader's handle lives. Background fetches that are already bringing such blocks stop
+    /// pausing for readers.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &AheadRange, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
@@ -235,8 +236,9 @@ impl BlockTable {
         requests
     }
 
-    /// Begins a background fetch for at most `most` blocks: the first run at or after `from` that
-    /// is neither cached nor being fetched. Returns `None` if no such block is before `end`.
+    /// Begins a background fetch of the first blocks at or after `from` that are neither cached nor
+    /// being fetched, at most `most` adjacent blocks. Returns `None` if there is no such block
+    /// before `end`.
     pub(crate) fn request_in_background(
         self: &Arc<Self>,
         from: u64,
@@ -253,7 +255,7 @@ impl BlockTable {
         let run = state.in_flight.unowned_runs(first..end.min(first + most), is_cached).into_iter().next()?;
         let fetch = self.begin(&mut state, Priority::Background, run, most).pop()?;
         state.in_flight.set_pace(fetch.id, job.pace());
-        job.submitted();
+        job.count_submission();
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }
 
@@ -275,7 +277,7 @@ impl BlockTable {
         let (mut requests, now) = (Requests::default(), Instant::now());
         let mut state = self.state.lock();
         for block in pending.blocks() {
-            if let Want::Promote(id) = state.in_flight.want(block, None, now) {
+            if let ReaderAction::Promote(id) = state.in_flight.reader_action(block, None, now) {
                 state.in_flight.promote(id);
                 requests.promoted.push(id);
             }
@@ -309,8 +311,8 @@ impl BlockTable {
         fetches
     }
 
-    /// Reads cached blocks for a callback. If some blocks were evicted since they arrived, requests
-    /// them again and copies them as they arrive.
+    /// Reads cached blocks and passes them to the callback of a read. If some blocks were evicted
+    /// since they arrived, requests them again and copies them as they arrive.
     fn read_out(self: &Arc<Self>, ready: ReadyRead) -> Requests {
         let ReadyRead { range, deadline, done } = ready;
         let mut buffer = vec![0; to_usize(range.len())];
@@ -319,7 +321,8 @@ impl BlockTable {
             return Requests::default();
         }
         let pending = self.new_pending_read(deadline, Receiver::Callback(range, Delivery::Copied, done));
-        // Such reads are too rare for measured sizes to matter.
+        // Blocks are rarely evicted this early, so the request uses the sizes for an unmeasured
+        // server.
         let sizes = ReadSizes::of(None, None);
         self.request(
             &pending,
@@ -333,14 +336,14 @@ impl TableState {
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {
-            match self.in_flight.want(*block, joined, now) {
-                Want::Join(id) => joined = Some(id),
-                Want::Promote(id) => {
+            match self.in_flight.reader_action(*block, joined, now) {
+                ReaderAction::Join(id) => joined = Some(id),
+                ReaderAction::Promote(id) => {
                     self.in_flight.promote(id);
                     promoted.push(id);
                     joined = Some(id);
                 }
-                Want::Fetch => wanted.push(*block),
+                ReaderAction::Fetch => wanted.push(*block),
             }
             self.waiting.entry(*block).or_default().push(Arc::clone(pending));
         }

@@ -61,9 +61,9 @@ pub use verify::{Backing, VerificationReport, VersionVerification};
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 use block_map::{Live, PINNED};
-use directory::{CachePaths, CachedIdentity, IfNoCache};
+use directory::{CachePaths, CachedIdentity, NoCacheAction};
 use lock::LockWait;
-use open::{IfMissing, OpenVersion};
+use open::{MissingAction, OpenVersion};
 use packs::Packs;
 use usage::{CacheUsage, Reservation};
 
@@ -101,12 +101,12 @@ struct Shared {
     opened: Instant,
 }
 
-/// Fate of a version in the cache when the version is closed.
+/// What happens to a version in the cache when it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,
-    /// The version does not identify the content for sure. Its files have no name, so they vanish
-    /// when they are closed.
+    /// The version has no strong identifier. Its files have no name, so they vanish when they are
+    /// closed.
     Temporary,
 }
 
@@ -144,7 +144,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, is not a
-    /// cache, or may have been prepared by another user. The caller can continue without a cache.
+    /// cache, or could be controlled by another user. The caller can continue without a cache.
     pub fn open(dir: &Path, limits: CacheLimits) -> Result<Self> {
         Self::open_shared(dir, Sharing::Private, limits)
     }
@@ -154,7 +154,7 @@ impl Cache {
     /// # Errors
     /// The errors of [`open`](Self::open).
     pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
-        let opened = directory::open(dir, sharing, IfNoCache::Create)?;
+        let opened = directory::open(dir, sharing, NoCacheAction::Create)?;
         let missing =
             || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
         Self::in_directory(opened.ok_or_else(missing)?, limits)
@@ -166,12 +166,11 @@ impl Cache {
     /// # Errors
     /// The errors of [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
-        let opened = directory::open(dir, sharing, IfNoCache::Leave)?;
+        let opened = directory::open(dir, sharing, NoCacheAction::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 
-    /// Returns the format of the cache in `dir` if the format is older than those that this version
-    /// reads.
+    /// Returns the format of the cache in `dir` if this version no longer reads that format.
     #[must_use]
     pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
         directory::format_if_older(&PrivateDirectory::open(dir, sharing).ok()?)
@@ -229,7 +228,7 @@ impl Cache {
         let opened = open::open(
             &self.shared,
             paths.clone(),
-            IfMissing::Create(&identity),
+            MissingAction::Create(&identity),
             retention,
             LockWait::Briefly,
         );

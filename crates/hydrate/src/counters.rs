@@ -50,11 +50,11 @@ pub struct HydrationCounts {
 }
 
 impl HydrationCounters {
-    pub(crate) fn started(&self, priority: Priority) {
+    pub(crate) fn count_fetch(&self, priority: Priority) {
         self.fetches[priority as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn received(&self, priority: Priority, bytes: usize) {
+    pub(crate) fn count_received(&self, priority: Priority, bytes: usize) {
         self.fetched_bytes[priority as usize].fetch_add(bytes as u64, Relaxed);
     }
 

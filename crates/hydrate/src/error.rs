@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use firstbyte_store::{FailureKind, Trace, differing_texts};
 
-/// Advice for a reader whose object has changed, and for a job that has read no old content.
+/// Advice for a reader of an object that has changed. A hydration job gets `RUN_AGAIN` instead.
 const OPEN_AGAIN: &str = "open it again";
 const RUN_AGAIN: &str = "run it again";
 
@@ -158,13 +158,14 @@ impl Error {
         }
     }
 
-    /// Returns the error as a job reports it, which has opened nothing.
+    /// Returns the error as a job reports it. The user of a job has opened nothing, so the advice
+    /// is to run the job again.
     pub(crate) fn of_job(self) -> Self {
         self.advise_instead(RUN_AGAIN)
     }
 
-    /// Replaces the advice to open a changed object, or to run the job, again. For a job that asks
-    /// for a version, which would not be found again either.
+    /// Replaces the advice to open a changed object, or to run the job, again. Used for a job that
+    /// names the versions it wants: running it again would not find them either.
     #[must_use]
     pub fn advise_instead(self, advice: &'static str) -> Self {
         match self {

@@ -32,8 +32,8 @@ use crate::error::Error;
 use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
 
-/// Total length of the queued background fetches that is enough, bytes. A fast network needs some
-/// 20 ms for it.
+/// Once the queued background fetches have this many bytes together, no more are queued. A fast
+/// network moves them in some 20 ms.
 const ENOUGH_QUEUED_BYTES: u64 = LONGEST_REQUEST;
 
 /// The threads that fetch, and their queues.
@@ -98,15 +98,16 @@ impl FetchQueue {
         self.submit(Requests { promoted, ..Requests::default() });
     }
 
-    /// Returns the number of bytes that a background fetch should request, if `rest` bytes remain
-    /// to be fetched.
+    /// Returns the number of bytes that a background fetch should request if `rest` bytes of its
+    /// file are still to be fetched.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
         request_share(rest, self.concurrency(), self.meters.tracker.longest_request())
     }
 
-    /// Returns whether another background fetch could start, or too few are queued. The queue is
-    /// kept short, because the best size of a fetch changes, and is chosen when the fetch is
-    /// submitted. Before the first response, no fetch is queued that could not start at once.
+    /// Returns whether another background fetch could start now, or fewer are queued than a fast
+    /// network needs. The queue is kept short, because a fetch gets its size when it is queued, and
+    /// the best size changes. Before the first response, a fetch is queued only if it could start
+    /// at once.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
         let queues = self.queues.lock();
@@ -144,12 +145,12 @@ impl FetchQueue {
 
     /// Closes the queue: no more work will be submitted, so idle threads end.
     pub(crate) fn close(&self) {
-        self.queues.lock().closed = true;
+        self.queues.lock().is_closed = true;
         self.work.notify_all();
         self.busy.notify_all();
     }
 
-    /// Wakes or starts a thread for each queued fetch that may start.
+    /// Wakes or starts a thread for each queued fetch that may start now.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
         let mut wanted = queues.startable_count().saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
@@ -166,7 +167,7 @@ impl FetchQueue {
             if let Err(error) = spawned {
                 queues.free_slots.push(slot);
                 tracing::warn!(%error, threads = queues.threads, "no further thread");
-                queues.threadless = queues.threads == 0;
+                queues.has_no_thread = queues.threads == 0;
                 break;
             }
             queues.threads += 1;
@@ -178,7 +179,7 @@ impl FetchQueue {
     /// Runs queued fetches on the caller's thread if the queue has no thread and cannot start one,
     /// because the fetches would never run otherwise. Ends as soon as a thread could be started.
     fn run_on_this_thread<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
-        if !std::mem::take(&mut queues.threadless) {
+        if !std::mem::take(&mut queues.has_no_thread) {
             return;
         }
         let Some(slot) = queues.free_slots.pop() else { return };
@@ -203,20 +204,20 @@ impl FetchQueue {
         buffer: &mut Vec<u8>,
     ) -> MutexGuard<'q, Queues> {
         let (priority, memory) = (fetch.priority, memory_of(&fetch));
-        queues.started(priority, memory);
+        queues.count_start(priority, memory);
         // The end of a fetch may make room for several others.
         self.wake(&mut queues);
         drop(queues);
         receive::run(self, fetch, slot, buffer);
         let mut queues = self.queues.lock();
-        queues.ended(priority, memory);
+        queues.count_end(priority, memory);
         queues
     }
 
     /// Starts or wakes the supervisor.
     fn watch(self: &Arc<Self>, queues: &mut Queues) {
-        if queues.supervised {
-            if std::mem::take(&mut queues.dormant) {
+        if queues.is_supervised {
+            if std::mem::take(&mut queues.is_dormant) {
                 self.busy.notify_one();
             }
             return;
@@ -224,7 +225,7 @@ impl FetchQueue {
         let pool = Arc::clone(self);
         let spawned =
             thread::Builder::new().name("watch".into()).stack_size(STACK).spawn(move || pool.supervise());
-        queues.supervised = spawned.is_ok();
+        queues.is_supervised = spawned.is_ok();
     }
 
     fn work(self: Arc<Self>, slot: usize) {
@@ -236,7 +237,7 @@ impl FetchQueue {
                 queues = self.run(queues, fetch, slot, &mut buffer);
                 continue;
             }
-            if queues.closed || !queues.can_idle(&mut buffer) {
+            if queues.is_closed || !queues.can_idle(&mut buffer) {
                 break;
             }
             queues.idle += 1;
@@ -256,7 +257,7 @@ impl FetchQueue {
         let mut controller = Controller::new(Work::One, self.most);
         let mut queues = self.queues.lock();
         // Fetches that run when the last file is closed are still supervised until they end.
-        while !(queues.closed && queues.is_idle()) {
+        while !(queues.is_closed && queues.is_idle()) {
             let late = queues.take_overdue_reads();
             let seen = self.observe(&queues);
             drop(queues);
@@ -268,8 +269,8 @@ impl FetchQueue {
                 queues.concurrency = concurrency;
                 self.wake(&mut queues);
             }
-            queues = if queues.is_idle() && !queues.closed {
-                queues.dormant = true;
+            queues = if queues.is_idle() && !queues.is_closed {
+                queues.is_dormant = true;
                 self.busy.wait(queues)
             } else {
                 self.busy.wait_timeout(queues, Controller::TICK).0

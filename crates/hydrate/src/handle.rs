@@ -23,8 +23,8 @@ use crate::version::SharedVersion;
 /// ranges takes little memory.
 pub const MOST_HINTED: u64 = 1024;
 
-/// One version of one object. Clones refer to the same open version. Drop all of them when the file
-/// is closed: after the first read they hold file descriptors.
+/// One version of one object. Clones refer to the same open version. All clones should be dropped
+/// when the file is closed, because the version has open file descriptors after the first read.
 #[derive(Clone)]
 pub struct File {
     pub(crate) version: SharedVersion,

@@ -37,7 +37,7 @@ pub struct HydrationProgress {
     pub is_over: bool,
 }
 
-/// Pace of fetches while readers fetch.
+/// How fetches of a job continue while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchPace {
     /// Without pauses.
@@ -52,13 +52,13 @@ pub(crate) enum FetchPace {
 pub(crate) struct JobState {
     pub(crate) started: Instant,
     /// The versions that the job must not evict: pinned versions, and versions used since the job
-    /// started. The latter include all that the job has fetched.
+    /// started, which include those that the job has fetched.
     pub(crate) exempt: Exempt,
     /// The limits on the job's rate: the job's own limit, and the engine's limit for all background
     /// work.
     pub(crate) throttle: Throttle,
     pace: FetchPace,
-    cancelled: AtomicBool,
+    is_cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Number of fetches that were submitted and have not ended.
     running: AtomicUsize,
@@ -78,7 +78,7 @@ impl JobState {
             exempt: Exempt::UsedSince(Timestamp::now()),
             throttle,
             pace,
-            cancelled: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             progress: Mutex::default(),
@@ -88,12 +88,12 @@ impl JobState {
     }
 
     pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Relaxed);
+        self.is_cancelled.store(true, Relaxed);
         self.changed.notify_all();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed)
+        self.is_cancelled.load(Relaxed)
     }
 
     pub(crate) fn snapshot(&self) -> HydrationProgress {
@@ -128,8 +128,9 @@ impl JobState {
         self.changed.notify_all();
     }
 
-    /// Returns whether another fetch may be submitted. With a rate limit, no more connections are
-    /// used than the rate needs, because each connection holds some bytes.
+    /// Returns whether another fetch may be submitted. With a rate limit, the job uses no more
+    /// connections than the rate needs, because each connection receives some bytes before the
+    /// limit stops it.
     pub(crate) fn may_submit(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
@@ -159,24 +160,24 @@ pub(crate) struct JobFile {
     /// True if `error` is set.
     has_failed: AtomicBool,
     /// True if the first fetch should request the checksum of the whole object.
-    checksum_wanted: AtomicBool,
+    is_checksum_wanted: AtomicBool,
 }
 
 impl JobFile {
     /// Creates the state of a file of which `cached` bytes are already cached.
-    pub(crate) fn new(job: Arc<JobState>, cached: u64, checksum_wanted: bool) -> Self {
+    pub(crate) fn new(job: Arc<JobState>, cached: u64, is_checksum_wanted: bool) -> Self {
         Self {
             job,
             running: AtomicUsize::new(0),
             counted: AtomicU64::new(cached),
             error: Mutex::default(),
             has_failed: AtomicBool::new(false),
-            checksum_wanted: AtomicBool::new(checksum_wanted),
+            is_checksum_wanted: AtomicBool::new(is_checksum_wanted),
         }
     }
 
-    /// Returns whether the rest of the file is no longer wanted, because the job was cancelled or
-    /// the file has failed.
+    /// Returns whether the rest of the file is no longer wanted: the job was cancelled, or the file
+    /// has failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.has_failed() || self.job.is_cancelled()
     }
@@ -208,7 +209,7 @@ impl JobFile {
     /// Returns whether the calling fetch should request the checksum of the whole object. Returns
     /// true only once; the other fetches do not wait for that request.
     pub(crate) fn take_checksum_request(&self) -> bool {
-        self.checksum_wanted.swap(false, Relaxed)
+        self.is_checksum_wanted.swap(false, Relaxed)
     }
 
     /// Returns the number of bytes of the file that the job has counted as cached.
@@ -217,13 +218,13 @@ impl JobFile {
     }
 
     /// Counts a submitted fetch.
-    pub(crate) fn submitted(&self) {
+    pub(crate) fn count_submission(&self) {
         self.running.fetch_add(1, Relaxed);
         self.job.running.fetch_add(1, Relaxed);
     }
 
     /// Counts the bytes of a block that a fetch has brought.
-    pub(crate) fn received(&self, bytes: u64) {
+    pub(crate) fn count_received(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
         self.job.fetched.fetch_add(bytes, Relaxed);
         self.job.lock_progress().bytes_here += bytes;
@@ -236,7 +237,7 @@ impl JobFile {
     }
 
     /// Counts a fetch that has ended.
-    pub(crate) fn ended(&self, error: Option<Error>) {
+    pub(crate) fn count_end(&self, error: Option<Error>) {
         if let Some(error) = error {
             self.fail(error);
         }

@@ -10,15 +10,15 @@ use firstbyte_pacing::{LONGEST_REQUEST, START_NEAR};
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Length of one request for an expected reader, bytes. At 40 MB/s it takes two round trips.
 pub(crate) const REQUEST_SIZE: u64 = 2 << 20;
-/// Maximum number of attempts at an action that other threads or processes may thwart, for example
-/// opening a file that is removed just before.
+/// Maximum number of attempts at an action that other threads or processes can make fail, for
+/// example opening a file that is removed just before.
 pub(crate) const ATTEMPTS: u32 = 16;
-/// Divisor of the memory. The threads that fetch get this share of the memory, or half of the share
-/// if blocks cannot be cached. Blocks get the rest.
+/// Reciprocal of the share of the memory that the fetching threads get. They get half as much
+/// without a cache. Blocks in memory get the rest.
 pub(crate) const MEMORY_SHARE: u64 = 2;
-/// Divisor of the size of a small cache. One read-ahead window takes at most this share of the
-/// cache, and so does one eviction.
+/// Reciprocal of the largest share of a small cache that one read-ahead window may take, or that
+/// one eviction may free beyond what is needed.
 pub(crate) const CACHE_SHARE: u64 = 8;
-/// Length of the widest read-ahead window, bytes. In this window, a near server gets its longest
-/// requests. A link of 10 Gbit/s with 100 ms needs such a window.
+/// Maximum length of a read-ahead window, bytes. It is long enough for the longest requests to a
+/// near server, and for a link of 10 Gbit/s with a round trip of 100 ms.
 pub(crate) const MAX_WINDOW_SIZE: u64 = START_NEAR as u64 * LONGEST_REQUEST;

@@ -1,11 +1,11 @@
 //! Recognizes a reader of some columns of a Parquet file, and predicts which parts of the file it
 //! reads next. Does no I/O.
 //!
-//! Such a reader reads the footer, and then the same columns of one row group after the other. The
-//! other columns lie between them, so its reads are not sequential. Once it has read a column of
-//! one row group, the same column of the following groups is expected. As with sequential readers,
-//! the number of bytes that are fetched without use is bounded by the number of bytes read. Called
-//! by [`Handle`](crate::Handle).
+//! Such a reader reads the footer, and then the same columns of one row group after the other.
+//! Between them lie the columns that it does not read, so its reads are not sequential. Once the
+//! reader has read a column in one row group, it is expected to read the same column in the
+//! following groups. As with sequential readers, the number of bytes that are fetched without use
+//! is bounded by the number of bytes read. Called by [`Handle`](crate::Handle).
 
 mod footer;
 
@@ -38,7 +38,7 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    /// Returns whether the file has no columns to predict, so its reads need not be reported.
+    /// Returns whether the reads need not be reported, because the file has no columns to predict.
     pub(crate) fn is_other(&self) -> bool {
         matches!(self, Self::Other)
     }

@@ -1,11 +1,11 @@
 //! Detects which reads of a handle are sequential, and decides how far ahead of them to fetch. Does
 //! no I/O.
 //!
-//! A random reader gets only the blocks of its reads, and after several reads without a neighbour
-//! only the bytes of its reads. A sequential reader gets a window that grows in proportion to the
-//! bytes it has read, while it still has to wait. So the window reaches the bandwidth-delay product
-//! of the link without a measurement, and the number of bytes fetched without use is bounded by the
-//! number of bytes read.
+//! A random reader gets only the blocks of its reads, and only the bytes of its reads once several
+//! of them in a row had no neighbour. A sequential reader gets a window. While the reader still has
+//! to wait, the window grows in proportion to the bytes that it has read. So the window reaches the
+//! bandwidth-delay product of the link without a measurement, and the number of bytes fetched
+//! without use is bounded by the number of bytes read.
 //!
 //! One handle may have several sequential readers, for example processes that map a file. The
 //! readers are distinguished by position. Reads of one reader may arrive out of order by up to
@@ -20,35 +20,35 @@ use crate::block_table::AheadRange;
 
 /// Maximum number of sequences that a handle remembers. The least recently read one is dropped.
 const MAX_SEQUENCES: usize = 16;
-/// Length of the window after the first continuation, bytes. It is small, because many readers stop
-/// there.
+/// Length of the first window, bytes, which a sequence gets when a second read continues it. The
+/// window is small, because many readers stop after two reads.
 const FIRST_WINDOW: u64 = 2 * BLOCK;
 /// The window of a reader that waits, as a multiple of the bytes it has read. Each round trip makes
 /// the window five times as wide. If a link with a round trip of 30 ms needs 64 MiB, its window is
 /// that wide within 0.2 s.
 pub(crate) const WINDOW_GROWTH: u64 = 4;
-/// Width of a window, in bytes, from which on requests are longer: the window is split into fewer
-/// of them, and to a near server they may exceed [`SHORT_REQUEST_LIMIT`]. In a narrower window
-/// requests stay short: another reader may need a block near the end of a long request, and would
+/// Length of a window, in bytes, from which on its requests are longer: it is split into fewer of
+/// them, and to a near server they may exceed [`SHORT_REQUEST_LIMIT`]. The requests of a shorter
+/// window stay short: another reader may need a block near the end of a long request, and would
 /// fetch that block again instead of waiting.
 const WIDE_WINDOW: u64 = LONGEST_REQUEST;
 /// Maximum length of a request ahead of a reader, bytes, unless the server is near and the window
 /// is wide. With longer requests, a window would consist of only a few requests, and the last one
 /// would end at the rate of a single connection.
 const SHORT_REQUEST_LIMIT: u64 = SHORTEST_REQUEST;
-/// Divisor of the bytes that a connection brings in a second. The quotient is the length of a
-/// request ahead of a reader if the server is far. Slower connections get shorter requests, and
-/// more of them at once.
+/// If the server is far, a request ahead of a reader has the bytes that one connection brings in a
+/// second, divided by this number. So slower connections get shorter requests, and more of them at
+/// once.
 const SECOND_DIVISOR: u64 = 4;
 /// Minimum length of a request ahead of a reader, bytes, unless less is left to read.
 const MIN_REQUEST: u64 = SEGMENT / 2;
-/// Number of consecutive reads that continue no sequence after which a reader counts as random.
+/// Number of consecutive reads outside of all sequences after which a reader counts as random.
 const RANDOM_AFTER_READS: u32 = 8;
 
-/// Returns the minimum number of requests in a window. If the server is far, no measured link
-/// needed more than [`START`] long requests at once. Short requests spend more of their time on the
-/// round trip, so more of them are needed. A near server (MinIO) spends up to 2 ms on each request,
-/// in which it could send 4 MiB.
+/// Returns the minimum number of requests in a window. If the server is far, no link that was
+/// measured needed more than [`START`] long requests at once. More short requests are needed,
+/// because each spends more of its time on the round trip. A near server (MinIO) gets few requests:
+/// it spends up to 2 ms on each, in which it could send 4 MiB.
 const fn requests(server: Proximity, is_wide: bool) -> u64 {
     let requests = match (server, is_wide) {
         (Proximity::Near, true) => START_NEAR,
@@ -58,7 +58,7 @@ const fn requests(server: Proximity, is_wide: bool) -> u64 {
     requests as u64
 }
 
-/// Result of looking for a read's bytes in the cache.
+/// Whether the bytes of a read were found in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundBytes {
     All,
@@ -100,7 +100,7 @@ impl Sequence {
     }
 
     /// Returns whether a read belongs to this sequence. While the sequence has no window, the read
-    /// must begin within or right behind the latest read, and go beyond it.
+    /// must start within the latest read or right after it, and end after it.
     fn continues(&self, read: &Range<u64>) -> bool {
         if self.window == 0 {
             self.start < read.start && read.start <= self.end && read.end > self.end

@@ -111,10 +111,10 @@ impl StartFile {
         for (_, object, range) in reads {
             file.add_read(object, range);
         }
-        Ok(file.finished())
+        Ok(file.into_start_file())
     }
 
-    /// Returns the text of the file.
+    /// Returns the start file as text.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -182,7 +182,7 @@ impl StartFile {
         Box::new((0..file.reads.len()).map(move |place| change(file.wanted_at(place))).map(Ok))
     }
 
-    /// Returns the ranges of one object, in order. The list is empty if the object's version is not
+    /// Returns the ranges of one object, in order, or none if the object has another version than
     /// the recorded one.
     #[must_use]
     pub fn ranges_of(&self, location: &Location, version: &Version) -> Vec<ByteRange> {
@@ -231,8 +231,8 @@ impl Builder {
         }
     }
 
-    /// Returns the index of an object. Returns `None` if the object has another version than
-    /// before, because an object keeps its first version.
+    /// Returns the index of an object. Returns `None` if the object was recorded with another
+    /// version before: only the first version of an object is kept.
     fn object(&mut self, location: Location, version: Option<Version>) -> Option<u32> {
         if let Some(known) = self.by_location.get(&location) {
             return (self.objects[*known as usize].0.version == version).then_some(*known);
@@ -272,8 +272,8 @@ impl Builder {
     }
 
     /// Leaves out the reads after the first `max` bytes, in whole blocks, and the objects of which
-    /// nothing remains. Returns the number of bytes left out.
-    fn cut(&mut self, max: u64) -> u64 {
+    /// no read remains. Returns the number of bytes left out.
+    fn shorten(&mut self, max: u64) -> u64 {
         let (mut rest, mut left_out) = (max, 0_u64);
         for StartRead { range, .. } in &mut self.reads {
             let length = range.len();
@@ -296,7 +296,7 @@ impl Builder {
         left_out
     }
 
-    fn finished(self) -> StartFile {
+    fn into_start_file(self) -> StartFile {
         let objects = self.objects.into_iter().map(|(object, _)| object).collect();
         StartFile { root: self.root, directories: self.directories, objects, reads: self.reads }
     }

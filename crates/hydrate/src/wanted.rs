@@ -27,8 +27,8 @@ pub struct HydrationItem {
 }
 
 impl HydrationItem {
-    /// Returns the number of wanted bytes, as far as it is known before the object is opened. 0 if
-    /// it is unknown.
+    /// Returns the number of wanted bytes if the item shows it before the object is opened;
+    /// otherwise 0.
     pub(crate) fn listed_bytes(&self) -> u64 {
         let size = self.version.as_ref().and_then(|version| version.size);
         self.range.map_or(size.unwrap_or_default(), |range| range.len())

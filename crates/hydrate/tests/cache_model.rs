@@ -37,11 +37,12 @@ const CACHES: [u64; 4] = [MIB, 64 * MIB, 4 * MIB, 16 * MIB];
 const DISK: &str = "size=48m";
 /// Deadline of a read.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time after its deadline within which a read must return.
+/// Maximum time after its deadline within which a read must return.
 const RETURN: Duration = Duration::from_secs(2);
-/// Interval at which a process records that it runs.
+/// Interval at which each process records that it is running.
 const TICK: Duration = Duration::from_millis(10);
-/// Longest interval that counts as running. A longer interval means that the process was stopped.
+/// Longest interval that counts as running. After a longer one, the process is known to have been
+/// suspended.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
 
 /// Largest difference of the two clocks in a process that was not stopped.
@@ -99,7 +100,7 @@ fn reader(settings: HydrationSettings) -> Hydrator {
     let store = Store::new(StoreOptions::default()).unwrap();
     let uncached = HydrationSettings { cache: None, ..settings.clone() };
     let opened = match Hydrator::reading(store.clone(), settings) {
-        // The process that prepares the cache is stopped, so waiting for its lock timed out.
+        // The process that initializes the cache was suspended, so the wait for its lock timed out.
         Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
             Hydrator::new(store, uncached)
         }
@@ -116,7 +117,7 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
     format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
 }
 
-/// Returns whether a call failed because its process was stopped until the deadline had passed.
+/// Returns whether a call failed because its process was suspended until the deadline had passed.
 fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
 }

@@ -57,7 +57,7 @@ impl Far {
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
     }
 
-    /// Creates another engine on the same cache, like that of another process.
+    /// Creates another engine on the same cache, as another process would.
     fn other(&self) -> Hydrator {
         let settings = HydrationSettings {
             cache: Some(self.cache.path().into()),
@@ -124,7 +124,8 @@ fn engines_that_share_a_cache_share_the_fetching() {
             });
         }
     });
-    // A reader that would have to wait long may request a block of a running request again.
+    // A reader that would have to wait for long may request a block again that a running request
+    // brings.
     let received = far.subject.store.counters().received;
     assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
 }
@@ -316,8 +317,8 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let handle = hydrator.file(&location, version).handle();
     let error = handle.read_at(&mut vec![0; BLOCK_LEN], 6 * BLOCK).unwrap_err();
     assert!(error.to_string().contains("ended"), "{error}");
-    // There is one request for a range, and there are ten for the whole object. The retries bring
-    // nothing new, so they end.
+    // There is one request with a range, and ten for the whole object. No retry brings new bytes,
+    // so the retries end.
     assert!((10..=13).contains(&server.heads().len()), "{}", server.heads().len());
 }
 

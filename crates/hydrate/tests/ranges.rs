@@ -109,7 +109,7 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
             assert_eq!(read.unwrap(), BLOCK_LEN);
             assert!(buffer == setting.content[at as usize..][..BLOCK_LEN]);
             let counters = setting.hydrator.counters();
-            // The first read must start no request ahead. The second read may start one, for which
+            // The first read must start no request ahead. The second read may start one, on which
             // no reader waits.
             let ahead = if at == BLOCK { counters.ahead_fetches } else { 0 };
             assert!(counters.demand_fetches + ahead <= at / BLOCK, "both blocks at once: {counters:?}");
@@ -146,8 +146,8 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
             cost
         };
         let has_cache = setting.file.status().is_some();
-        // Each read spans two blocks. The first eight reads may fetch both whole, because they do
-        // not show yet that no read of a neighbour follows.
+        // Each read spans two blocks. The first eight reads may fetch both blocks whole: until
+        // then, a read of a neighbouring block may still follow.
         assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
         let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
         assert!((8..20).map(read).all(|cost| cost == (1, expected)));

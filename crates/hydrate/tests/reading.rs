@@ -184,8 +184,8 @@ fn without_room_in_the_cache_reads_continue_uncached() {
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
     let dir = Some(cache.path().into());
-    // One cache has no room at all. The other has room for some blocks, which are evicted for those
-    // that are being read.
+    // One cache has no room at all. The other has room for some blocks, which are evicted when
+    // other blocks are read.
     for cache_size in [0, 30 * BLOCK] {
         let settings = HydrationSettings {
             cache: dir.clone(),

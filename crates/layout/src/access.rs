@@ -1,6 +1,6 @@
-//! Gives new directories and the layout file the owner and the permissions of the root. Users need
-//! them to reach files that they could reach in the root, so neither the umask nor the user of the
-//! process that makes them may decide who still can.
+//! Gives new directories and the layout file the owner and the permissions of the root. Users must
+//! still reach every file that they could reach in the root, whatever the umask and the user of the
+//! process that converts it.
 
 use std::os::fd::AsFd;
 
@@ -23,16 +23,17 @@ impl RootAccess {
     }
 
     /// Gives this owner and group, and the permissions that are in `mask`, to a file or directory
-    /// that this process has made. What the process may not change stays as it is.
+    /// that this process has made. Attributes that the process may not change stay as they are.
     pub(crate) fn give(self, made: impl AsFd, mask: u32) -> Result<()> {
         let found = Self::of(&made)?;
         if found.owner != rustix::process::geteuid().as_raw() {
-            // Another user's process has made it, or has put something else in its place.
+            // A process of another user has made the entry, or has replaced it.
             return Ok(());
         }
         if (found.owner, found.group) != (self.owner, self.group) {
             let chown = |owner| std::os::unix::fs::fchown(&made, owner, Some(self.group));
-            // Only the superuser gives files away. Members of a group give them to the group.
+            // Only the superuser can change the owner. The owner can change the group to one of the
+            // user's own groups.
             let _ = chown(Some(self.owner)).or_else(|_| chown(None));
         }
         // The bits outside the mask stay, such as the set-group-ID bit, which comes from the

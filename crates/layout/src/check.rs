@@ -124,8 +124,8 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&LayoutFinding)) ->
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
     examination.examine_directory(b"", b"")?;
     if examination.checked.mended > 0 {
-        // The check may have counted moved files in two places, and it removed some doubles. So the
-        // files are counted again.
+        // Files that moved during the check may have been counted in both places, and some doubles
+        // were removed. So the files are counted again.
         examination.checked.files = examination.count(b"", 0)?;
     }
     Ok(examination.checked)
@@ -155,8 +155,8 @@ impl Examination<'_> {
     }
 
     /// Counts the files in the directory at `path`, which has `digits` hash digits, and in the
-    /// layout's directories below it. A directory below that cannot be read counts as empty: the
-    /// check has already reported it.
+    /// layout's directories below it. A directory below that cannot be read counts as empty,
+    /// because the check has already reported it.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
         let mut files = 0;
         let mut pages = self.root.read(path, BATCH)?;
@@ -241,10 +241,10 @@ impl Examination<'_> {
             self.report_finding(path, if double { Trouble::Double } else { lonely }, false);
             return Ok(());
         }
-        // While this process holds the gate, no writer replaces either of the files during their
+        // While this process holds the gate, no writer can replace either file during the
         // comparison.
         let _gate = LayoutGate::enter(self.root)?;
-        // If the move fails, the misplaced file is reported too.
+        // If the move fails, the file is reported as misplaced.
         let moved = self.root.move_exclusively(self.scheme, path, right);
         match moved.inspect_err(|_| self.report_finding(path, lonely, false))? {
             MoveResult::Done => self.report_finding(path, lonely, true),

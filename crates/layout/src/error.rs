@@ -66,16 +66,16 @@ pub enum Error {
         /// Why the layout cannot hold it.
         why: &'static str,
     },
-    /// A layout of this shape cannot hold all names.
+    /// The directory has names that a layout of this shape cannot hold.
     #[error("{}: {count} of the names in it cannot be kept so, {first:?} for one: {why}", shown(root))]
     Unfit {
         /// The directory.
         root: PathBuf,
-        /// Number of names that cannot be kept.
+        /// Number of names that the layout cannot hold.
         count: u64,
         /// One of the names. Bytes that are not UTF-8 are replaced.
         first: String,
-        /// Why the names cannot be kept.
+        /// Why the layout cannot hold them.
         why: &'static str,
     },
     /// Names are to be used as hashes, but are not distributed like hashes.
@@ -84,9 +84,9 @@ pub enum Error {
         shown(root)
     )]
     Uneven {
-        /// Number of files in the directory of the average file, including that file.
+        /// The directory.
         root: PathBuf,
-        /// Number of entries in the directory of the average file.
+        /// Number of files in the directory of the average file, including that file.
         crowding: f64,
         /// The same number for evenly distributed names.
         even: f64,
@@ -131,8 +131,8 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
-    /// Another process has held a lock on the directory itself for longer than this process is
-    /// willing to wait.
+    /// Another process has held a lock on the directory itself for longer than an operation waits
+    /// for it.
     #[error("{}: another process holds a lock on this directory", shown(root))]
     Locked {
         /// The directory.

@@ -1,14 +1,14 @@
-//! Implements the gate, a lock that keeps the direction of a conversion fixed. A thread holds the
-//! gate while it writes or removes a file, or while it decides that a name does not exist.
+//! Implements the gate, a lock that keeps a conversion from changing its direction. A thread holds
+//! the gate while it writes or removes a file, or while it decides that a name does not exist.
 //!
 //! The gate is a shared lock on the layout file and costs six system calls. A conversion takes the
 //! lock exclusively for the moment in which it changes the layout file. A second lock, the
 //! turnstile, keeps a stream of short shared locks from starving the conversion.
 //!
-//! If there is no layout file, the directory itself is locked, exclusively by the process that
-//! creates the file. On network file systems such a lock is only valid on one machine. So a writer
-//! on another machine may miss the very beginning of a conversion, like a program that does not use
-//! this crate.
+//! If there is no layout file, processes lock the directory itself instead, and the process that
+//! creates the layout file locks it exclusively. On network file systems such a lock is valid on
+//! one machine only. So a writer on another machine may miss the start of a conversion, like a
+//! program that does not use this crate.
 
 use std::fs::File;
 use std::io;
@@ -93,8 +93,8 @@ fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
         }
     }
     if share == LockShare::Exclusive {
-        // A moment ago no process held the lock exclusively, and each shared holder releases it
-        // soon. With many writers that may take a while, so the wait has no limit.
+        // The lock was not held exclusively a moment ago, and each process that shares the lock
+        // releases it soon. With many writers that may take a while, so this wait has no limit.
         rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
     }
     Ok(fd)
@@ -127,8 +127,8 @@ impl Conversion {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
-        // A layout file that has just been removed says nothing about the directory, so the layout
-        // counts as busy.
+        // The layout file has just been removed, so it is unknown what the directory is now. The
+        // layout counts as busy.
         if !lock::try_acquire(&file, LockRange::CONVERSION, share).map_err(at)?
             || !is_there(&file).map_err(at)?
         {
@@ -159,7 +159,8 @@ impl Conversion {
     }
 }
 
-/// True if an open file still has a name. The file is stale if another machine has removed it.
+/// Returns whether an open file still has a name. `ESTALE` means that another machine has removed
+/// it.
 fn is_there(file: &File) -> io::Result<bool> {
     match rustix::fs::fstat(file) {
         Ok(stat) => Ok(stat.st_nlink > 0),

@@ -1,8 +1,8 @@
 //! Iterates over all names of a layout.
 //!
-//! The origin is listed completely before the target: a file that moves during the iteration may be
-//! seen twice, but is never missed. If the direction has changed by the end, the listing starts
-//! again in the other order.
+//! The origin, from which files move, is listed completely before the target. So a file that moves
+//! during the iteration may be seen twice, but is never missed. If the conversion was reversed by
+//! the end, the listing starts again in the other order.
 
 use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::FileType;
@@ -33,14 +33,14 @@ pub struct Iter<'a> {
     /// The place being listed.
     place: FilePlace,
     /// The directories being read. Each is inside the one before it.
-    open: Vec<Open>,
+    open: Vec<OpenLevel>,
     /// True if the next place to list is unknown, because the layout file is not readable.
-    failed: bool,
+    has_failed: bool,
 }
 
 /// A directory being read.
 #[derive(Debug)]
-struct Open {
+struct OpenLevel {
     reader: DirectoryReader,
     batch: Batch,
     at: usize,
@@ -59,7 +59,7 @@ impl<'a> Iter<'a> {
             places: Vec::new(),
             place: FilePlace::Flat,
             open: Vec::new(),
-            failed: false,
+            has_failed: false,
         }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Iter<'a> {
         match self.root.directory(&path) {
             Ok(fd) => {
                 let (reader, batch) = (DirectoryReader::from(fd), Batch::new(BATCH));
-                self.open.push(Open { reader, batch, at: 0, path, digits });
+                self.open.push(OpenLevel { reader, batch, at: 0, path, digits });
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
@@ -93,12 +93,12 @@ impl<'a> Iter<'a> {
 
     /// Takes one step in the innermost directory. Returns a name, or `None` if the step read a
     /// batch, or entered or left a directory.
-    fn step(&mut self, mut open: Open) -> Result<Option<Vec<u8>>> {
+    fn step(&mut self, mut open: OpenLevel) -> Result<Option<Vec<u8>>> {
         if open.at == open.batch.len() {
             let more =
                 open.reader.read(&mut open.batch).map_err(|error| self.root.error(&open.path, error))?;
             if more {
-                self.open.push(Open { at: 0, ..open });
+                self.open.push(OpenLevel { at: 0, ..open });
             }
             return Ok(None);
         }
@@ -130,12 +130,12 @@ impl Iterator for Iter<'_> {
         loop {
             let step = match self.open.pop() {
                 Some(open) => self.step(open),
-                None if self.failed => return None,
+                None if self.has_failed => return None,
                 None => match self.next_place() {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(error) => {
-                        self.failed = true;
+                        self.has_failed = true;
                         Err(error)
                     }
                 },
@@ -148,7 +148,7 @@ impl Iterator for Iter<'_> {
 }
 
 /// True if the root has any entry.
-pub(crate) fn holds_anything(root: &LayoutRoot) -> Result<bool> {
+pub(crate) fn has_entries(root: &LayoutRoot) -> Result<bool> {
     let mut pages = root.read(b"", BATCH)?;
     while let Some(batch) = pages.next()? {
         if !batch.is_empty() {

@@ -98,7 +98,7 @@ impl Layout {
     pub fn create(root: &Path, scheme: LayoutScheme) -> Result<Self> {
         root::make_root(root)?;
         let root = LayoutRoot::open(root)?;
-        if iterate::holds_anything(&root)? {
+        if iterate::has_entries(&root)? {
             return Err(Error::NotEmpty { root: root.path().to_owned() });
         }
         gate::establish(&root, LayoutRecord { scheme, state: LayoutState::Sharded })?;

@@ -21,7 +21,7 @@ impl LockRange {
     /// nothing.
     pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
     /// Held exclusively by the process that waits until no other process holds the gate. Processes
-    /// that come later wait behind it.
+    /// that want the gate later wait for this lock first.
     pub(crate) const TURNSTILE: Self = Self { start: 1, length: 1 };
     /// Held shared during work in which the direction must not change, and exclusively while the
     /// layout file changes.

@@ -9,7 +9,7 @@ use crate::protocol::{DiskSteps, FilePlace, MoveResult, move_file};
 use crate::record::{LayoutRecord, LayoutState};
 use crate::root::{ATTEMPTS, LayoutRoot, file_type};
 use crate::scheme::LayoutScheme;
-use crate::stage::Staged;
+use crate::stage::StagedFile;
 
 /// A name in a layout, and its two places.
 pub(crate) struct NamePlaces<'a> {
@@ -18,7 +18,7 @@ pub(crate) struct NamePlaces<'a> {
     flat: &'a [u8],
     sharded: Vec<u8>,
     /// The new file to install, if the operation is a write.
-    staged: Option<&'a Staged<'a>>,
+    staged: Option<&'a StagedFile<'a>>,
 }
 
 impl<'a> NamePlaces<'a> {
@@ -43,7 +43,7 @@ impl<'a> NamePlaces<'a> {
     }
 
     /// Adds the new file to install.
-    pub(crate) fn with_staged(self, staged: &'a Staged<'a>) -> Self {
+    pub(crate) fn with_staged(self, staged: &'a StagedFile<'a>) -> Self {
         Self { staged: Some(staged), ..self }
     }
 

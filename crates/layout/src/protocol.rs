@@ -6,21 +6,21 @@
 //! and deleters work. The rules:
 //!
 //! 1. A move never overwrites a file. Only a writer that replaces a file does.
-//! 2. A search for a file tries flat, then sharded. If it is in neither, it may have moved
-//!    from the second to the first in between; so a miss counts only after flat, sharded, flat
-//!    again *under the gate*.
+//! 2. A search looks at flat, then at sharded. If the file is at neither, it may have moved from
+//!    sharded to flat in between. So it counts as missing only after the search has looked at flat,
+//!    sharded and flat again *under the gate*.
 //! 3. Under the gate the target cannot change, because a conversion must hold the gate exclusively
-//!    before it reverses. Within one search a file then moves at most once and one way, and three
-//!    tries cannot miss it, in either direction.
-//! 4. Writers write at the target only, under the gate. One that replaces a file first moves the
-//!    old one to the target itself, then renames the new one over it: there are never two files of
-//!    one name.
-//! 5. Deleters remove at the origin, then at the target, under the gate. A file that moves in
-//!    between is found at the target.
+//!    before it reverses. So during a search under the gate, a file moves at most once and only in
+//!    one direction, and looking three times finds it.
+//! 4. Writers write only at the target, under the gate. A writer that replaces a file first moves
+//!    the old file to the target, then renames the new file over it. So there are never two files
+//!    of one name.
+//! 5. Deleters remove the file at the origin and then at the target, under the gate. If the file
+//!    moves in between, it is removed at the target.
 //!
-//! The rules are written against [`DiskSteps`] because they have two users: the file system, and a
-//! model of it in which all interleavings of several actors, killed at any step, are tried
-//! (`protocol/model.rs`).
+//! The rules are written against [`DiskSteps`], because they have two users: the file system, and a
+//! model of it. The model tries all interleavings of several actors, each of which may be killed at
+//! any step (`protocol/model.rs`).
 
 /// One of the two places of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,8 +123,8 @@ fn first_of<T, E>(
 /// Creates or replaces a file.
 pub(crate) fn put<D: DiskSteps>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
-        // Two files of one name exist only if a program that does not use the layout made one of
-        // them. Both are replaced.
+        // Two files of one name exist only if one of them was written by a program that does not
+        // use the layout. Both are replaced.
         if move_file(disk, target.other(), target)? == MoveResult::Taken {
             disk.remove(target.other())?;
         }

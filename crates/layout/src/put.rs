@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::protocol::{self, DiskSteps, FilePlace};
 use crate::scheme::DigitSource;
-use crate::stage::Staged;
+use crate::stage::StagedFile;
 use crate::tally::{READ_BYTES, digest_of, read_all};
 use crate::{Layout, LayoutDurability};
 
@@ -60,7 +60,7 @@ impl Layout {
         at: impl Fn(io::Error) -> Error,
     ) -> Result<()> {
         let places = self.places(name)?;
-        let mut staged = places.gated(|target| Staged::create(&self.root, places.path(target)))?;
+        let mut staged = places.gated(|target| StagedFile::create(&self.root, places.path(target)))?;
         self.fill(name, &mut staged, content, at)?;
         protocol::put(&places.with_staged(&staged))?;
         if self.durability == LayoutDurability::Full {
@@ -73,7 +73,7 @@ impl Layout {
     fn fill(
         &self,
         name: &[u8],
-        staged: &mut Staged<'_>,
+        staged: &mut StagedFile<'_>,
         content: &mut impl BufRead,
         at: impl Fn(io::Error) -> Error,
     ) -> Result<()> {

@@ -1,9 +1,9 @@
 //! Reads and writes the layout file, a small text file in the root with the layout's shape and the
 //! direction in which files move.
 //!
-//! The file always has the same length and is written in place by one call. So no reader sees it
-//! half-written, and it keeps its inode, to which the locks belong. A newer version of the format
-//! is refused.
+//! The file always has the same length and is written in place by one call. So no reader sees a
+//! half-written file, and the inode stays the same, which the locks require. A newer version of the
+//! format is refused.
 
 use std::fmt;
 use std::fs::File;
@@ -20,7 +20,7 @@ const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyt
 /// The newest format version that this program can read, and the version that it writes.
 const VERSION: u32 = 1;
 /// Length of the file in bytes, with room for longer values. The file is within one block of the
-/// disk, of which a power cut leaves either the old or the new content.
+/// disk, so after a power cut it has either the old or the new content.
 const FILE_LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

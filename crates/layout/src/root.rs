@@ -24,8 +24,8 @@ use crate::protocol::MoveResult;
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// Maximum number of attempts if the directories of a file vanish again and again. A program that
-/// follows the rules removes no directory while a file needs it.
+/// Maximum number of attempts if the directories above a file are removed again and again. A
+/// program that follows the rules removes no directory while a file needs it.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// An open root.
@@ -35,7 +35,8 @@ pub(crate) struct LayoutRoot {
     path: PathBuf,
     /// True if other machines may change the directory while this machine has its names cached.
     is_shared: bool,
-    /// Set once the file system has refused to rename without replacing.
+    /// Set once the file system has refused to rename without replacing. Files are then moved by
+    /// links.
     links_only: AtomicBool,
     /// Owner and permissions of the root, which new directories get.
     access: RootAccess,

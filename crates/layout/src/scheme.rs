@@ -30,8 +30,8 @@ const DIGITS: usize = 16;
 /// Number of files that a directory should hold: few enough to be listed at once, and enough to
 /// justify a directory.
 const IDEAL_FILES_PER_DIRECTORY: f64 = 100.0;
-/// Reason to refuse a name that looks like a directory of the layout. The type of the entry does
-/// not matter.
+/// Reason to refuse an entry whose name could be that of a directory of the layout. The type of the
+/// entry does not matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
 const RESERVED: &str = "a name that layouts use themselves";
 /// Maximum length of a file's name, in bytes.
@@ -149,7 +149,8 @@ impl LayoutScheme {
         leaf: Leaf,
     ) -> Result<Self, SchemeError> {
         let shapes = Self::shapes(hash, levels, width, leaf)?.into_iter();
-        let nearest = shapes.min_by(|a, b| a.strain(files).total_cmp(&b.strain(files)));
+        let nearest =
+            shapes.min_by(|a, b| a.distance_from_ideal(files).total_cmp(&b.distance_from_ideal(files)));
         nearest.map_or_else(|| Self::new(hash, 1, 2, leaf), Ok)
     }
 
@@ -175,9 +176,10 @@ impl LayoutScheme {
         }
     }
 
-    /// Returns how far the number of files per directory is from [`IDEAL_FILES_PER_DIRECTORY`] if
-    /// there are `files` files in all, on a logarithmic scale. 0 is best.
-    pub(crate) fn strain(&self, files: u64) -> f64 {
+    /// Returns by which factor the number of files per directory differs from
+    /// [`IDEAL_FILES_PER_DIRECTORY`] if there are `files` files in all, on a logarithmic scale. 0
+    /// is best.
+    pub(crate) fn distance_from_ideal(&self, files: u64) -> f64 {
         (files_per_directory(files, self.levels, self.width) / IDEAL_FILES_PER_DIRECTORY).ln().abs()
     }
 

@@ -37,9 +37,9 @@ use crate::tally::{BATCH_BYTES, ConversionRun, ConversionWatch, Converted, type_
 /// [`Error::Unfit`] or [`Error::Uneven`] if its names do not suit the shape; nothing was changed
 /// then. [`Error::Stopped`], or [`Error::Io`] if there is no space or no permission: nothing is
 /// lost, and the next call continues. A problem with a single file is reported as a
-/// [`LayoutFailure`](super::LayoutFailure). After such failures the layout stays in the state of an
-/// unfinished conversion, which is safe but slower. The exception: if all failures are names that a
-/// layout cannot hold, the conversion is finished.
+/// [`LayoutFailure`](super::LayoutFailure). After such failures the conversion stays unfinished,
+/// which is safe but makes operations slower. Exception: if all failures are names that a layout
+/// cannot hold, the conversion is finished.
 pub fn shard<'a>(
     root: &'a Path,
     request: &LayoutRequest,
@@ -59,14 +59,14 @@ pub fn shard<'a>(
     if record.state == LayoutState::Unsharding {
         conversion.set(LayoutRecord { state: LayoutState::Sharding, ..record })?;
     }
-    // Shortens the lifetime of `watch` to that of `root`, which lives only as long as this call.
+    // Shortens the lifetime of `watch` to the lifetime of `root`, which ends with this call.
     let mut watch = |done: &Converted| watch(done);
     let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;
     while job.run_pass()? > 0 {}
     root.sync_all()?;
-    // The conversion is finished although misnamed files are left: another run could not move them
-    // either, and no caller can look for them in a layout.
+    // The conversion is finished even if files with names that a layout cannot hold are left:
+    // another run could not move them either, and no caller can look for them in a layout.
     if job.done.failures == job.misnamed {
         conversion.set(LayoutRecord { state: LayoutState::Sharded, ..record })?;
     }
@@ -140,8 +140,8 @@ impl ConversionRun<'_> {
         }
         path.push(0);
         loop {
-            // The zero byte was just appended, and neither names nor digits contain one, so this
-            // cannot fail.
+            // This cannot fail: the last byte is the zero byte that was just appended, and neither
+            // names nor digits contain a zero byte.
             let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
             match self.root.rename_exclusively(name, to) {
                 Ok(Some(MoveResult::Absent)) => {}

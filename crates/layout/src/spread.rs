@@ -1,16 +1,17 @@
 //! Measures how evenly names that are to be used as hashes are spread: counts files by the first
 //! bytes of their names.
 //!
-//! Memory is bounded: if there are too many distinct beginnings, all are shortened by one byte. Any
-//! bytes are counted, so names that are not hexadecimal are judged by the directories they would
-//! have. Called by the survey.
+//! Memory is bounded: if there are too many distinct beginnings, all of them are shortened by one
+//! byte. Names may have any bytes. Even if they are not hexadecimal, the counts show how many files
+//! each directory would have. Called by the survey.
 
 use std::collections::HashMap;
 
 /// Maximum number of leading bytes that are counted.
 const MAX_COUNTED_BYTES: usize = 4;
-/// Maximum number of distinct beginnings, which take some MiB. There are half as many strings of
-/// four hexadecimal digits, or of two arbitrary bytes, so these are always distinguished.
+/// Maximum number of distinct beginnings, which take some MiB. It is twice the number of strings of
+/// four hexadecimal digits, or of two arbitrary bytes. So names that differ in these are always
+/// distinguished.
 const MAX_BEGINNINGS: usize = 1 << 17;
 
 /// First bytes of a name, padded with zeros, which no name contains.

@@ -20,16 +20,16 @@ use crate::reserved;
 use crate::root::{ATTEMPTS, LayoutRoot};
 
 /// A temporary file. Dropping this value removes the file, unless the file has got its final name.
-pub(crate) struct Staged<'a> {
+pub(crate) struct StagedFile<'a> {
     root: &'a LayoutRoot,
     file: File,
     path: Vec<u8>,
     /// The destination, for error messages. The temporary name would not help a user.
     to: Vec<u8>,
-    named: Cell<bool>,
+    has_final_name: Cell<bool>,
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedFile<'a> {
     /// Makes and locks a temporary file in the directory of `to`.
     pub(crate) fn create(root: &'a LayoutRoot, to: &[u8]) -> Result<Self> {
         let directory = to.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -43,13 +43,13 @@ impl<'a> Staged<'a> {
                 continue;
             };
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(at)?;
-            // Before it was locked, another process could take the file for a dead writer's file
-            // and remove it.
+            // Until the file was locked, another process may have taken it for the file of a killed
+            // writer and removed it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
-                return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
+                return Ok(Self { root, file, path, to: to.to_vec(), has_final_name: Cell::new(false) });
             }
         }
-        // The directory was made and is still missing, so there is a file in its place.
+        // The directory cannot be made, so an entry of another kind must be in its place.
         Err(at(Errno::NOTDIR))
     }
 
@@ -63,8 +63,8 @@ impl<'a> Staged<'a> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Hands the content to the file system, as `close` does, and reports errors. NFS does not
-    /// report before this that the server's disk is full.
+    /// Hands the content to the file system, as `close` does, and reports errors. On NFS, this call
+    /// is the first to report that the server's disk is full.
     pub(crate) fn flush(&self) -> Result<()> {
         firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
     }
@@ -73,7 +73,7 @@ impl<'a> Staged<'a> {
     /// missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;
-        self.named.set(renamed);
+        self.has_final_name.set(renamed);
         Ok(renamed)
     }
 
@@ -83,9 +83,9 @@ impl<'a> Staged<'a> {
     }
 }
 
-impl Drop for Staged<'_> {
+impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
-        if self.named.get() {
+        if self.has_final_name.get() {
             return;
         }
         // If this fails, the file is later recognised as abandoned.
@@ -105,8 +105,8 @@ pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
 
 /// True if the file at `path` exists and no writer holds the lock on it any more.
 pub(crate) fn is_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
-    // NFS turns this lock into a record lock. An exclusive record lock needs a descriptor for
-    // writing.
+    // NFS implements this lock as a record lock, and an exclusive record lock needs a descriptor
+    // that is open for writing.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
     let Some(file) = opened? else { return Ok(false) };

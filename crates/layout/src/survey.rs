@@ -117,7 +117,9 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
     seen.read(root)?;
     let files = seen.files;
     let shapes = std::mem::take(&mut seen.shapes);
-    let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
+    let nearest = shapes
+        .into_iter()
+        .min_by(|a, b| a.scheme.distance_from_ideal(files).total_cmp(&b.scheme.distance_from_ideal(files)));
     let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
     let scheme = shape.scheme;
     // In an existing layout, files with unsuitable names stay in the root and are reported
@@ -172,17 +174,17 @@ struct DirectoryFindings {
     spread: Option<NameSpread>,
     /// True if the directory is a layout already. Directories whose names look like its levels then
     /// belong to the layout.
-    established: bool,
+    is_layout: bool,
     /// Time of one look-up.
     look_up: Duration,
 }
 
 impl DirectoryFindings {
-    fn new(shapes: Vec<LayoutScheme>, established: bool) -> Self {
+    fn new(shapes: Vec<LayoutScheme>, is_layout: bool) -> Self {
         let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
         let shapes =
             shapes.into_iter().map(|scheme| CandidateShape { scheme, refused: 0, example: None }).collect();
-        Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
+        Self { files: 0, left: 0, shapes, spread, is_layout, look_up: Duration::ZERO }
     }
 
     fn read(&mut self, root: &LayoutRoot) -> Result<()> {
@@ -216,7 +218,7 @@ impl DirectoryFindings {
             }
             kind => {
                 let level = |shape: &CandidateShape| shape.scheme.is_level(name);
-                if self.established {
+                if self.is_layout {
                     let own = kind == FileType::Directory && self.shapes.iter().any(level);
                     self.left += u64::from(!own);
                     return;

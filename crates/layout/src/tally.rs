@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::root::{LayoutRoot, file_type};
 use crate::scheme::{DigitSource, LayoutScheme};
 
-/// Bytes of names that are read, sorted and moved at once, about 60,000 names of usual length. In a
-/// larger batch, more files go to each directory, but the batch has to fit into a few MiB of
-/// memory.
+/// Number of bytes of names that are read, sorted and moved at once: about 60,000 names of usual
+/// length. With more names, more files of a batch belong in the same directory. With fewer, a batch
+/// needs less memory; this one takes a few MiB.
 pub(crate) const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of content read by one system call. More would not help, because a layout's files are
 /// small.

@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use tempfile::TempDir;
 
 use super::protocol::DiskSteps;
-use super::stage::Staged;
+use super::stage::StagedFile;
 use super::*;
 
 /// Makes a flat directory with `files` numbered files and five files with unusual names.
@@ -256,7 +256,7 @@ fn a_file_being_written_is_taken_along_and_a_dead_writers_removed() {
     sharded(directory.path(), &two_levels()).unwrap();
     let layout = Layout::open(directory.path()).unwrap();
     let places = layout.places(b"slow").unwrap();
-    let mut staged = places.gated(|target| Staged::create(&layout.root, places.path(target))).unwrap();
+    let mut staged = places.gated(|target| StagedFile::create(&layout.root, places.path(target))).unwrap();
     staged.write(b"content").unwrap();
     let dead = layout.path(b"dead").unwrap().with_file_name(".put-dead.firstbyte-part");
     fs::create_dir_all(dead.parent().unwrap()).unwrap();

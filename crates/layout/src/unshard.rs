@@ -1,8 +1,8 @@
 //! Converts a directory from sharded to flat: moves every file back to the root and removes the
 //! directories that are then empty.
 //!
-//! Empty directories are removed by rmdir, which fails if a file has just been added, so no file is
-//! lost. While files move to the root, writers make no directories. The layout file is removed
+//! Empty directories are removed by `rmdir`, which fails if a file has just been added, so no file
+//! is lost. While files move to the root, writers make no directories. The layout file is removed
 //! last, while no other process holds the gate, and only if no directory of the layout is left. The
 //! directory is then as it was before sharding.
 

@@ -29,9 +29,9 @@ struct BlockingPoolState {
     /// Pending answers with their deadlines, in order of the deadlines. All deadlines are equally
     /// long, so this is the order in which the jobs were added.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
-    watched: bool,
+    is_watched: bool,
     /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
-    dormant: bool,
+    is_dormant: bool,
 }
 
 #[derive(Default)]
@@ -48,8 +48,8 @@ pub(crate) struct BlockingPool {
     deadline: Duration,
 }
 
-/// A reply that is sent once: either by the job that has the result, or because the deadline has
-/// passed.
+/// A reply that is sent once: either by the job, with its result, or at the deadline, with an
+/// error.
 struct Answer<R> {
     reply: Mutex<Option<R>>,
     overdue: Box<dyn Fn(R) + Send + Sync>,
@@ -131,19 +131,19 @@ impl BlockingPool {
 
     fn watch(&self, overdue: Weak<dyn Overdue>) {
         let mut state = self.shared.state.lock();
-        // Entries that were answered are removed, because they would otherwise accumulate in a busy
-        // minute.
+        // Entries whose answers were sent are removed here. On a busy mount, they would otherwise
+        // accumulate until their deadlines.
         while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
             state.late.pop_front();
         }
         state.late.push_back((Instant::now() + self.deadline, overdue));
-        if !state.watched {
+        if !state.is_watched {
             let shared = Arc::clone(&self.shared);
             // The stack is small, because the thread only sends replies.
             let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
-            state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
+            state.is_watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
         }
-        if std::mem::take(&mut state.dormant) {
+        if std::mem::take(&mut state.is_dormant) {
             self.shared.watch.notify_one();
         }
     }
@@ -191,7 +191,7 @@ impl Shared {
                     state = self.watch.wait_timeout(state, due - now).0;
                 }
                 None => {
-                    state.dormant = true;
+                    state.is_dormant = true;
                     state = self.watch.wait(state);
                 }
             }

@@ -1,5 +1,5 @@
-//! Bounds the time of calls on paths that may be below a mount whose daemon is stopped. Without the
-//! bound they would wait for ever.
+//! Bounds the time of calls on paths that may be below a mount whose daemon is suspended. Without
+//! the bound, such a call would wait for ever.
 //!
 //! Such a call runs in a thread of its own, which is abandoned if the call does not return in time.
 //! Used by `control` and `mountpoint`.

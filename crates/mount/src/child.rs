@@ -24,7 +24,7 @@ pub(crate) struct Child {
 pub(crate) struct Permissions {
     /// The permission bits, within 0o777.
     pub(crate) mode: u16,
-    /// User and group. `None` stands for those of the mount.
+    /// User and group. `None` means the user and group of the mount.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
@@ -38,9 +38,9 @@ impl Permissions {
         }
     }
 
-    /// Reads permissions from the user metadata of an object: `mode`, `uid` and `gid` as rclone and
-    /// s3fs write them (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), or
-    /// `file-permissions`, `file-owner` and `file-group` as AWS DataSync and FSx do
+    /// Reads permissions from the user metadata of an object. rclone and s3fs write `mode`, `uid`
+    /// and `gid` (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp). AWS DataSync
+    /// and FSx write `file-permissions`, `file-owner` and `file-group`
     /// (<https://docs.aws.amazon.com/datasync/latest/userguide/metadata-copied.html>).
     fn from_user_metadata(user: &BTreeMap<String, String>) -> Option<Self> {
         let value = |names: [&str; 2]| names.into_iter().find_map(|name| user.get(name));
@@ -51,8 +51,8 @@ impl Permissions {
     }
 }
 
-/// Parses a mode. rclone and DataSync write it in octal. s3fs writes it in decimal, with the bits
-/// of a regular file; no such decimal number is also a valid octal mode.
+/// Parses a mode. rclone and DataSync write it in octal. s3fs writes it in decimal, including the
+/// file type bits of a regular file. No such decimal number is also a valid octal mode.
 fn parse_mode(text: &str) -> Option<u16> {
     const FILE_TYPE_BITS: u32 = 0o170_000;
     const REGULAR_FILE: u32 = 0o100_000;
@@ -63,7 +63,7 @@ fn parse_mode(text: &str) -> Option<u16> {
     Some((mode & 0o777) as u16)
 }
 
-/// Attributes that a listing provides.
+/// The attributes of files that a listing provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedAttributes {
     /// All attributes that are shown of an object.
@@ -73,7 +73,7 @@ pub(crate) enum ListedAttributes {
 }
 
 /// Truncates a time to seconds. A listing reports the store's date in milliseconds, and a stat in
-/// seconds. So a file's time is the same whichever way the file was found.
+/// seconds. So a file has the same time, whether a listing or a stat reported it.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     time.duration_since(UNIX_EPOCH).map_or(time, |since| UNIX_EPOCH + Duration::from_secs(since.as_secs()))
 }
@@ -96,7 +96,7 @@ pub(crate) enum VersionIdentity {
 impl VersionIdentity {
     /// Creates the identity of the content that `version` describes. A listing reports the `ETag`
     /// and the length; a stat also reports a version id and times. The identity contains only what
-    /// both report, so an object has the same inode whichever way it was found.
+    /// both report. So an object has the same inode, whether a listing or a stat reported it.
     pub(crate) fn of(version: Version) -> Self {
         match (version.size, version.if_match().is_some(), version.file) {
             (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),

@@ -49,7 +49,8 @@ pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     let found = bounded(move || {
         let mut value = vec![0; MAX_VALUE_LENGTH];
         let length = rustix::fs::getxattr(&queried_path, attribute, &mut value)?;
-        // A file elsewhere may have a copy of the attribute.
+        // A file on another file system may have a copy of the attribute, which says nothing about
+        // the file.
         let found = rustix::fs::statx(CWD, &queried_path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
         if !numbers.contains(&format!("{}:{}", found.stx_dev_major, found.stx_dev_minor)) {
             return Err(io::ErrorKind::NotFound.into());

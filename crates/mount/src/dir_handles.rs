@@ -79,8 +79,8 @@ impl OpenDirectory {
         &self.path
     }
 
-    /// Returns one of the most recent names, and the time for which it is valid. Returns `None`
-    /// while another thread is reading the directory.
+    /// Returns the entry `name` if the handle has listed it recently, and the time for which it is
+    /// valid. Returns `None` while another thread is reading the directory.
     fn recent(&self, name: &[u8], ttl: Duration) -> Option<(ListedName, Duration)> {
         let stream = self.stream.try_lock()?;
         stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))

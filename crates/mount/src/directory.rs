@@ -1,11 +1,11 @@
 //! Caches the names of directories for the metadata time-to-live.
 //!
-//! If all names of a directory are known, lookups in it need no request, not even lookups of
-//! missing names. A second listing needs none either, and the order of files is known. The memory
-//! is bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and
-//! the least recently used are dropped. Of a wider directory, two things are kept: the page around
-//! the last name that was looked up, and the pages that were listed most recently (`pages`). A page
-//! answers only for the names in it.
+//! If all names of a directory are known, lookups in it need no request, even if the name does not
+//! exist. A second listing needs no request either, and the order of files is known. The memory is
+//! bounded: only directories of up to [`KnownDirectories::max_kept_names`] names are kept, and the
+//! least recently used are dropped. Of a wider directory, two things are kept: the page around the
+//! last name that was looked up, and the pages that were listed most recently (`pages`). A page
+//! only shows that the names in it exist.
 
 mod pages;
 
@@ -26,13 +26,13 @@ use pages::PackedPages;
 const MAX_NAMES_KEPT: usize = 16_384;
 /// Memory of a name with the attributes of its object, both of usual length, bytes.
 const BYTES_PER_NAME: u64 = 200;
-/// Divisor of the memory: names may take this share of it.
+/// Reciprocal of the share of the memory that names may take.
 const NAMES_SHARE: u64 = 8;
-/// Minimum of the number of names that may be kept, however small the memory is: two directories of
+/// Minimum number of names for which there is room, however small the memory is: two directories of
 /// one S3 page (1,000 names) each.
 const MIN_TOTAL_NAMES: u64 = 2048;
-/// Divisor of the memory: the packed pages of wide directories may take this share of it. With the
-/// default memory this is enough for the 100,000 names that `find` reads before it looks them up.
+/// Reciprocal of the share of the memory that packed pages of wide directories may take. The
+/// default memory has room for the 100,000 names that `find` reads before it looks them up.
 const PAGES_SHARE: u64 = 6;
 /// Number of names that are looked up in order before a whole page is requested for the next name.
 /// A page of a thousand names costs a server more than one name.
@@ -48,7 +48,7 @@ pub(crate) struct ListedName {
     pub(crate) ino: Ino,
 }
 
-/// Part of a directory that is known.
+/// How much of a directory is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Whole,
@@ -67,7 +67,7 @@ pub(crate) struct DirectorySnapshot {
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Moment,
-    /// True if the names that the kernel caches are those of this snapshot.
+    /// True if the kernel's cache has exactly the names of this snapshot.
     is_in_kernel: AtomicBool,
 }
 
@@ -125,7 +125,7 @@ impl DirectorySnapshot {
         self.first + self.listed.len()
     }
 
-    /// Returns whether the names that the kernel caches are those of this snapshot. Snapshots that
+    /// Returns whether the kernel's cache has exactly the names of this snapshot. Snapshots that
     /// came from a lookup, or from a listing that the kernel has not read, are not in its cache.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.is_in_kernel.load(Ordering::Relaxed)
@@ -148,14 +148,14 @@ impl DirectorySnapshot {
     }
 }
 
-/// Knowledge about a directory.
+/// What is known about the names of a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownNames {
     /// All names.
     Whole(Arc<DirectorySnapshot>),
     /// The directory has too many names to be kept. Pages of it may be known.
     Wide,
-    /// No knowledge that is still valid.
+    /// No names, or only names that are no longer valid.
     Nothing,
 }
 
@@ -183,9 +183,9 @@ struct Readers {
     last: u64,
 }
 
-/// Proves that a handle is the only one that fills the kernel's cache of a directory: no other
-/// handle was open when it was opened, and as long as its number is the last one, none was opened
-/// since.
+/// Proves that one handle alone has filled the kernel's cache of a directory. No other handle was
+/// open when this handle was opened. It contains the number of the handle: as long as no later
+/// handle has been opened, [`Readers::last`] is the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnlyReader(u64);
 
@@ -266,13 +266,13 @@ impl KnownDirectories {
         self.inner.lock().around(path, name, self.names)
     }
 
-    /// Returns the position after the kept page of a directory. If names are looked up in order,
-    /// the next page begins at this position.
+    /// Returns the position after the last name of the kept page. If names are looked up in order,
+    /// the next page begins there.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
         self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end_position())
     }
 
-    /// Keeps a directory, or a page of one, and drops what was kept of the directory before.
+    /// Keeps a directory, or a page of one. Drops the names of the directory that were kept before.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<DirectorySnapshot>) {
         self.inner.lock().keep(path, directory, self.names);
     }
@@ -313,8 +313,8 @@ impl KnownDirectories {
         }
     }
 
-    /// Records that the kernel has read all names of `snapshot` into an empty cache, if they all
-    /// came from one handle.
+    /// Records that the kernel has read all names of `snapshot` into an empty cache. Does so only
+    /// if `reader` is still the only handle from which the kernel got names.
     pub(crate) fn note_in_kernel(&self, path: &[u8], snapshot: &DirectorySnapshot, reader: OnlyReader) {
         let inner = self.inner.lock();
         if inner.readers.get(path).is_some_and(|readers| OnlyReader(readers.last) == reader) {

@@ -129,10 +129,9 @@ pub enum Error {
     /// The store or the cache returned an error.
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
-    /// The store says that a listing, or the next page of one, does not exist. Programs see EIO:
-    /// the C library takes ENOENT for the end of a directory
-    /// (glibc, sysdeps/unix/sysv/linux/readdir.c, 2026-11-28), and a directory that is cut short
-    /// would look complete.
+    /// The store reports that a listing, or the next page of one, does not exist. Programs get EIO,
+    /// because a directory that is cut short would look complete: the C library regards ENOENT as
+    /// the end of a directory (glibc, sysdeps/unix/sysv/linux/readdir.c, 2026-11-28).
     #[error(transparent)]
     Unlisted(firstbyte_hydrate::Error),
     /// The location to mount does not exist.

@@ -26,8 +26,8 @@ use crate::reader::OpenFile;
 use crate::record::Recorder;
 use crate::source::MountSource;
 
-/// Number of names that are taken from the listing that finds the root. It is just under the 1,000
-/// names of an S3 page, so one page is enough.
+/// Number of names that are read from the listing that finds the root. S3 sends 1,000 names in a
+/// page, of which a few may not be shown, so one page is enough.
 pub(crate) const FIRST_PAGE_NAMES: usize = 990;
 
 /// The result of a lookup.
@@ -132,9 +132,9 @@ impl FileSystem {
     /// Looks a name up in the store.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<LookupResult> {
         let directory = self.directory(parent)?;
-        // A page that contains this name also contains its neighbours. If the page is the only one
-        // of its directory, it also shows which names do not exist. Programs that open one file of
-        // a directory mostly look for others in it, so a page is worth its request.
+        // A page that contains this name also contains its neighbours. If the page has all names of
+        // its directory, it also shows which names do not exist. Programs that open one file of a
+        // directory mostly open others too, so a page is worth its request.
         let from = match self.directories.get(&directory.path) {
             KnownNames::Nothing => Some(None),
             KnownNames::Wide if self.directories.note_lookup_in_order(&directory.path, name) => {
@@ -151,8 +151,8 @@ impl FileSystem {
                         return Ok(found);
                     }
                 }
-                // If the page turned out to be out of order, the store no longer lists by page, and
-                // the name is looked up by itself.
+                // If the page was out of order, the store is no longer asked for pages, and the
+                // name is looked up by itself.
                 Err(error) if self.source.lists_by_page() => return Err(error),
                 Err(_) => {}
             }
@@ -246,8 +246,8 @@ impl FileSystem {
         }
     }
 
-    /// Records that a file was read completely. Used if the kernel has the file's content, because
-    /// its reads then do not arrive here.
+    /// Records that a file was read completely. Called if the kernel has the whole content of the
+    /// file, because its reads are then not sent to this process.
     pub(crate) fn note_whole(&self, node: &Node) {
         if let Some(recorder) = &self.recorder {
             self.note(recorder, node, 0..node.pin.size().unwrap_or(0));
@@ -291,8 +291,8 @@ impl FileSystem {
     }
 
     /// Returns the time for which the kernel may keep a reply that is valid for `valid`. The time
-    /// is zero while the kernel holds too many inodes, so that it drops each inode when the inode
-    /// is no longer used.
+    /// is zero while the kernel has too many inodes in memory, so that it drops each inode as soon
+    /// as the inode is not in use.
     pub(crate) fn kernel_validity(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }

@@ -33,15 +33,15 @@ use crate::inodes::{Fullness, Ino};
 use crate::operations::{MountOperation, OperationOutcome};
 use crate::readdir::ListingFreshness;
 use crate::xattr::Attribute;
-use session::Forgetting;
+use session::InodeForgetter;
 pub(crate) use session::ServedMount;
 
 use opening::FileOpener;
 use reply::{FailableReply, add, add_with_attributes, answer_lookup, answer_sized, attributes};
-use splice::Splicing;
+use splice::ReplySplicer;
 
 /// Maximum number of read-ahead requests that the kernel may have in flight for all readers
-/// together. With the kernel's default of 12, the fourth reader has to wait.
+/// together. The kernel's default of 12 is enough for three readers.
 const MAX_BACKGROUND_REQUESTS: u16 = 512;
 /// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
 /// pipe of the size that any process may have.
@@ -52,8 +52,8 @@ const ATTRIBUTE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
 /// files, as in rclone (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>,
-/// 2026-11-27). A store does not report how much it holds. If the numbers were 0, `df` would leave
-/// the mount out, and programs that check for free space would refuse it
+/// 2026-11-27). A store does not report how much data it contains. If the numbers were 0, `df`
+/// would leave the mount out, and programs that check for free space would refuse it
 /// (<https://github.com/awslabs/mountpoint-s3/issues/710>).
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;
@@ -61,7 +61,7 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 /// Maximum length of a name, bytes. The kernel passes on names of up to 1,024 bytes.
 const MAX_NAME_LENGTH: usize = 255;
 
-/// Extent of FUSE passthrough, with which the kernel reads hydrated files directly.
+/// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
     /// Every read passes through this process.
@@ -78,8 +78,8 @@ pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     pool: BlockingPool,
     opening: Arc<FileOpener>,
-    forgetting: Arc<Forgetting>,
-    splicing: Arc<Splicing>,
+    forgetting: Arc<InodeForgetter>,
+    splicing: Arc<ReplySplicer>,
     directories: Arc<DirHandles>,
     passthrough: Passthrough,
 }
@@ -140,7 +140,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // On an older kernel without these capabilities, the mount works, but is slower.
+        // An older kernel may lack some of these capabilities. The mount then works, but is slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -363,7 +363,7 @@ impl Filesystem for Fuse {
     }
 
     fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
-        // Attributes are readable by name only, see `xattr`.
+        // The reply has no names, because attributes are readable by name only: see `xattr`.
         answer_sized(reply, size, b"");
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The kernel allows only one of these modes for an inode, and fails with EIO if both are used. So
 //! while a handle of an inode is open, further handles are opened in the same mode. The mode may
-//! change after the last handle is closed. The type of the local file is a parameter, so that this
-//! rule can be tested without a kernel.
+//! change after the last handle is closed. The type of the local file is a generic parameter, so
+//! that this rule can be tested without a kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
 
-/// Way in which the kernel reads an inode.
+/// How the kernel reads an inode.
 pub(crate) enum InodeReadMode<B> {
     /// Through its page cache, with requests to this process.
     Cached,

@@ -1,8 +1,8 @@
 //! Keeps the table of inodes. An inode is one version of one object, or a directory.
 //!
 //! The content of an inode never changes: an overwritten object gets another inode number, so pages
-//! and attributes in the kernel are never a mixture of versions. A record lives as long as the
-//! kernel holds its inode (from LOOKUP until FORGET). If there are many records, the kernel is
+//! and attributes in the kernel are never a mixture of versions. A record is kept as long as the
+//! kernel knows its inode (from LOOKUP until FORGET). If there are many records, the kernel is
 //! asked to drop inodes, and names become valid only for a moment ([`InodeBounds`]). So the memory
 //! does not grow with the number of files. Inode numbers follow the order of listings, because
 //! `cp`, `tar` and other programs read files in the order of inode numbers.
@@ -33,18 +33,18 @@ pub(crate) const ROOT: Ino = 1;
 
 /// Memory of an inode in the tables, with a name and an `ETag` of usual length, bytes.
 const BYTES_PER_INODE: u64 = 160;
-/// Divisor of the memory: inodes may take this share of it. The rest is for names, listings and
+/// Reciprocal of the share of the memory that inodes may take. The rest is for names, listings and
 /// fetches.
 const INODES_SHARE: u64 = 2;
 /// Minimum of the hard bound, so that the first listings of a directory fit.
 const MIN_HARD_BOUND: u64 = 8192;
 
-/// Bounds on the number of inodes that the kernel holds.
+/// Bounds on the number of inodes that the kernel has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeBounds {
     /// Number of inodes above which the kernel is asked to forget the oldest.
     pub(crate) soft: usize,
-    /// Number of inodes from which on the kernel may cache no new reply.
+    /// Number of inodes at which the kernel may cache no new reply.
     pub(crate) hard: usize,
 }
 
@@ -57,7 +57,7 @@ impl InodeBounds {
     }
 }
 
-/// Number of inodes in relation to its bounds.
+/// How the number of inodes compares with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fullness {
     /// At most the soft bound: the kernel may cache replies.
@@ -104,8 +104,8 @@ type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 struct Inner {
     records: HashMap<Ino, InodeRecord>,
     /// Finds the inode number of an identity that has a record. If two inodes have the same hash,
-    /// their records distinguish them, and the later inode is not found here. The later inode then
-    /// gets a new number each time, which is slower but correct.
+    /// their records distinguish them, and only the first inode is found here. The other inode gets
+    /// a new number with each lookup, which is slower but correct.
     numbers: Numbers,
     paths: InodePaths,
     /// Versions that do not fit into a record, by inode number.
@@ -145,8 +145,8 @@ impl Inodes {
     }
 
     /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
-    /// A child that was seen after its object was found overwritten or deleted is there again, in
-    /// the same version, so its inode is no longer stale.
+    /// If the object was found overwritten or deleted before that time, the same version exists
+    /// again, and the inode is no longer stale.
     pub(crate) fn enter_seen(
         &self,
         directory: &[u8],
@@ -194,7 +194,7 @@ impl Inodes {
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
-    /// Records that the object of an inode is known to be overwritten or deleted.
+    /// Records that the object of an inode was overwritten or deleted.
     pub(crate) fn mark_stale(&self, ino: Ino) {
         let mut inner = self.inner.lock();
         if inner.records.contains_key(&ino) {
@@ -242,7 +242,7 @@ impl Inodes {
     }
 
     /// Returns the inode number of a file's directory and the file's name. Returns `None` if the
-    /// kernel does not hold the directory, or if `ino` is not a file.
+    /// kernel has forgotten the directory, or if `ino` is not a file.
     pub(crate) fn directory_and_name(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner.lock();
         let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
@@ -251,14 +251,14 @@ impl Inodes {
             return Some((ROOT, name));
         }
         let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
-        // Permissions are not compared here, because only the directory's path matters.
+        // This identity has no permissions, because only the path of a directory matters here.
         let number = *inner.numbers.get(&identity(above, &last))?;
         let path = inner.paths.find(above);
         let found = inner.records.get(&number)?;
         (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
-    /// Returns the number of inodes that the kernel holds.
+    /// Returns the number of inodes that the kernel has not forgotten.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().records.len()
     }
@@ -267,7 +267,7 @@ impl Inodes {
         self.bounds
     }
 
-    /// Compares the number of inodes that the kernel holds with the bounds.
+    /// Compares the number of inodes that the kernel has in memory with the bounds.
     pub(crate) fn fullness(&self) -> Fullness {
         match self.len() {
             len if len >= self.bounds.hard => Fullness::Full,
@@ -311,8 +311,8 @@ impl Inner {
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
         let ino = *self.numbers.get(&identity)?;
         let path = self.paths.find(directory)?;
-        // The kernel keeps the attributes of an inode for ever, so a child with other permissions
-        // must be another inode.
+        // The kernel keeps the attributes of an inode for ever. So a child with other permissions
+        // must get another inode.
         let same_version = |version: &Version| match self.versions.get(&ino) {
             Some(known) => **known == *version,
             None => false,
@@ -492,8 +492,8 @@ mod tests {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
         let inner = inodes.inner.lock();
-        // A table has one more byte for each entry, and the allocator eight more for each
-        // allocation.
+        // Besides its entries, a hash table has one byte for each of them, and the allocator adds
+        // eight bytes to each allocation.
         let tables =
             inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);
         let records = inner.records.len() * (40 + 17 + 34 + 8 + 15);
@@ -552,7 +552,7 @@ mod tests {
         inodes.enter(b"", &child, None);
         inodes.enter_seen(b"", &child, None, before);
         assert!(is_stale(), "what was seen before proves nothing");
-        // A clock may be coarse.
+        // A coarse clock may return the same time several times.
         let after = std::iter::repeat_with(Instant::now).find(|now| *now > before && is_after(&inodes, *now));
         assert_eq!(inodes.enter_seen(b"", &child, None, after.unwrap()).ino, found.ino);
         assert!(!is_stale());

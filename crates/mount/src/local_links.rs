@@ -1,11 +1,12 @@
 //! Decides which symbolic links of a local source are shown.
 //!
-//! A mount shows a link as its target, so the kernel sees neither the link nor the directories on
-//! the way to the target. Two kinds of links are therefore left out: those that lead to a directory
-//! above themselves, because the tree below would have no end; and, if other users may access the
-//! mount, those whose target these users could not reach without it. [`source`](crate::source) asks
-//! for each path before it is looked up or listed. A file is opened in the version that was looked
-//! up, so a link that is changed after the check leads to no other file.
+//! A mount shows the target in place of a link, so the kernel sees neither the link nor the
+//! directories on the way to the target. Two kinds of links are therefore left out. A link to a
+//! directory above itself would make the tree endless. If other users may access the mount, a link
+//! whose target these users could not reach without the mount would give them access.
+//! [`source`](crate::source) checks each path before it is looked up or listed. A file is opened in
+//! the version that was looked up, so changing a link after the check gives no access to another
+//! file.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,7 +36,8 @@ impl LocalLinks {
     }
 
     /// Returns the reason why the name at `path`, relative to the root, is not shown. Returns
-    /// `None` if it is shown, does not exist, or cannot be looked up, which the lookup reports.
+    /// `None` if it is shown or does not exist. Also returns `None` if it cannot be looked up,
+    /// because the lookup that follows reports that.
     pub(crate) fn refusal(&self, path: &[u8]) -> Option<&'static str> {
         let place = self.root.join(OsStr::from_bytes(path));
         match rustix::fs::openat2(

@@ -39,8 +39,8 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
             let _ = answer(&connection, &core);
         }
     };
-    // The thread is not joined: it runs as long as the process, and holds no strong reference to
-    // the file system.
+    // The thread is not joined. It runs until the process ends, and has no strong reference to the
+    // file system.
     thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
     Ok(bound)
 }

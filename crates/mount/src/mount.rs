@@ -1,5 +1,5 @@
 //! Mounts a location, serves it, and unmounts it. The command line mounts in two steps: `prepare`
-//! waits for the store, and `attach` changes the machine.
+//! waits for the store, and `attach` attaches the mount to the directory.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -22,9 +22,9 @@ use crate::options::{MountOptions, PassthroughUse};
 use crate::source::{Children, MountSource};
 use crate::{metrics, mountpoint, replay};
 
-/// Read-ahead of the kernel, KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the hydration
-/// engine fetches ahead by itself. The kernel only has to request the next piece before the reader
-/// does.
+/// Read-ahead of the kernel, KiB. A link with 400 MB/s and a round trip of 30 ms needs 12 MB in
+/// flight, which the hydration engine requests by itself. The kernel only has to request the next
+/// piece before its reader needs it.
 const READ_AHEAD_KIB: u32 = 1024;
 
 /// A mount that is being served.
@@ -34,14 +34,14 @@ pub struct Mount {
     served: Mutex<Option<Served>>,
 }
 
-/// Parts of a served mount that [`Mount::wait`] waits for and ends.
+/// Parts of a served mount for which [`Mount::wait`] waits, and which it then drops.
 struct Served {
     session: ServedMount,
     control: Option<ControlListener>,
     core: Arc<FileSystem>,
 }
 
-/// A mount for which only the hydration engine and the kernel are missing.
+/// A mount that is ready except for its hydration engine and the kernel.
 pub struct PreparedMount {
     directory: PathBuf,
     device: OwnedFd,
@@ -171,8 +171,8 @@ impl Mount {
     }
 }
 
-/// Refuses a local source that contains the mount, or lies below the mount. Reading the source
-/// would send requests to the mount, and this process would wait for itself.
+/// Refuses a local source that contains the mount, or is below the mount. Reading such a source
+/// would send requests to the mount itself, and this process would wait for itself.
 fn refuse_overlap(location: &Location, directory: &Path) -> Result<()> {
     let Some(source) = location.as_local().and_then(|path| std::fs::canonicalize(path).ok()) else {
         return Ok(());
@@ -183,8 +183,8 @@ fn refuse_overlap(location: &Location, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Decides how hydrated files can be passed through: not at all without a cache or if the options
-/// forbid it.
+/// Decides how the kernel can read hydrated files directly. It cannot if there is no cache, or if
+/// the options forbid it.
 fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {

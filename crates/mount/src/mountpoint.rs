@@ -31,7 +31,7 @@ const MAX_STALE_MOUNTS: usize = 16;
 /// (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Way in which a mount is ended.
+/// How a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountMode {
     /// Unmounts now, but only if no file below the mount is open.
@@ -128,9 +128,10 @@ fn remove_dead(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the daemon of the mount at `directory` has died. The kernel keeps the attributes
-/// of this program's mounts for ever, so such mounts are tested with `statfs`, which only a daemon
-/// can answer. Other file systems might hang on `statfs`.
+/// Returns whether the daemon of the mount at `directory` has died. Attributes cannot show this,
+/// because the kernel caches the attributes of this program's mounts for ever. So the test is
+/// `statfs`, which only a daemon can answer. It is not used on other file systems, where `statfs`
+/// may hang.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
@@ -184,10 +185,11 @@ pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts>
     };
     let failed = |error| Error::io(&path, "cannot be unmounted", error);
     let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-    // The daemon is not asked first, because it may be stopped, or may be this process.
+    // The daemon takes no part in this: it may be suspended, or may be this process.
     let flags = if ending == UnmountMode::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match detach(&path, flags) {
-        // If the daemon is dead, files below its mount cannot be read any more, so nothing is lost.
+        // If the daemon is dead, open files below the mount cannot be read any more, so detaching
+        // it loses nothing.
         Err(error) if is_busy(&error) && is_orphaned(&path)? => {
             detach(&path, UnmountFlags::DETACH).map_err(failed)?;
         }

@@ -29,18 +29,18 @@ impl<I> NameConflicts<I> {
         Self { children, waiting: Vec::new(), ready: VecDeque::new(), hidden }
     }
 
-    /// Releases the waiting objects whose directory cannot come after `next`, and drops the one
-    /// that `next` hides. `None` is the end of the listing.
-    fn settle(&mut self, next: Option<&Child>) {
+    /// Releases the waiting objects of whose names no directory can follow any more, because the
+    /// listing is at `next`. Drops the object that `next` hides. `None` is the end of the listing.
+    fn release_before(&mut self, next: Option<&Child>) {
         while let Some(last) = self.waiting.last() {
             if next.is_some_and(|next| comes_before_directory(next, &last.name)) {
                 break;
             }
-            let Some(settled) = self.waiting.pop() else { break };
-            if next.is_some_and(|next| next.kind == EntryKind::Directory && next.name == settled.name) {
-                (self.hidden)(&settled);
+            let Some(object) = self.waiting.pop() else { break };
+            if next.is_some_and(|next| next.kind == EntryKind::Directory && next.name == object.name) {
+                (self.hidden)(&object);
             } else {
-                self.ready.push_back(settled);
+                self.ready.push_back(object);
             }
         }
     }
@@ -64,7 +64,7 @@ impl<I: Iterator<Item = Result<Child, E>>, E> Iterator for NameConflicts<I> {
             }
             match self.children.next() {
                 Some(Ok(child)) => {
-                    self.settle(Some(&child));
+                    self.release_before(Some(&child));
                     if child.kind == EntryKind::Directory {
                         self.ready.push_back(child);
                     } else {
@@ -73,7 +73,7 @@ impl<I: Iterator<Item = Result<Child, E>>, E> Iterator for NameConflicts<I> {
                 }
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
-                    self.settle(None);
+                    self.release_before(None);
                     return self.ready.pop_front().map(Ok);
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Duration from which on an operation is logged as slow. No healthy store answers that slowly.
+/// Duration at which an operation is logged as slow. A healthy store answers in less time.
 const SLOW_OPERATION: Duration = Duration::from_secs(1);
 
 /// The operations that may take time.
@@ -51,7 +51,7 @@ pub(crate) struct OperationCounters {
     pub(crate) open: AtomicU64,
     /// Number of opens after which the kernel read the file directly.
     pub(crate) through: AtomicU64,
-    /// Number of opens with which the kernel was given the content of a small file.
+    /// Number of opens in which the content of a small file was passed to the kernel.
     pub(crate) handed: AtomicU64,
 }
 

@@ -18,7 +18,7 @@ pub enum AllowedUsers {
     Everyone,
 }
 
-/// Behaviour if the directory is not empty, or is already a mount point.
+/// What to do if the directory is not empty, or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OccupiedAction {
     /// Refuse to mount.
@@ -28,7 +28,7 @@ pub enum OccupiedAction {
     Hide,
 }
 
-/// Modes and owners that are shown in place of those of the source.
+/// Modes and owners that are shown instead of the modes and owners of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShownModes {
     /// Permission bits of files.
@@ -39,11 +39,11 @@ pub struct ShownModes {
     pub user: Option<u32>,
     /// Group of all files and directories.
     pub group: Option<u32>,
-    /// Use of stored modes and owners, where the fields above do not replace them.
+    /// Whether stored modes and owners are shown, where the fields above do not replace them.
     pub stored: StoredModes,
 }
 
-/// Use of modes and owners that programs have stored with objects.
+/// Whether to show modes and owners that programs have stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredModes {
     /// Neither request nor show stored modes.
@@ -53,7 +53,7 @@ pub enum StoredModes {
     Show,
 }
 
-/// Use of FUSE passthrough, with which the kernel reads a hydrated file directly.
+/// Whether the kernel may read a hydrated file directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
     /// The kernel reads hydrated files directly, if the kernel and the cache allow it.
@@ -79,12 +79,12 @@ pub struct MountOptions {
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,
-    /// Behaviour if the directory is not empty, or is already a mount point.
+    /// What to do if the directory is not empty, or is already a mount point.
     pub occupied: OccupiedAction,
     /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
     /// tenths of it.
     pub memory: u64,
-    /// Use of FUSE passthrough.
+    /// Whether the kernel may read a hydrated file directly.
     pub passthrough: PassthroughUse,
     /// The start file in which directories and reads are recorded.
     pub record: Option<PathBuf>,

@@ -72,16 +72,15 @@ impl Prefetch {
         self.series.open(path)
     }
 
-    /// Returns the file at `path`, if it exists and opens wait for files of its length. The version
-    /// of the file must be strong, because the content of any other version would be dropped before
-    /// the file is opened.
+    /// Returns the file at `path`, if it exists and opens wait for files of its length. The file
+    /// must have a strong version: the cache would drop the content of any other version before the
+    /// file is opened.
     pub(crate) fn wanted(&self, path: &[u8]) -> Option<HydrationItem> {
         let directory = parent(path);
         let name = name_of(path);
         let known = self.directories.around(directory, name);
         let listed = match &known {
-            // All names are known, so a name that is not among them does not exist, and there is no
-            // file.
+            // All names are known, so a name that is not among them has no file.
             Some(known) => Some(&*known.listed()[known.position(name)?].child),
             None => None,
         };

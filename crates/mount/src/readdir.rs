@@ -25,10 +25,10 @@ pub(crate) const MAX_REPLY_NAMES: usize = 1024;
 /// Number of names of a wide directory that are kept as one page.
 const PAGE_NAMES: usize = 1000;
 
-/// State of the names of a directory that the kernel caches.
+/// Whether the names of a directory that the kernel caches are still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFreshness {
-    /// The kernel's names are those of a listing that is still valid.
+    /// The kernel's names come from a listing that is still valid.
     InKernel,
     /// The kernel must drop its names and read them again.
     Unknown,
@@ -71,8 +71,8 @@ pub(crate) struct ReadDir {
     drawn: usize,
     /// The most recent names, each with the time at which it came.
     recent: VecDeque<(ListedName, Moment)>,
-    /// Proves that the kernel's cache gets its names from this handle only. `None` if it may have
-    /// names from elsewhere, or if this handle has begun again.
+    /// Proves that the kernel got all names in its cache from this handle. `None` if the kernel may
+    /// have other names, or if this handle has started its listing again.
     only_reader: Option<OnlyReader>,
     pub(crate) freshness: ListingFreshness,
 }
@@ -114,7 +114,8 @@ impl ReadDir {
     /// The store cannot list the directory.
     pub(crate) fn at(&mut self, index: usize) -> Result<Option<ListedName>> {
         let oldest = self.drawn - self.recent.len();
-        // Position 0 restarts the listing, as after `rewinddir`, unless the listing has just begun.
+        // Position 0 restarts the listing, as after `rewinddir`, unless the listing has only just
+        // begun.
         if index < oldest
             || (index == 0 && self.drawn > MAX_REPLY_NAMES)
             || (index == 0 && matches!(self.feed, Feed::Failed(_)))
@@ -133,8 +134,8 @@ impl ReadDir {
         Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
     }
 
-    /// Returns one of the most recent names, and how much of `ttl` is left for it. Returns `None`
-    /// if the time has passed.
+    /// Returns the entry `name` if it was listed recently, and how much of `ttl` is left for it.
+    /// Returns `None` if the time has passed.
     pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&ListedName, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
         let valid = ttl.saturating_sub(came.age()).min(self.valid(ttl));

@@ -14,8 +14,8 @@ use crate::inodes::Node;
 
 /// Time after a failure within which a read counts as the kernel's own repetition. The kernel
 /// repeats within microseconds, or up to a thousand times later on an overloaded machine. A program
-/// that tries again by itself waits longer than this. If a read failed sooner than this, it did not
-/// wait.
+/// that tries again by itself waits longer than this. A read that failed in less than this time
+/// counts as one that did not wait.
 const KERNEL_RETRY_TIME: Duration = Duration::from_millis(250);
 
 /// An open file.

@@ -1,10 +1,9 @@
 //! Records the requests to a mount as a start file: directories and ranges, with their versions and
 //! times.
 //!
-//! Consecutive reads that continue each other become one line. The length of a line's range is
-//! bounded, so the lines of two files that are read side by side alternate. Reads that the kernel
-//! answers from its page cache do not arrive here. A file that the kernel reads directly counts as
-//! completely read.
+//! Reads that continue each other become one line. The length of a line's range is bounded. So if
+//! two files are read side by side, their lines alternate. Reads that the kernel answers from its
+//! page cache are not seen here. A file that the kernel reads directly counts as completely read.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -46,7 +45,7 @@ struct Inner {
     /// Number of ranges recorded so far.
     noted: u64,
     directories: HashSet<Location>,
-    failed: bool,
+    has_failed: bool,
 }
 
 /// A range that was read.
@@ -55,7 +54,7 @@ struct OpenRange {
     version: Option<Version>,
     /// Milliseconds from the start of the recording to the start of the range.
     at: u64,
-    /// The index of the range in the order of ranges, which milliseconds do not determine.
+    /// The number of the range. It gives the order of ranges that begin in the same millisecond.
     number: u64,
 }
 
@@ -66,7 +65,7 @@ impl Recorder {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
         let (open, directories) = (HashMap::new(), HashSet::new());
-        let inner = Mutex::new(Inner { file, open, noted: 0, directories, failed: false });
+        let inner = Mutex::new(Inner { file, open, noted: 0, directories, has_failed: false });
         let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
         let head = StartLine::Root(root.clone());
         recorder.write(&mut recorder.inner.lock(), &head);
@@ -126,7 +125,7 @@ impl Recorder {
         let Some(line) = line.to_bytes(Some(&self.root)) else { return };
         // If the record cannot be written, reads still work, and the error is logged once.
         if let Err(error) = inner.file.write_all(&line)
-            && !std::mem::replace(&mut inner.failed, true)
+            && !std::mem::replace(&mut inner.has_failed, true)
         {
             tracing::warn!("{}: reads are noted no longer: {error}", self.path.display());
         }

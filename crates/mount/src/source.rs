@@ -27,8 +27,8 @@ const MAX_REPORTED_NAMES: usize = 100;
 const LATE_CHARACTER: char = '\u{fffd}';
 /// Memory of a page of a listing, bytes: a thousand names with the attributes of their objects.
 const PAGE_BYTES: u64 = 300 << 10;
-/// Divisor of the memory: the pages of one listing that wait for the kernel may take this share of
-/// it.
+/// Reciprocal of the share of the memory that may be taken by those pages of one listing that wait
+/// for the kernel.
 const PAGES_SHARE: u64 = 8;
 
 /// A location that is shown as a directory.
@@ -140,8 +140,8 @@ impl MountSource {
     }
 
     /// Creates a child from a name and a stat. The permissions are used only if listings report
-    /// names only; otherwise a file that was looked up would show permissions that its listing
-    /// lacks.
+    /// nothing but names. Otherwise a file would have permissions after a lookup, but not after a
+    /// listing.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
         Child {
@@ -208,7 +208,7 @@ impl MountSource {
             return Ok(None);
         }
         match &self.root {
-            // Keys are UTF-8, so a name that is not does not exist.
+            // Keys are UTF-8, so no key has a name that is not.
             Location::Object(_) if std::str::from_utf8(&path).is_err() => Ok(None),
             Location::Object(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
@@ -236,8 +236,8 @@ impl MountSource {
     }
 
     /// Returns the version of the file `name`. If the listing does not contain the version,
-    /// requests it. Returns `None` if the name is not a file, or cannot be described now; opening
-    /// it then reports the error.
+    /// requests it. Returns `None` if the name is not a file, or if the request fails; opening the
+    /// file then reports the error.
     pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
         match listed {
             Some(child) if child.kind != EntryKind::File => None,
@@ -288,13 +288,13 @@ impl MountSource {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
-        // A link on the way to the directory was changed since the directory was looked up.
+        // A link on the way to the directory was changed after the directory was looked up.
         if self.hides(directory) {
             return Err(Error::Stale { path: String::from_utf8_lossy(directory).into_owned() });
         }
-        // Names are sorted if that costs nothing: a second listing then has the same order, and a
-        // directory can hide an object of its name. A local directory has a stable order anyway,
-        // and cannot contain a name twice.
+        // Names are sorted if that needs no additional work. Then a second listing has the same
+        // order, and a directory can hide an object of its name. A local directory is not sorted:
+        // it has a stable order anyway, and cannot contain a name twice.
         let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
         // Each link of a local source is looked up, because some are not shown.
@@ -329,16 +329,16 @@ impl MountSource {
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
-        // The end of a page does not show whether a directory hides the last objects, so they are
-        // left out.
+        // Directories that hide the last objects of a page may follow on the next page. So these
+        // objects are left out.
         let shown = shown.map(Ok).chain((!is_last).then_some(Err(())));
         let children =
             NameConflicts::new(shown, Box::new(hidden)).map_while(std::result::Result::ok).collect();
         Ok(ListedChildren { children, is_last })
     }
 
-    /// Returns whether the source has directories, whose names can vanish one by one while they are
-    /// listed, and not pages of keys.
+    /// Returns whether the source has real directories. Their names can vanish one by one during a
+    /// listing, which is not so for pages of keys.
     fn has_directories(&self) -> bool {
         matches!(self.root, Location::Local(_) | Location::Sftp(_))
     }
@@ -392,15 +392,15 @@ impl MountSource {
     }
 }
 
-/// Returns a key that is sorted shortly before `name`: the last character is replaced by the one
-/// before it, and [`LATE_CHARACTER`] is appended. If the character before it is not printable, the
-/// last character is only removed. Returns `None` if no key is left, so that the listing begins at
-/// its start.
+/// Returns a key that is sorted shortly before `name`. Its last character is the predecessor of the
+/// last character of `name`, followed by [`LATE_CHARACTER`]. If the character before it is not
+/// printable, the last character of `name` is only removed. Returns `None` if no character is left,
+/// so that the listing begins at its start.
 fn key_before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();
     match char::from_u32((last as u32).saturating_sub(1)) {
-        // A slash would make the key that of a directory.
+        // With a slash, the key would be one in a directory.
         Some('/') => key.push('.'),
         Some(previous) if previous > ' ' => key.push(previous),
         _ => return Some(key).filter(|key| !key.is_empty()),

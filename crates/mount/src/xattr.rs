@@ -1,8 +1,9 @@
 //! Shows the state of a file as extended attributes, `user.firstbyte.*`.
 //!
-//! The attributes are readable by name and are not listed: `cp -a`, `rsync -X` and `tar --xattrs`
-//! store all listed attributes with a copy, which has another state. The virtual attributes of Ceph
-//! are not listed for the same reason (<https://github.com/ceph/ceph/pull/29339>, 2026-11-28).
+//! The attributes are readable by name but not listed. `cp -a`, `rsync -X` and `tar --xattrs` store
+//! all listed attributes with a copy, where they would describe the wrong file. The virtual
+//! attributes of Ceph are not listed for the same reason
+//! (<https://github.com/ceph/ceph/pull/29339>, 2026-11-28).
 //!
 //! For every file, `ls -l` requests attributes that only other file systems have. Attributes
 //! outside `user.` are reported as unsupported and not as missing, so that `ls` stops requesting

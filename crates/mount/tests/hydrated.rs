@@ -121,8 +121,8 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     assert!(read == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
     drop(before);
-    // The kernel reports the close with a delay. Until then, the mount answers the reads of every
-    // new handle, as it did those of the first, and passes none through.
+    // The kernel reports the close with a delay. Until then, new handles are opened in the mode of
+    // the first one: the mount itself answers their reads, and the kernel reads no file directly.
     until("the file is closed", || counter(&mounted, "open_files") == 0);
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);

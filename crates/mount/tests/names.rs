@@ -148,8 +148,8 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
         }
     }
     assert!(most <= BOUND + 100, "{most} at most");
-    // Entries in use keep their inodes: an open file, an open directory, and names that are found
-    // through them.
+    // Entries in use keep their inodes: an open file, an open directory, and entries that are
+    // looked up through them.
     assert_eq!((held.metadata().unwrap().len(), held.metadata().unwrap().ino()), (0, file));
     assert_eq!(below.metadata().unwrap().ino(), directory);
     assert_eq!((number("name-000000"), number("directory/below")), (file, directory));

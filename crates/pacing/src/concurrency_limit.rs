@@ -11,25 +11,26 @@ use std::ops::RangeInclusive;
 /// Share of a raise by which throughput must grow for the limit to be multiplied again. After a
 /// doubling, for example, throughput must be at least 1.75 times as high.
 const FOLLOW_SHARE: f64 = 0.75;
-/// Share of a raise from which the link counts as not full. The throughput per request is then that
-/// of a single request alone.
+/// If throughput grows by at least this share of a raise, the link counts as not full. A request is
+/// then as fast as a single request alone would be.
 const UNCONTENDED_SHARE: f64 = 0.9;
-/// Share of a raise below which the limit returns to its value before the raise, if that value was
-/// not above the least useful one. The link was then full from the start, so no request was
-/// measured alone, and the needed number cannot be computed.
+/// If throughput grows by less than this share of the first raise, the limit returns to its value
+/// before the raise. The link was then full from the start, so no request was measured alone, and
+/// the needed number cannot be computed.
 const NO_EFFECT_SHARE: f64 = 0.1;
-/// Growth of throughput from one window to the next by which a raise counts as not fully effective
-/// yet.
+/// If throughput still grows by this factor from one window to the next, a raise has not had its
+/// full effect yet.
 const GROWTH_FACTOR: f64 = 1.1;
 /// Smallest share of a small raise by which throughput must grow for the raise to stay.
 const HELP_SHARE: f64 = 0.5;
-/// Smallest share of the throughput that fewer requests must keep in order to suffice. Windows
-/// differ by about as much.
+/// Share of the throughput that must remain after the limit was lowered, for the lower limit to be
+/// enough. The throughput of two equal windows differs by about as much as the rest.
 const RETAINED_SHARE: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
 const MARGIN_FACTOR: f64 = 1.16;
-/// Divisor of a good limit that gives the size of a probe. A probe exceeds the margin, so a probe
-/// downwards shows the throughput of a single request.
+/// A probe changes a good limit by one part in this many. That is more than the margin, so a
+/// lowered limit is below the needed number, and the throughput of a single request can be
+/// measured.
 const PROBE_DIVISOR: usize = 6;
 /// Number of windows before a good limit is probed again: 2 at first, 8 in the long run. The first
 /// measurement may have been wrong, but later conditions seldom change.
@@ -44,8 +45,8 @@ const FIRST_FACTOR: usize = 2;
 enum Phase {
     /// No window has been measured yet.
     Starting,
-    /// The limit was multiplied. Before, it was `from`, with the throughput `rate`. A single
-    /// request has the throughput `each`. The latest window had the throughput `last`.
+    /// The limit was multiplied. Before that, it was `from`, with the throughput `rate`. `each` is
+    /// the throughput of a single request, and `last` is the throughput of the latest window.
     Climbing { from: usize, rate: f64, each: f64, last: f64 },
     /// The limit was raised from `from` by `from / divisor`. Before that, the throughput was
     /// `rate`.
@@ -111,9 +112,9 @@ impl ConcurrencyLimit {
         self.phase == Phase::Starting
     }
 
-    /// Returns true once the limit is no longer multiplied. Small changes take longer to show their
+    /// Returns true once the limit changes only by small steps. These take longer to show their
     /// effect.
-    pub(crate) fn is_fine(&self) -> bool {
+    pub(crate) fn is_fine_tuning(&self) -> bool {
         !matches!(self.phase, Phase::Starting | Phase::Climbing { .. })
     }
 
@@ -124,7 +125,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Sets the limit below which fewer requests gain nothing. No probe goes below this limit.
+    /// Sets the number of requests that is worth having in any case: fewer would gain nothing. No
+    /// probe goes below it.
     pub(crate) fn set_least(&mut self, least: usize) {
         self.least = least.max(1);
     }
@@ -237,7 +239,7 @@ impl ConcurrencyLimit {
         self.hold_at(self.bounded(limit.clamp(*within.start(), *within.end())), next);
     }
 
-    /// Holds a limit. Each hold is longer than the one before, up to a maximum.
+    /// Holds a limit. Each period without a probe is longer than the one before, up to a maximum.
     fn hold_at(&mut self, limit: usize, next: Probe) {
         self.now = limit;
         self.phase = Phase::Holding { left: self.hold, next };

@@ -105,7 +105,7 @@ struct Window {
     observed: Instant,
     /// True while the effect of the limit is not visible yet: more requests are in flight than the
     /// limit allows, or the first requests are unanswered. Such a window is not measured.
-    settling: bool,
+    is_settling: bool,
 }
 
 impl Controller {
@@ -159,8 +159,9 @@ impl Controller {
         }
         // Requests that were sent before the last change may still be refused, which says nothing
         // about the new limit.
-        let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
-        let refused = seen.slowdowns > self.slowdowns && !settling;
+        let is_settling =
+            self.window.is_some_and(|window| window.is_settling && !self.is_over(&window, seen));
+        let refused = seen.slowdowns > self.slowdowns && !is_settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
             _ if refused => self.limit.back_off(START),
@@ -188,12 +189,12 @@ impl Controller {
         window.add(seen);
         let window = *window;
         let moved = seen.moved() - window.moved;
-        if self.limit.is_starting() && window.settling && moved == 0 {
+        if self.limit.is_starting() && window.is_settling && moved == 0 {
             // The first window begins with the first bytes.
             self.window = Some(Window::new(seen, true));
         } else if moved > 0 && self.is_over(&window, seen) {
             self.window = Some(Window::new(seen, false));
-            if !window.settling {
+            if !window.is_settling {
                 let factor = if self.longest_round_trip < LONG_ROUND_TRIP { 2 } else { 4 };
                 let rate = window.rate(seen, work, self.limit.now());
                 self.limit.observe(rate, factor, self.is_early(seen));
@@ -207,7 +208,7 @@ impl Controller {
     }
 
     fn is_over(&self, window: &Window, seen: &Observation) -> bool {
-        let least = match (window.settling, self.limit.is_fine()) {
+        let least = match (window.is_settling, self.limit.is_fine_tuning()) {
             // The first bytes of new connections arrive after several round trips. A small change
             // shows only after these connections have reached their rate.
             (true, false) => self.longest_round_trip + Self::TICK * 2,
@@ -215,13 +216,13 @@ impl Controller {
             (false, true) => FINE_WINDOW.max(seen.round_trip * FINE_ROUND_TRIPS),
             (false, false) => COARSE_WINDOW.max(seen.round_trip),
         };
-        window.elapsed(seen) >= least && !(window.settling && seen.under_way > self.limit.now())
+        window.elapsed(seen) >= least && !(window.is_settling && seen.under_way > self.limit.now())
     }
 }
 
 impl Window {
-    fn new(seen: &Observation, settling: bool) -> Self {
-        Self { since: seen.now, moved: seen.moved(), moving: 0.0, observed: seen.now, settling }
+    fn new(seen: &Observation, is_settling: bool) -> Self {
+        Self { since: seen.now, moved: seen.moved(), moving: 0.0, observed: seen.now, is_settling }
     }
 
     /// Adds the time since the last observation.
@@ -236,9 +237,9 @@ impl Window {
     }
 
     /// Returns the throughput that `limit` requests would have if the bytes of all of them were
-    /// moving. The number of requests whose bytes move at one time varies, because long requests
-    /// end in waves; the rate of one request does not. For small objects, the waiting is part of
-    /// the work.
+    /// moving at the same time. The number of requests whose bytes move varies, because long
+    /// requests end together; the rate of one request does not vary. For small objects, the
+    /// measured throughput is returned, because waiting is part of the work.
     fn rate(&self, seen: &Observation, work: Work, limit: usize) -> f64 {
         let seconds = self.elapsed(seen).as_secs_f64();
         let rate = (seen.moved() - self.moved) as f64 / seconds;
@@ -272,7 +273,7 @@ impl Observation {
         }
     }
 
-    /// Returns the number of requests below which fewer requests gain nothing.
+    /// Returns the number of requests that are worth having in any case. Fewer would gain nothing.
     fn least(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::Local, _) => START_LOCAL,

@@ -130,7 +130,7 @@ mod tests {
 
     /// Returns the limit after `seconds` seconds on a link of `rate` bytes per second, with `each`
     /// bytes per second for one connection. Parts end one after another.
-    fn settle(rate: f64, each: f64, seconds: u64) -> usize {
+    fn limit_after(rate: f64, each: f64, seconds: u64) -> usize {
         let mut limit = PartLimit::measuring();
         let began = Instant::now();
         let mut sent = 0.0;
@@ -149,18 +149,22 @@ mod tests {
     #[test]
     fn on_a_thin_link_few_parts_fill_it_and_on_a_fast_one_there_is_room_for_all() {
         for rate in [1e5, 1e6, 8e6] {
-            assert!((2..=3).contains(&settle(rate, rate, 60)), "{rate}: {}", settle(rate, rate, 60));
+            assert!(
+                (2..=3).contains(&limit_after(rate, rate, 60)),
+                "{rate}: {}",
+                limit_after(rate, rate, 60)
+            );
         }
-        assert!((12..=30).contains(&settle(100e6, 100e6, 10)), "{}", settle(100e6, 100e6, 10));
-        assert!(settle(400e6, 40e6, 2) >= 64);
-        assert!(settle(4e9, 4e9, 1) >= 64);
+        assert!((12..=30).contains(&limit_after(100e6, 100e6, 10)), "{}", limit_after(100e6, 100e6, 10));
+        assert!(limit_after(400e6, 40e6, 2) >= 64);
+        assert!(limit_after(4e9, 4e9, 1) >= 64);
     }
 
     #[test]
     fn slow_connections_are_added_until_they_share_the_link() {
-        assert!(settle(400e6, 4e6, 2) >= 16, "{}", settle(400e6, 4e6, 2));
-        assert!((100..=160).contains(&settle(400e6, 4e6, 6)), "{}", settle(400e6, 4e6, 6));
-        assert!((10..=16).contains(&settle(10e6, 1e6, 20)), "{}", settle(10e6, 1e6, 20));
+        assert!(limit_after(400e6, 4e6, 2) >= 16, "{}", limit_after(400e6, 4e6, 2));
+        assert!((100..=160).contains(&limit_after(400e6, 4e6, 6)), "{}", limit_after(400e6, 4e6, 6));
+        assert!((10..=16).contains(&limit_after(10e6, 1e6, 20)), "{}", limit_after(10e6, 1e6, 20));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Limits bytes to one rate, from the first byte on. A clock holds the time at which all bytes
-//! granted so far will have passed.
+//! Limits bytes to one rate, from the first byte on. The clock `free_at` is the time at which all
+//! bytes granted so far will have passed.
 //!
-//! Bytes are granted before they are moved, and in small pieces. So the excess over the rate is
-//! limited to one piece and the burst, whatever the number of threads. Together, these are the
-//! bytes of a tenth of a second.
+//! Bytes are granted before they are moved, and in small pieces. So at most one piece and one burst
+//! exceed the rate, whatever the number of threads. Together, these are the bytes of a tenth of a
+//! second.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use rustix_futex_sync::Mutex;
 
 use crate::request_size::SHORTEST_REQUEST;
 
-/// Time by which the clock may lag behind. A transfer can then catch up after a late wake-up or an
-/// idle period. A piece takes the same time, so waiting for pieces does not slow a transfer down,
-/// and the rate is smooth.
+/// Time by which the clock may lag behind, so that a transfer can catch up after a late wake-up or
+/// an idle period. A piece takes the same time. So waiting for pieces does not slow a transfer
+/// down, and the rate is smooth.
 const MAX_LAG: Duration = Duration::from_millis(50);
-/// Divisor for requests and for socket buffers. All requests together ask for the bytes of one
-/// second divided by this number. Servers send everything that is requested, so more bytes would
-/// fill the buffers on the way. A socket buffer holds the bytes of one request divided by the same
-/// number, because bytes in a socket have already passed the network.
+/// All requests together ask for the bytes of one second divided by this number. Servers send
+/// everything that is requested, so requests for more bytes would fill the buffers on the way. A
+/// socket buffer has room for the bytes of one request divided by the same number, because bytes in
+/// a socket have already passed the network.
 const SECOND_DIVISOR: u64 = 2;
 /// Smallest request and smallest socket buffer, in bytes. With less, a connection stalls.
 const MIN_BUFFER_BYTES: u64 = 16 << 10;

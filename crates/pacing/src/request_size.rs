@@ -34,8 +34,8 @@ const SHORT_ROUND_TRIP: Duration = Duration::from_millis(30);
 const MIN_BODY_TIME: Duration = Duration::from_millis(20);
 /// Shortest request into which a planned read is cut, in bytes.
 const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
-/// Divisor of the length of a request. Two ranges share a request if the gap between them is not
-/// longer than the quotient.
+/// Two ranges share a request if the gap between them is not longer than the length of a request
+/// divided by this number.
 const GAP_DIVISOR: u64 = 4;
 
 /// The sizes by which a read that is known in advance is cut into requests.

@@ -58,7 +58,7 @@ struct Request<A> {
     abort: Option<A>,
     wait: Wait,
     cuts: u32,
-    cut: bool,
+    is_cut: bool,
 }
 
 /// A request in flight. Its worker holds this value.
@@ -75,7 +75,7 @@ impl<A: Abort> RequestTracker<A> {
     pub fn new(slots: usize, now: Instant) -> Self {
         let slot = |_| Slot {
             since: AtomicU64::new(IDLE),
-            request: Mutex::new(Request { abort: None, wait: Wait::Head, cuts: 0, cut: false }),
+            request: Mutex::new(Request { abort: None, wait: Wait::Head, cuts: 0, is_cut: false }),
         };
         Self {
             slots: (0..slots).map(slot).collect(),
@@ -100,7 +100,7 @@ impl<A: Abort> RequestTracker<A> {
     ) -> InFlightRequest<'_, A> {
         let slot = &self.slots[slot];
         self.policy.lock().sent();
-        *slot.request.lock() = Request { abort: Some(abort), wait, cuts, cut: false };
+        *slot.request.lock() = Request { abort: Some(abort), wait, cuts, is_cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         if wait == Wait::Head {
@@ -127,8 +127,8 @@ impl<A: Abort> RequestTracker<A> {
             }
             let mut request = slot.request.lock();
             let limit = policy.limit(request.wait, request.cuts);
-            if silence > limit && !request.cut && policy.cut(request.wait) {
-                request.cut = true;
+            if silence > limit && !request.is_cut && policy.cut(request.wait) {
+                request.is_cut = true;
                 request.abort.iter().for_each(Abort::abort);
                 if request.wait == Wait::Body {
                     return;
@@ -142,8 +142,9 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| slot.request.lock().abort.iter().for_each(Abort::abort));
     }
 
-    /// Returns the typical time until a request shows an effect. While too few requests have ended,
-    /// returns the quickest response; `None` before the first.
+    /// Returns the median time from the start of a request to its response. Long writes do not
+    /// count. While too few requests have ended, returns the time of the quickest response; `None`
+    /// before the first response.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.policy.lock().median().or(self.quickest())
@@ -262,7 +263,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
         self.slot.since.store(IDLE, Ordering::Relaxed);
         let (wait, cut) = {
             let request = self.slot.request.lock();
-            (request.wait, request.cut)
+            (request.wait, request.is_cut)
         };
         self.tracker.in_flight.fetch_sub(1, Ordering::Relaxed);
         if wait != Wait::Head {

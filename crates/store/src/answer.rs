@@ -1,10 +1,10 @@
 //! Parses the head of an HTTP or S3 response: describes the object in it, and checks that the
 //! response matches the request.
 //!
-//! S3 and plain HTTP share this module, because both describe objects by the same headers, and both
-//! may answer a range request with something else. The backends of Google and Azure first rename
-//! their headers to those of S3. Every response is checked, because pieces of different versions
-//! must never be combined.
+//! S3 and plain HTTP share this module, because both describe objects by the same headers, and
+//! servers of both kinds may answer a range request with other bytes than the range. The backends
+//! of Google and Azure first rename their headers to those of S3. Every response is checked,
+//! because pieces of different versions must never be combined.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -87,8 +87,8 @@ fn metadata(head: &ResponseHead) -> Metadata {
 }
 
 /// Returns the checksum of the whole object from a response head. Skips a composite checksum, which
-/// is computed over the checksums of the parts and cannot verify the whole object. An `ETag` is
-/// never used as an MD5.
+/// is computed over the checksums of the parts and so cannot verify the object. An `ETag` is never
+/// used as an MD5.
 fn checksum(head: &ResponseHead) -> Option<Checksum> {
     let full = match head.get("x-amz-checksum-type") {
         Some(kind) => kind == "FULL_OBJECT",
@@ -154,7 +154,7 @@ fn body_of(
 ) -> Result<Body> {
     let mut stat = stat(head, answered.size);
     check_version(place, get, &stat)?;
-    // A response may omit the requested version id, and the null version was dropped above.
+    // S3 may omit the requested version id in its response, and `stat` drops the id `null`.
     if stat.version.version_id.is_none() {
         stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
     }
@@ -175,8 +175,8 @@ fn body_of(
     })
 }
 
-/// Returns the result of a 416. `again` sends the request without a range if the range began at
-/// byte 0, because that refusal says nothing about the content.
+/// Returns the result of a 416. If the range began at byte 0, the 416 says nothing about the
+/// content, so the request is sent by `again` without a range.
 pub(crate) fn unsatisfied(
     place: &str,
     get: &Get,
@@ -207,7 +207,7 @@ fn is_from_start(get: &Get) -> bool {
     get.range.is_some_and(|asked| asked.start == 0)
 }
 
-/// Sends a request by `again` without its range. Returns the bytes of the range.
+/// Sends a request by `again` without its range. Returns the requested bytes of the response.
 fn without_range(place: &str, get: &Get, again: impl FnOnce(&Get) -> Result<Body>) -> Result<Body> {
     let body = again(&Get { range: None, ..get.clone() })?;
     Ok(match get.range {
@@ -220,8 +220,8 @@ fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail, trace: None }
 }
 
-/// Returns true if an error to HEAD says nothing about the object: a server may refuse the method
-/// but allow GET, for example with a URL signed for GET.
+/// Returns true if an error to HEAD says nothing about the object: a server may refuse HEAD but
+/// allow GET, for example with a URL that is signed for GET.
 pub(crate) fn refuses_head(error: &Error) -> bool {
     match error {
         Error::Denied { detail, .. } => !detail.starts_with("401") && !detail.starts_with("407"),
@@ -251,7 +251,7 @@ pub(crate) fn size_of_whole(head: &ResponseHead, incoming: &Incoming) -> Option<
     }
 }
 
-/// Checks that a response holds the pinned version.
+/// Checks that a response has the pinned version.
 pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> {
     match &get.version {
         Some(expected) if !expected.agrees_with(&found.version) => Err(Error::Changed {

@@ -1,5 +1,5 @@
-//! Declares the operations of every object store. [`Store`](crate::Store) calls all stores by these
-//! traits. A store that the build lacks is refused in one place.
+//! Declares the operations of every object store as traits, by which [`Store`](crate::Store) calls
+//! the backends. A store that is not part of the build is refused in one place.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// Backend of an object store, that is, of a store that has buckets.
 pub(crate) trait ObjectBackend: Send + Sync {
-    /// Describes an object; without such an object, the prefix of that name.
+    /// Describes an object. If there is no such object, describes the prefix of the same name.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat>;
     /// Describes an object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
@@ -67,8 +67,8 @@ pub(crate) trait PartsBackend {
     ) -> Result<Written>;
 }
 
-/// Implements [`ObjectBackend`] by the methods of the same names: those of the backend's type or,
-/// for reads, those of its trait `$reads`.
+/// Implements [`ObjectBackend`] by methods with the same names: methods of the backend's type or,
+/// for reads, of its trait `$reads`.
 macro_rules! object_backend {
     ($backend:ident, [$($reads:tt)+], $head:expr) => {
         impl ObjectBackend for $backend {

@@ -1,5 +1,5 @@
-//! The bill of a store's requests: a limit of their cost, and the regions that their prices depend
-//! on. Called by probes, and by the account of a run.
+//! Limits the cost of a store's requests, and finds the regions on which their prices depend.
+//! Called by probes, and when the cost of a run is computed.
 
 use firstbyte_location::ObjectLocation;
 
@@ -7,8 +7,9 @@ use crate::spending::Spending;
 use crate::store::Store;
 
 impl Store {
-    /// Returns a clone whose requests may cost at most as much as `spending` allows. The requests
-    /// of other clones do not count. The clones share connections, credentials and counters.
+    /// Returns a clone whose requests may cost at most as much as `spending` allows. Requests of
+    /// other clones do not count towards that limit. The clones share connections, credentials and
+    /// counters.
     #[must_use]
     pub fn with_spending(&self, spending: Spending) -> Self {
         self.with_client(self.client.with_spending(spending))

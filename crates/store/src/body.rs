@@ -33,8 +33,8 @@ pub struct Body {
     /// Bytes that have not been returned yet; `None` if the length is unknown.
     left: Option<u64>,
     source: BodySource,
-    /// The end of the range that the response lacks, if the response holds only its beginning.
-    rest: Option<Rest>,
+    /// The part of the range that the response lacks. `None` if the response has the whole range.
+    rest: Option<RemainingRange>,
     throttle: Throttle,
     cancel: Cancel,
 }
@@ -42,8 +42,8 @@ pub struct Body {
 /// Requests a given range of the same object.
 type Request = Box<dyn FnMut(ByteRange) -> Result<Body> + Send>;
 
-/// The end of a range, not requested yet.
-struct Rest {
+/// The end of a range that was not requested yet.
+struct RemainingRange {
     range: ByteRange,
     request: Request,
 }
@@ -92,13 +92,13 @@ impl Body {
         self
     }
 
-    /// Returns the bytes `range` of an open file. The file must contain the whole range.
+    /// Returns the bytes `range` of an open file, which must contain the whole range.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = BodySource::Local(LocalSource::new(file, range, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
-    /// Returns the bytes of `asked` that an open file of unknown length has.
+    /// Returns those bytes of the range `asked` that an open file of unknown length has.
     pub(crate) fn from_unmeasured_file(
         place: String,
         stat: Stat,
@@ -131,7 +131,7 @@ impl Body {
     /// Extends the range of the body to `end`. After the last byte of the response, `request`
     /// requests the remaining bytes.
     pub(crate) fn continued_to(mut self, end: u64, request: Request) -> Self {
-        self.rest = Some(Rest { range: ByteRange::new(self.range.end, end), request });
+        self.rest = Some(RemainingRange { range: ByteRange::new(self.range.end, end), request });
         self.range.end = end;
         self
     }
@@ -272,8 +272,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel, or at least without another copy of them.
-    /// Returns `None` if the source supports neither.
+    /// Moves up to `most` bytes within the kernel, or without copying them in this process once
+    /// more. Returns `None` if the source supports neither.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,

@@ -4,8 +4,8 @@
 //! Ctrl-C end requests this way. Waits that have no socket (name resolution, connecting, back-off,
 //! credential providers) check the handle every [`POLL_INTERVAL`].
 //!
-//! Handles nest: cancelling either of two nested handles cancels a handle made by
-//! [`within`](Cancel::within).
+//! Handles nest: a handle made by [`within`](Cancel::within) is cancelled if either of the two
+//! handles that it is made of is cancelled.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub struct Cancel {
 #[derive(Debug, Default)]
 struct CancelState {
     cancelled: AtomicBool,
-    /// Sockets of current requests. The references are weak, because a dropped connection must be
+    /// Sockets of current requests. The references are weak, so that a dropped connection is
     /// closed.
     sockets: Mutex<Vec<Weak<TcpStream>>>,
 }
@@ -71,7 +71,8 @@ impl Cancel {
         };
         let thread = std::thread::Builder::new().name("cancel".into()).stack_size(STACK);
         if thread.spawn(expire).is_err() {
-            // No thread will cancel the handle at its time, so the handle must not be used.
+            // No thread could be started that cancels the handle later. So the handle is cancelled
+            // now, and not used without a limit.
             cancel.cancel();
         }
         cancel
@@ -115,7 +116,8 @@ impl Cancel {
             sockets.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&Arc::downgrade(socket)));
             sockets.push(Arc::downgrade(socket));
         }
-        // The flag is checked after the socket was added: a later cancellation finds the socket.
+        // The flag is checked after the socket was added. So a cancellation after this check finds
+        // the socket.
         let live = !self.is_cancelled();
         if !live {
             self.release(&Arc::downgrade(socket));

@@ -14,7 +14,7 @@
 //! (<https://docs.aws.amazon.com/boto3/latest/guide/retries.html>), and Azure's codes
 //! (<https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>).
 
-/// Consequence of an error code for the failed request.
+/// What an error code means for the failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The server requests a lower rate.
@@ -78,9 +78,9 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     match (find(code), status) {
         (Some((_, meaning)), _) => meaning,
         (None, 429 | 503) => SlowDown,
-        // RFC 9110, 15.5.9: the client may repeat the request. Proxies and stores send 408 in
-        // passing (https://github.com/minio/minio-go/issues/2035, as of 28 November 2026). RFC
-        // 8470, 5.2: 425 asks for the same request once more.
+        // RFC 9110, 15.5.9: the client may repeat the request after a 408. Proxies and stores send
+        // 408 for transient failures (https://github.com/minio/minio-go/issues/2035, as of 28
+        // November 2026). RFC 8470, 5.2: a 425 asks the client to send the same request again.
         (None, 408 | 425) => Transient,
         (None, 501 | 508) => Permanent,
         (None, 500..) => Transient,

@@ -1,4 +1,4 @@
-//! Remembers servers that answer 412 to `If-Match` with their own current ETag.
+//! Remembers servers that refuse `If-Match` (412) although it has their own current `ETag`.
 //!
 //! Such servers break RFC 9110, 13.1.1. Reads from these servers send no condition. Versions are
 //! still never mixed, because the version of each response is compared with the pinned version
@@ -30,7 +30,7 @@ impl OwnTags {
 }
 
 /// Returns the error for a 412 to a read of the version `expected`. `found` is the version that the
-/// same request found without a condition.
+/// server returned when the same request was sent without a condition.
 pub(crate) fn precondition_error(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
     let (location, expected) = (place.to_owned(), expected.cloned().unwrap_or_default());
     match found {

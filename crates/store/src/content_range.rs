@@ -1,11 +1,11 @@
 //! Reads `Content-Range` and the length of a partial response, for every backend.
 //!
-//! A 416 is no statement about the content. RFC 9110, 15.5.17 has `Content-Range: bytes */SIZE` as
-//! a SHOULD, and servers also send 416 if only the *end* of the range lies beyond the object
+//! A 416 says nothing about the content. RFC 9110, 15.5.17 only recommends `Content-Range: bytes
+//! */SIZE`, and some servers send 416 if only the *end* of the range is beyond the object
 //! (<https://github.com/eprints/eprints/issues/17>, <https://github.com/denoland/std/issues/3354>,
 //! <https://github.com/static-web-server/static-web-server/issues/306>, as of 28 November 2026). So
-//! a refused or unusable answer to a range from byte 0 is followed by a request without a range,
-//! and only its answer shows whether the object is empty.
+//! if a range from byte 0 is refused, or its response is unusable, the object is requested without
+//! a range. Only the response to that request shows whether the object is empty.
 
 use firstbyte_location::ByteRange;
 
@@ -94,7 +94,8 @@ impl AnsweredRange {
         wire_length: impl Fn(ByteRange) -> u64,
     ) -> Result<Self, String> {
         if head.status != 206 {
-            // If the body has no length, the length that HEAD or a listing stated is used.
+            // If the response does not state the size, the size that HEAD or a listing stated is
+            // used.
             let known = get.version.as_ref().and_then(|version| version.size);
             let size = incoming.length().or(known);
             let whole = ByteRange::new(0, size.unwrap_or(u64::MAX));
@@ -112,8 +113,9 @@ impl AnsweredRange {
             };
         };
         let asked = ByteRange::new(asked.start, asked.end.max(asked.start + 1));
-        // A response may hold only the beginning of the range (RFC 9110, 15.3.7), and `Store::get`
-        // requests the rest. Of a longer response, the beginning is used.
+        // A response may have only the beginning of the range (RFC 9110, 15.3.7); `Store::get` then
+        // requests the rest. If a response has more bytes than the range, only the requested ones
+        // are used.
         let is_cut = sent.end > asked.end;
         if sent.start != asked.start || (is_cut && incoming.length().is_none()) {
             return Err(format!("bytes {sent} where {asked} was asked"));

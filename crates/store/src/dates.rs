@@ -1,4 +1,4 @@
-//! Formats and parses dates: those of HTTP headers, and those in the listings of services.
+//! Formats and parses the dates in HTTP headers, and in the listings of services.
 
 use std::time::SystemTime;
 
@@ -11,8 +11,8 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 const HTTP_DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
-/// Last second of the year 9999, in seconds since 1970. HTTP dates have a year of four digits, but
-/// file systems store, and clients send, later times.
+/// Last second of the year 9999, in seconds since 1970. A year in an HTTP date has four digits, but
+/// file systems may store later times, and clients may send them.
 pub const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 /// The names of months, by their first letters.

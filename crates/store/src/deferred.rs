@@ -1,5 +1,5 @@
-//! Reads settings from files when they are first needed: a missing or malformed file stops only the
-//! requests that need its setting. The command line and Python create these settings.
+//! Reads settings from files when they are first needed. So a missing or malformed file makes only
+//! those requests fail that need its setting. The command line and Python create these settings.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -50,8 +50,8 @@ impl<T> Clone for DeferredSetting<T> {
 }
 
 impl<T: fmt::Debug> fmt::Debug for DeferredSetting<T> {
-    /// Formats the value, reading it first if necessary. So settings with equal values are
-    /// formatted alike, read or unread.
+    /// Formats the value, reading it first if necessary. So two equal settings have the same text,
+    /// whether they were read before or not.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {
             Ok(value) => value.fmt(f),

@@ -211,8 +211,8 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The endpoint did not respond for a whole deadline. Until it answers a probe, requests to it
-    /// fail immediately.
+    /// The endpoint did not respond for a whole deadline. Until the endpoint answers a probe,
+    /// further requests to it fail at once.
     #[error("{location}: {endpoint} has stopped answering")]
     Unresponsive {
         /// The location.
@@ -372,7 +372,7 @@ pub enum Error {
         /// The region of the prices.
         priced: String,
     },
-    /// The object is in a storage class whose prices are not those of the budget.
+    /// The object is in a storage class to which the prices of the budget do not apply.
     #[error("{location}: its storage class is {class}, whose prices are not known")]
     PricedOtherwise {
         /// The location.
@@ -422,8 +422,8 @@ impl Error {
     }
 
     /// Returns the name below `root` that a listing leaves out because of this error. The listing
-    /// also leaves out everything below that name, and then continues. `None` if the error ends the
-    /// listing.
+    /// also leaves out everything below that name, and then continues. Returns `None` if the error
+    /// has ended the listing.
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {
@@ -446,8 +446,8 @@ impl Error {
         }
     }
 
-    /// Returns true if a complete file cannot get its name: the name is invalid, or the file of
-    /// that name is immutable, a mount point, or on a read-only file system.
+    /// Returns true if a complete file cannot be renamed to its final name: the name is invalid, or
+    /// the existing file of that name is immutable, a mount point, or on a read-only file system.
     #[must_use]
     pub fn is_fixed_name(&self) -> bool {
         match self {

@@ -36,7 +36,7 @@ const MAX_DRAINED_BYTES: usize = 64 << 10;
 /// A client for `http` and `https` URLs.
 pub(crate) struct Http {
     client: Arc<WireClient>,
-    /// The only server that gets the headers of the options.
+    /// The first server to which a request went. Only this server gets the headers of the options.
     own: Arc<OnceLock<String>>,
     netrc: Arc<OnceLock<Netrc>>,
     cookies: Arc<Cookies>,
@@ -112,13 +112,13 @@ impl Http {
         Ok(given.to_vec())
     }
 
-    /// Describes the resource at a URL: by `HEAD`, or by a `GET` of one byte if `HEAD` fails with
-    /// any status or gives no length. Some servers answer 404 to every `HEAD`
+    /// Describes the resource at a URL by `HEAD`. If `HEAD` fails with any status or reports no
+    /// length, uses a `GET` of one byte. Some servers answer 404 to every `HEAD`
     /// (<https://github.com/ckan/ckanext-dcat/issues/382>,
     /// <https://github.com/fsspec/filesystem_spec/issues/93>, as of 28 November 2026). A length of
-    /// 0 counts as none, because servers that do not compute the length for HEAD send 0.
+    /// 0 counts as no length, because servers that do not compute the length for `HEAD` send 0.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
-        // Only the GET is repeated, since it decides.
+        // HEAD is not retried, because the GET that follows decides.
         let once = self.with_client(Arc::new(self.client.without_retries()));
         match once.describe(url, HttpMethod::Head) {
             Ok(stat) if stat.kind == EntryKind::Directory || stat.size().is_some_and(|size| size > 0) => {
@@ -287,8 +287,8 @@ impl Http {
                 throttle: &call.throttle,
             };
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
-                // Only this redirect is known to lead to the unreachable endpoint, so this is not
-                // an error of the whole store.
+                // Only this redirect leads to the unreachable endpoint, so the error does not
+                // concern the whole store.
                 Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }

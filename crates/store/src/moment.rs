@@ -1,8 +1,8 @@
-//! Measures ages that go on while the machine is suspended.
+//! Measures ages that include the time for which the machine was suspended.
 //!
 //! A snapshot of a virtual machine, such as SnapStart of AWS Lambda makes, may be resumed hours
-//! later. The steady clock (`CLOCK_MONOTONIC`) stands still meanwhile, and during the sleep of a
-//! laptop. The connections of that time are dead, and its addresses have changed.
+//! later. The steady clock (`CLOCK_MONOTONIC`) does not count that time, nor the time for which a
+//! laptop sleeps. After it, connections are dead, and resolved addresses may have changed.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,14 +20,14 @@ impl Moment {
         Self { steady: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// Returns the time since this moment by the clock that advanced most. A wall clock that was
-    /// set back does not make it younger.
+    /// Returns the time since this moment, by the clock that advanced most. So an age does not
+    /// shrink if the wall clock is set back.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.steady.elapsed().max(self.wall.elapsed().unwrap_or_default())
     }
 
-    /// Returns this moment by the steady clock, which orders moments.
+    /// Returns this moment by the steady clock, for comparisons with other moments.
     #[must_use]
     pub fn steady(&self) -> Instant {
         self.steady

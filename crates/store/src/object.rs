@@ -22,7 +22,7 @@ pub struct Metadata {
     pub modified: Option<SystemTime>,
     /// Permission bits of a file (of 0777).
     pub mode: Option<u32>,
-    /// User and group that own a local file. A copy does not take them over.
+    /// User and group that own a local file. A copy does not set them.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -97,11 +97,10 @@ pub struct ObjectVersion {
     pub is_delete_marker: bool,
 }
 
-/// Returns the directory of a common prefix, from its part after the prefix of the listing. `None`
-/// for the listing's own prefix, which some servers name too
+/// Returns the directory of a common prefix, from its part after the prefix of the listing. Returns
+/// `None` for the listing's own prefix, which is not below itself, although some servers list it
 /// (<https://github.com/MathieuLoutre/mock-aws-s3/issues/92>,
-/// <https://github.com/noobaa/noobaa-core/issues/7281>, as of 28 November 2026): it is not below
-/// itself.
+/// <https://github.com/noobaa/noobaa-core/issues/7281>, as of 28 November 2026).
 pub(crate) fn common_prefix(mut name: Vec<u8>) -> Option<Entry> {
     // `a//b` has a directory named `/` below `a/`.
     if name.len() > 1 && name.ends_with(b"/") {

@@ -68,8 +68,8 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// Behaviour of a control request, such as a stat or a page of a listing, if its endpoint has
-/// stopped responding.
+/// What a control request, such as a stat or a page of a listing, does if its endpoint has stopped
+/// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
     /// The request is retried as after other failures. For transfers, which can wait.
@@ -194,7 +194,7 @@ pub struct StoreOptions {
     pub acl: Option<String>,
     /// Tags of S3 writes. Without tags here, a copy within S3 keeps the tags of its source.
     pub tags: Vec<(String, String)>,
-    /// Headers for the first web server to which a request goes. No other server gets them.
+    /// Headers for the first web server to which a request is sent. No other server gets them.
     pub http_headers: DeferredSetting<HttpHeaders>,
     /// File with the users and passwords of web servers, in the format of curl's `.netrc`.
     pub netrc: Option<PathBuf>,
@@ -215,7 +215,7 @@ pub struct StoreOptions {
     pub retries: u32,
     /// The limit on the cost of all requests, and the prices of requests.
     pub spending: Option<Spending>,
-    /// Behaviour of control requests if their endpoint has stopped responding.
+    /// What control requests do if their endpoint has stopped responding.
     pub outages: Outages,
     /// The gateways on whose behalf requests are sent, for the header `Via`.
     pub via: Via,

@@ -74,13 +74,13 @@ pub(crate) struct OrderedListing {
     /// The name of the previous entry. If the entry was a directory, its name is followed by `/`.
     last: Vec<u8>,
     last_kind: Option<EntryKind>,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl OrderedListing {
     pub(crate) fn new(entries: Box<dyn Iterator<Item = Result<Entry>> + Send>, location: &Location) -> Self {
         let location = location.to_string();
-        Self { entries, location, bucket: None, last: Vec::new(), last_kind: None, ended: false }
+        Self { entries, location, bucket: None, last: Vec::new(), last_kind: None, has_ended: false }
     }
 
     pub(crate) fn of_bucket(
@@ -105,7 +105,7 @@ impl OrderedListing {
         if let Some((object, unsorted)) = &self.bucket {
             unsorted.add(object);
         }
-        self.ended = true;
+        self.has_ended = true;
         Some(Err(error))
     }
 }
@@ -114,7 +114,7 @@ impl Iterator for OrderedListing {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.has_ended {
             return None;
         }
         loop {

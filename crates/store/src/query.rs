@@ -21,7 +21,7 @@ pub struct Get {
     pub cancel: Cancel,
     /// Whether to request the checksum of the whole object too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// Treatment of the length that a file system or an SFTP server states for a file.
+    /// What to do with the length that a file system or an SFTP server states for a file.
     pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait until it allows them.
     pub throttle: Throttle,
@@ -39,7 +39,7 @@ pub enum Integrity {
     Blocks,
 }
 
-/// Treatment of the length that a file system or an SFTP server states for a file. For pseudo
+/// What to do with the length that a file system or an SFTP server states for a file. For pseudo
 /// files, such as those in `/proc` and `/sys`, and on some network mounts, the stated length is not
 /// the length of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,8 +96,8 @@ pub enum Partials {
     Listed,
 }
 
-/// Treatment of the unfinished copies in a directory that is to be removed and contains nothing
-/// else.
+/// What to do with unfinished copies in a directory that is to be removed and contains no other
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
     /// Keep them, and the directory.
@@ -123,7 +123,7 @@ pub struct ListOptions {
     pub recursive: bool,
     /// Only names with this prefix are listed. S3 filters on the server.
     pub beginning: String,
-    /// Only names after this name, in byte order, are listed. S3 filters on the server.
+    /// Only names that come after this name in byte order are listed. S3 filters on the server.
     pub start_after: Option<String>,
     /// The order of the entries: unsorted, which is fastest, or by the bytes of the whole name. A
     /// directory is sorted as `NAME/`.
@@ -131,7 +131,8 @@ pub struct ListOptions {
     /// How links are listed.
     pub links: Links,
     /// The destination to which a run copies the names. On a host with SSH, a link or directory
-    /// that leads there is an error of its name. Of local directories, `bounds` has these.
+    /// that leads to the destination is an error of its name. For local directories, `bounds` does
+    /// this.
     pub copied_to: Option<CopiedTo>,
     /// The bounds of the listing of directories. A store that lists keys ignores them.
     pub bounds: WalkBounds,
@@ -159,14 +160,14 @@ pub struct ListedPage {
 impl ListOptions {
     /// Returns true if a name belongs in the listing. Called for stores that do not filter by
     /// themselves.
-    pub(crate) fn takes(&self, name: &[u8]) -> bool {
+    pub(crate) fn includes(&self, name: &[u8]) -> bool {
         name.starts_with(self.beginning.as_bytes())
             && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
     }
 
     /// Returns true if an entry belongs in the listing, or is a directory that may contain such an
     /// entry.
-    pub(crate) fn takes_entry(&self, entry: &Entry) -> bool {
+    pub(crate) fn includes_entry(&self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         let after = self.start_after.as_deref().unwrap_or_default().as_bytes();
         let holds_later = entry.kind == EntryKind::Directory && after.starts_with(&key);

@@ -1,6 +1,6 @@
 //! Repeats one operation, such as a control request or a listing, after transient failures. For
-//! callers with loops of their own, returns the pause before the next attempt: that of
-//! `firstbyte_pacing::backoff`, or the delay that the server requests.
+//! callers with loops of their own, returns the pause before the next attempt: from
+//! `firstbyte_pacing::backoff`, or as long as the server requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,9 +74,9 @@ pub fn attempt_span(attempt: u32) -> EnteredSpan {
 }
 
 impl Error {
-    /// Returns the number of consecutive failures after this error, if there were `before` failures
-    /// earlier: one more. A request that was not sent, because its endpoint does not respond, adds
-    /// no failure; in that case the endpoint's own count is returned if it is larger.
+    /// Returns the number of consecutive failures including this error, if there were `before`
+    /// failures before it. A request that was not sent, because its endpoint does not respond, is
+    /// not counted; the endpoint's own count is then returned if it is larger.
     #[must_use]
     pub fn failures_after(&self, before: u32) -> u32 {
         match self {

@@ -35,7 +35,7 @@ use crate::upload::{Payload, PutOptions, Written};
 use crate::wire::WireClient;
 
 use packet::{SftpAttributes, SftpReply, SftpRequest, code, kind, open};
-use pool::{Load, SftpPool};
+use pool::{SessionLoad, SftpPool};
 use reading::SftpReading;
 use session::Exchange;
 use writing::SftpWriting;
@@ -73,7 +73,7 @@ impl Sftp {
         self.received.load(Ordering::Relaxed)
     }
 
-    fn exchange(&self, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Exchange> {
+    fn exchange(&self, place: &SftpPath, load: SessionLoad, cancel: &Cancel) -> Result<Exchange> {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
@@ -95,7 +95,7 @@ impl Sftp {
     /// Sends a request that any session may carry, and repeats it after transient failures.
     fn control<T>(&self, place: &SftpPath, mut once: impl FnMut(&mut Exchange) -> Result<T>) -> Result<T> {
         let cancel = self.client.scoped_cancel(&Cancel::new());
-        self.retrying(&cancel, || once(&mut self.exchange(place, Load::Control, &cancel)?))
+        self.retrying(&cancel, || once(&mut self.exchange(place, SessionLoad::Control, &cancel)?))
     }
 
     /// Describes a file or directory, following links.
@@ -129,7 +129,7 @@ impl Sftp {
     /// Opens a file, and starts to read the range. Makes one attempt.
     pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
-        let mut exchange = self.exchange(place, Load::Content, &cancel)?;
+        let mut exchange = self.exchange(place, SessionLoad::Content, &cancel)?;
         let request = SftpRequest::of(kind::OPEN, wire_path(&place.path));
         let handle = match exchange.call(request.u32(open::READ).attributes(SftpAttributes::default()))? {
             SftpReply::Handle(handle) => handle,
@@ -189,7 +189,7 @@ impl Sftp {
         let cancel = self.client.scoped_cancel(&options.sending.cancel);
         let mut leftover = self.leftovers.lock().remove(&place.to_string());
         let written = self.retrying(&cancel, || {
-            let exchange = self.exchange(place, Load::Content, &cancel)?;
+            let exchange = self.exchange(place, SessionLoad::Content, &cancel)?;
             SftpWriting { exchange, place, options }.run(payload, &mut leftover)
         });
         if let Some(partial) = leftover {

@@ -26,8 +26,8 @@ const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
 
 type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// The entries of a listing in the order of names, without repetitions. The listing is read when
-/// the first entry is requested. If reading fails, the listing returns only the error.
+/// The entries of a listing in the order of names, without repetitions. The listing is read
+/// completely when the first entry is requested. If that fails, the only item is the error.
 pub(crate) struct SortedListing {
     listing: Option<Entries>,
     merged: Merged,
@@ -37,7 +37,7 @@ pub(crate) struct SortedListing {
 
 /// Sorted entries, from memory or from merged runs.
 enum Merged {
-    InMemory(std::vec::IntoIter<Keyed>),
+    InMemory(std::vec::IntoIter<KeyedEntry>),
     OfRuns(Merge),
 }
 
@@ -46,7 +46,7 @@ impl SortedListing {
         Self { listing: Some(listing), merged: Merged::InMemory(Vec::new().into_iter()), last: None }
     }
 
-    fn take(&mut self) -> Result<Option<Keyed>> {
+    fn take(&mut self) -> Result<Option<KeyedEntry>> {
         if let Some(listing) = self.listing.take() {
             self.merged = sort(listing, SORT_MEMORY)?;
         }
@@ -64,7 +64,7 @@ impl Iterator for SortedListing {
         loop {
             match self.take() {
                 Ok(None) => return None,
-                Ok(Some(Keyed { key, entry })) => {
+                Ok(Some(KeyedEntry { key, entry })) => {
                     if self.last.as_ref().is_some_and(|last| (&last.0, last.1) == (&key, entry.kind)) {
                         continue;
                     }
@@ -81,12 +81,12 @@ impl Iterator for SortedListing {
 }
 
 /// An entry with its sort key.
-struct Keyed {
+struct KeyedEntry {
     key: Vec<u8>,
     entry: Entry,
 }
 
-impl Keyed {
+impl KeyedEntry {
     fn of(entry: Entry) -> Self {
         Self { key: listing_key(&entry), entry }
     }
@@ -97,7 +97,7 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
     let (mut waiting, mut taken) = (Vec::new(), 0);
     let mut runs: Option<Runs> = None;
     for entry in listing {
-        let keyed = Keyed::of(entry?);
+        let keyed = KeyedEntry::of(entry?);
         taken += ENTRY_MEMORY + 2 * keyed.key.len() + keyed.entry.etag.as_ref().map_or(0, String::len);
         waiting.push(keyed);
         if taken >= room {
@@ -133,7 +133,7 @@ impl Runs {
         Ok(Self { file: Arc::new(tempfile::tempfile()?), ends: Vec::new() })
     }
 
-    fn add(&mut self, mut entries: Vec<Keyed>) -> io::Result<()> {
+    fn add(&mut self, mut entries: Vec<KeyedEntry>) -> io::Result<()> {
         entries.sort_by(|one, other| one.key.cmp(&other.key));
         if self.ends.len() == MAX_MERGED_RUNS {
             self.join()?;
@@ -202,7 +202,7 @@ struct Merge {
 
 /// The first entry of a run that was not returned yet.
 struct RunHead {
-    keyed: Keyed,
+    keyed: KeyedEntry,
     run: usize,
 }
 
@@ -227,7 +227,7 @@ impl Ord for RunHead {
 }
 
 impl Merge {
-    fn next(&mut self) -> io::Result<Option<Keyed>> {
+    fn next(&mut self) -> io::Result<Option<KeyedEntry>> {
         let Some(Reverse(RunHead { keyed, run })) = self.heads.pop() else { return Ok(None) };
         self.heads.extend(read(&mut self.runs[run])?.map(|keyed| Reverse(RunHead { keyed, run })));
         Ok(Some(keyed))
@@ -268,7 +268,7 @@ fn field(record: &mut Vec<u8>, value: Option<&[u8]>) {
 }
 
 /// Reads the next entry of a run. Returns `None` at the end of the run.
-fn read(run: &mut BufReader<Run>) -> io::Result<Option<Keyed>> {
+fn read(run: &mut BufReader<Run>) -> io::Result<Option<KeyedEntry>> {
     let mut kind = [0];
     if run.read(&mut kind)? == 0 {
         return Ok(None);
@@ -304,7 +304,7 @@ fn read(run: &mut BufReader<Run>) -> io::Result<Option<Keyed>> {
     };
     let (etag, storage_class) = (text(next()?)?, text(next()?)?);
     let entry = Entry { size, modified, etag, storage_class, ..Entry::named(name, kind) };
-    Ok(Some(Keyed::of(entry)))
+    Ok(Some(KeyedEntry::of(entry)))
 }
 
 fn moment(is_before: bool, span: Duration) -> Option<SystemTime> {

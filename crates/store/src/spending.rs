@@ -1,10 +1,10 @@
-//! Enforces the budget of a run: every request is paid for before it is sent.
+//! Enforces the budget of a run: every request is charged to the budget before it is sent.
 //!
-//! Invariant: the amount paid never exceeds the limit. A range is paid for completely with its
-//! request; the part that is not in the response is refunded, and bytes beyond the range, such as
-//! those of a whole object in its place, are paid for as they are read. Any other body is paid for
-//! before its first byte is read if its length is known, otherwise as it is read. The HTTP client
-//! calls this module, so no reader, writer or listing bypasses it.
+//! Invariant: the amount charged never exceeds the limit. A request for a range is charged with all
+//! bytes of the range. The bytes that the response lacks are refunded. Bytes beyond the range, such
+//! as those of a whole object in its place, are charged when they are read. Any other body is
+//! charged before its first byte is read if its length is known, otherwise when it is read. The
+//! HTTP client calls this module, so no reader, writer or listing bypasses it.
 
 use firstbyte_location::ByteRange;
 use rustix_futex_sync::Mutex;
@@ -51,38 +51,38 @@ pub struct Spending {
     pub region: Option<String>,
 }
 
-/// The amount paid so far. All clones of a client share it.
+/// The amount charged so far. All clones of a client share it.
 #[derive(Debug, Default)]
-pub(crate) struct Purse {
+pub(crate) struct SpendingAccount {
     spending: Option<Spending>,
-    paid: Mutex<f64>,
+    charged: Mutex<f64>,
 }
 
-/// How the body of a response is paid for.
+/// How the body of a response is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Payment {
-    /// This number of bytes is paid for already. Further bytes are paid for as they are read.
+pub(crate) enum Charge {
+    /// This number of bytes was charged in advance. Further bytes are charged when they are read.
     Ahead(u64),
-    /// The bytes are paid for as they are read.
+    /// The bytes are charged when they are read.
     AsRead,
 }
 
-impl Purse {
+impl SpendingAccount {
     pub(crate) fn new(spending: Option<Spending>) -> Self {
-        Self { spending, paid: Mutex::default() }
+        Self { spending, charged: Mutex::default() }
     }
 
-    /// Pays for a request whose payload has `sent` bytes, and for the requested range.
-    pub(crate) fn pay_request(
+    /// Charges a request whose payload has `sent` bytes, and the requested range.
+    pub(crate) fn charge_request(
         &self,
         kind: RequestKind,
         range: Option<ByteRange>,
         sent: u64,
         place: &str,
-    ) -> Result<Payment> {
+    ) -> Result<Charge> {
         let range = range.filter(|_| kind == RequestKind::Get);
-        let payment = range.map_or(Payment::AsRead, |range| Payment::Ahead(range.len()));
-        let Some(spending) = &self.spending else { return Ok(payment) };
+        let charge = range.map_or(Charge::AsRead, |range| Charge::Ahead(range.len()));
+        let Some(spending) = &self.spending else { return Ok(charge) };
         let price = match kind {
             RequestKind::Get | RequestKind::Head | RequestKind::Other => spending.prices.get,
             RequestKind::List | RequestKind::Put => spending.prices.put,
@@ -90,35 +90,38 @@ impl Purse {
         };
         let received = range.map_or(0, ByteRange::len) as f64 * spending.prices.received;
         let sent = sent as f64 * spending.prices.sent;
-        self.pay(spending, price + received + sent, place)?;
-        Ok(payment)
+        self.charge(spending, price + received + sent, place)?;
+        Ok(charge)
     }
 
-    /// Pays for bytes that are about to be returned. Returns the payment for those after them.
-    pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<Payment> {
+    /// Charges bytes that are about to be returned to the caller. Returns how the bytes after them
+    /// are charged.
+    pub(crate) fn charge_bytes(&self, charge: Charge, count: usize, place: &str) -> Result<Charge> {
         let count = count as u64;
-        let (due, rest) = match payment {
-            Payment::Ahead(paid) => (count.saturating_sub(paid), Payment::Ahead(paid.saturating_sub(count))),
-            Payment::AsRead => (count, Payment::AsRead),
+        let (due, rest) = match charge {
+            Charge::Ahead(charged) => {
+                (count.saturating_sub(charged), Charge::Ahead(charged.saturating_sub(count)))
+            }
+            Charge::AsRead => (count, Charge::AsRead),
         };
         if let Some(spending) = self.spending.as_ref().filter(|_| due > 0) {
-            self.pay(spending, due as f64 * spending.prices.received, place)?;
+            self.charge(spending, due as f64 * spending.prices.received, place)?;
         }
         Ok(rest)
     }
 
-    /// Settles a response of `length` bytes. If its range was paid for with the request, refunds
-    /// the part that is not in the response; otherwise pays for the whole body.
-    pub(crate) fn pay_length(&self, payment: Payment, length: Option<u64>, place: &str) -> Result<Payment> {
-        let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
-        match payment {
-            Payment::Ahead(paid) => {
-                *self.paid.lock() -= paid.saturating_sub(length) as f64 * spending.prices.received;
-                Ok(Payment::Ahead(paid.min(length)))
+    /// Adjusts the charge to a response of `length` bytes. If the range was charged in advance,
+    /// refunds the bytes that the response lacks; otherwise charges the whole body.
+    pub(crate) fn charge_length(&self, charge: Charge, length: Option<u64>, place: &str) -> Result<Charge> {
+        let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(charge) };
+        match charge {
+            Charge::Ahead(charged) => {
+                *self.charged.lock() -= charged.saturating_sub(length) as f64 * spending.prices.received;
+                Ok(Charge::Ahead(charged.min(length)))
             }
-            Payment::AsRead => {
-                self.pay(spending, length as f64 * spending.prices.received, place)?;
-                Ok(Payment::Ahead(length))
+            Charge::AsRead => {
+                self.charge(spending, length as f64 * spending.prices.received, place)?;
+                Ok(Charge::Ahead(length))
             }
         }
     }
@@ -144,12 +147,12 @@ impl Purse {
         if self.spending.is_some() { Err(refusal()) } else { Ok(()) }
     }
 
-    fn pay(&self, spending: &Spending, price: f64, place: &str) -> Result<()> {
-        let mut paid = self.paid.lock();
-        if *paid + price > spending.limit {
+    fn charge(&self, spending: &Spending, price: f64, place: &str) -> Result<()> {
+        let mut charged = self.charged.lock();
+        if *charged + price > spending.limit {
             return Err(Error::Budget { location: place.to_owned(), limit: spending.limit });
         }
-        *paid += price;
+        *charged += price;
         Ok(())
     }
 }
@@ -158,61 +161,61 @@ impl Purse {
 mod tests {
     use super::*;
 
-    fn pay(purse: &Purse, kind: RequestKind, range: Option<ByteRange>) -> Result<Payment> {
-        purse.pay_request(kind, range, 0, "s3://b/k")
+    fn pay(account: &SpendingAccount, kind: RequestKind, range: Option<ByteRange>) -> Result<Charge> {
+        account.charge_request(kind, range, 0, "s3://b/k")
     }
 
     #[test]
     fn a_request_that_would_pass_the_limit_is_refused_and_one_that_fits_is_paid() {
         let prices = Prices { get: 1.0, put: 4.0, received: 0.01, sent: 0.0 };
         let spending = Spending { limit: 10.0, prices, region: None };
-        let purse = Purse::new(Some(spending));
+        let account = SpendingAccount::new(Some(spending));
         // The request sends one byte and asks for 500 bytes, of which 300 arrive.
-        let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
-        assert_eq!(payment, Payment::Ahead(500));
-        let payment = purse.pay_length(payment, Some(300), "p").unwrap();
-        assert!((*purse.paid.lock() - 4.0).abs() < 1e-9);
-        pay(&purse, RequestKind::List, None).unwrap();
-        let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
+        let charge = pay(&account, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
+        assert_eq!(charge, Charge::Ahead(500));
+        let charge = account.charge_length(charge, Some(300), "p").unwrap();
+        assert!((*account.charged.lock() - 4.0).abs() < 1e-9);
+        pay(&account, RequestKind::List, None).unwrap();
+        let refused = pay(&account, RequestKind::Put, None).unwrap_err();
         assert_eq!(refused.to_string(), "s3://b/k: the budget of 10 USD is spent");
         assert!(!refused.is_transient() && refused.concerns_store());
-        // Deletions cost nothing, so even without budget unfinished writes can be removed.
-        pay(&purse, RequestKind::Delete, None).unwrap();
-        purse.pay_bytes(Payment::AsRead, 200, "p").unwrap();
-        purse.pay_bytes(Payment::AsRead, 1, "p").unwrap_err();
-        purse.pay_bytes(payment, 100, "p").unwrap();
+        // Deletions cost nothing, so unfinished writes can be removed even if the budget is spent.
+        pay(&account, RequestKind::Delete, None).unwrap();
+        account.charge_bytes(Charge::AsRead, 200, "p").unwrap();
+        account.charge_bytes(Charge::AsRead, 1, "p").unwrap_err();
+        account.charge_bytes(charge, 100, "p").unwrap();
     }
 
     #[test]
     fn bytes_beyond_the_range_are_paid_as_they_are_read() {
         let prices = Prices { received: 0.01, ..Prices::default() };
-        let purse = Purse::new(Some(Spending { limit: 10.0, prices, region: None }));
-        let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 100))).unwrap();
-        let payment = purse.pay_length(payment, Some(6_000), "p").unwrap();
-        let payment = purse.pay_bytes(payment, 60, "p").unwrap();
-        assert!((*purse.paid.lock() - 1.0).abs() < 1e-9);
-        let payment = purse.pay_bytes(payment, 640, "p").unwrap();
-        assert!((*purse.paid.lock() - 7.0).abs() < 1e-9);
-        assert!(matches!(purse.pay_bytes(payment, 400, "p"), Err(Error::Budget { .. })));
+        let account = SpendingAccount::new(Some(Spending { limit: 10.0, prices, region: None }));
+        let charge = pay(&account, RequestKind::Get, Some(ByteRange::new(0, 100))).unwrap();
+        let charge = account.charge_length(charge, Some(6_000), "p").unwrap();
+        let charge = account.charge_bytes(charge, 60, "p").unwrap();
+        assert!((*account.charged.lock() - 1.0).abs() < 1e-9);
+        let charge = account.charge_bytes(charge, 640, "p").unwrap();
+        assert!((*account.charged.lock() - 7.0).abs() < 1e-9);
+        assert!(matches!(account.charge_bytes(charge, 400, "p"), Err(Error::Budget { .. })));
     }
 
     #[test]
     fn prices_of_another_region_are_not_taken_for_those_of_a_bucket() {
         let spending = Spending { limit: 1.0, region: Some("us-east-1".into()), ..Spending::default() };
-        let purse = Purse::new(Some(spending));
-        purse.check_region("us-east-1", "s3://b").unwrap();
-        let refused = purse.check_region("ap-northeast-2", "s3://b").unwrap_err();
+        let account = SpendingAccount::new(Some(spending));
+        account.check_region("us-east-1", "s3://b").unwrap();
+        let refused = account.check_region("ap-northeast-2", "s3://b").unwrap_err();
         assert!(refused.to_string().contains("ap-northeast-2"), "{refused}");
         assert!(!refused.is_transient() && refused.concerns_store());
-        Purse::default().check_region("ap-northeast-2", "s3://b").unwrap();
+        SpendingAccount::default().check_region("ap-northeast-2", "s3://b").unwrap();
     }
 
     #[test]
     fn a_storage_class_without_prices_ends_a_budget_and_has_no_sum() {
-        let purse = Purse::new(Some(Spending { limit: 1.0, ..Spending::default() }));
-        let refused = purse.refuse_class("GLACIER_IR", "s3://b/k").unwrap_err();
+        let account = SpendingAccount::new(Some(Spending { limit: 1.0, ..Spending::default() }));
+        let refused = account.refuse_class("GLACIER_IR", "s3://b/k").unwrap_err();
         assert!(refused.to_string().contains("GLACIER_IR") && refused.concerns_store(), "{refused}");
-        Purse::default().refuse_class("GLACIER_IR", "s3://b/k").unwrap();
+        SpendingAccount::default().refuse_class("GLACIER_IR", "s3://b/k").unwrap();
         let prices = Prices { get: 1.0, ..Prices::default() };
         assert_eq!(prices.usd(&StoreCounts::default()), Some(0.0));
         assert_eq!(prices.usd(&StoreCounts { unpriced: 1, ..StoreCounts::default() }), None);
@@ -220,8 +223,8 @@ mod tests {
 
     #[test]
     fn without_a_budget_everything_is_free() {
-        let purse = Purse::default();
-        assert_eq!(pay(&purse, RequestKind::Get, None).unwrap(), Payment::AsRead);
-        purse.pay_bytes(Payment::AsRead, usize::MAX, "p").unwrap();
+        let account = SpendingAccount::default();
+        assert_eq!(pay(&account, RequestKind::Get, None).unwrap(), Charge::AsRead);
+        account.charge_bytes(Charge::AsRead, usize::MAX, "p").unwrap();
     }
 }

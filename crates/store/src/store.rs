@@ -88,7 +88,8 @@ impl Store {
         self.with_client(self.client.scoped(cancel))
     }
 
-    /// Returns a clone that no scope cancels. For cleaning up after a cancelled run.
+    /// Returns a clone that belongs to no scope, so no cancellation ends its requests. Used for
+    /// cleaning up after a cancelled run.
     #[must_use]
     pub fn unscoped(&self) -> Self {
         self.with_client(self.client.with_scope(Cancel::new()))
@@ -172,7 +173,7 @@ impl Store {
         self.named.names()
     }
 
-    /// Returns the part of a service's identity that the location does not state: the endpoint in
+    /// Returns the part of a service's identity that the location does not contain: the endpoint in
     /// the options or in the configuration. Empty for the default service of the scheme.
     #[must_use]
     pub fn service_of(&self, location: &Location) -> String {
@@ -321,8 +322,8 @@ impl Store {
     }
 
     /// Returns true if the store is known to list `location` out of order. An ordered listing is
-    /// then sorted here, so its first entry comes only after the last page was read, even with
-    /// `start_after`.
+    /// then sorted by this process. Its first entry comes only after the last page was read, even
+    /// with `start_after`.
     #[must_use]
     pub fn is_unsorted(&self, location: &Location) -> bool {
         matches!(location, Location::Object(object) if self.client.unsorted.has(object))

@@ -23,8 +23,8 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A range of a file. On TCP without TLS, it is sent by sendfile.
     File(&'a File, ByteRange),
-    /// A range of a file that must not have changed by the time its last bytes are sent. If it has
-    /// changed, the last bytes are held back, and an incomplete request replaces nothing.
+    /// A range of a file that must not have changed when its last bytes are sent. If it has
+    /// changed, the last bytes are not sent, so the request stays incomplete and replaces nothing.
     Source(&'a File, ByteRange, &'a PinnedFile<'a>),
 }
 
@@ -32,10 +32,11 @@ pub enum Payload<'a> {
 #[derive(Debug)]
 pub struct PinnedFile<'a> {
     version: Version,
-    /// Counts bytes while they are being sent. The number of concurrent requests follows this rate.
+    /// Counts bytes when they are sent. The rate of this counter determines how many requests run
+    /// at the same time.
     sent: &'a AtomicU64,
     /// The range and the checksum in the head of a request. If the file grows during the request,
-    /// the range is hashed again: an equal checksum shows that the right bytes were sent.
+    /// the range is hashed again: if the checksum is the same, the announced bytes were sent.
     announced: Mutex<Option<(ByteRange, Checksum)>>,
 }
 
@@ -65,8 +66,8 @@ impl Payload<'_> {
         }
     }
 
-    /// Checks that the file has not changed since its bytes were read, and that it ends at its
-    /// stated length.
+    /// Checks that the file has not changed since its bytes were read, and that it ends at the
+    /// length that the file system reports.
     pub(crate) fn check_unchanged(self) -> io::Result<()> {
         let Self::Source(file, range, pinned) = self else { return Ok(()) };
         let version = &pinned.version;

@@ -13,7 +13,7 @@ use crate::origin::Origin;
 use crate::signing::SigningKeys;
 
 /// The header `Via` (RFC 9110, 7.6.3) in all requests of a store. It names the gateways on whose
-/// behalf the requests are sent, so a gateway recognises its own requests if they return to it.
+/// behalf the requests are sent. So a gateway recognises its own requests if they come back to it.
 /// Clones share the header, which may change while the store is in use. The header is not signed.
 #[derive(Clone, Debug, Default)]
 pub struct Via(Arc<RwLock<Option<String>>>);

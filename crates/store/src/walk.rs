@@ -14,8 +14,8 @@ use crate::limits::STACK;
 use crate::object::in_listing_order;
 use crate::query::{Directories, ListOptions};
 
-/// Maximum length of a path to enter, in bytes: the limit of Linux. A deeper tree is assumed to be
-/// endless because of a link to a parent directory.
+/// Maximum length of the path of a directory to enter, in bytes: the limit of Linux. If a path is
+/// longer, the tree is assumed to be endless, because a link leads to a directory above itself.
 const MAX_PATH_BYTES: usize = 4_096;
 /// Maximum memory, in bytes, of the entries of all open directories, without the largest of these
 /// directories.
@@ -25,13 +25,13 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 pub(crate) trait DirectoryTree: Send + Sync + 'static {
     /// Number of directories that are read ahead of the walk, each by its own thread.
     const AHEAD: usize;
-    /// Whether directories exist by themselves. If so, they are listed.
+    /// Whether directories exist independently of files. If so, they are listed.
     const HAS_DIRECTORIES: bool;
 
     /// Reads the names in `directory`, which is empty for the root and otherwise ends in `/`.
     fn read(&self, directory: &[u8]) -> Result<WalkedNames>;
 
-    /// Returns true if the walk may continue after this error of a directory.
+    /// Returns true if the walk may continue after this error, which is about one directory.
     fn may_skip(&self, error: &Error) -> bool;
 
     /// Returns the location of a directory, for errors.
@@ -181,7 +181,7 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
                     continue;
                 }
             }
-            if self.options.takes(&entry.name) {
+            if self.options.includes(&entry.name) {
                 return Some(Ok(entry));
             }
         }
@@ -190,7 +190,7 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
 
 /// Returns true if the error of a name belongs in the listing.
 fn wants_error(options: &ListOptions, name: &[u8]) -> bool {
-    options.takes(name) && options.bounds.wanted.as_ref().is_none_or(|wanted| wanted.is_met(name))
+    options.includes(name) && options.bounds.wanted.as_ref().is_none_or(|wanted| wanted.is_met(name))
 }
 
 /// Returns true if names below `directory`, which ends in `/`, may belong in the listing.

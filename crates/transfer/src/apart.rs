@@ -2,9 +2,9 @@
 //! both names, a move would delete its own copies, and a sync its own source.
 //!
 //! One place can have two names, for example if two hosts share a home directory, a host has a
-//! link, a server's bucket is a local directory, or a file system is mounted twice. Identities
-//! cannot be compared across hosts and stores. So a [`MarkerFile`] is created in one directory and
-//! must not appear in the other. A pair that cannot be tested is refused.
+//! link, a server's bucket is a local directory, or a file system is mounted twice. Identities such
+//! as inode numbers cannot be compared across hosts and stores. So a [`MarkerFile`] is created in
+//! one directory and must not appear in the other. A pair that cannot be tested is refused.
 //! [`sources`](crate::sources) and [`extras`](crate::extras) call this.
 
 use std::collections::HashMap;
@@ -18,24 +18,24 @@ use crate::error::{Error, Result};
 use crate::job;
 use crate::marker::MarkerFile;
 
-/// Maximum number of characters of an object's name that are used at the end of a marker's name.
+/// Maximum number of characters of an object's name that a marker's name ends with.
 const MAX_END_LENGTH: usize = 40;
 
-/// In what sense two directories must be different.
+/// What is proven about two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// The two names are of different directories.
+    /// They are two directories and not one with two names. One may contain the other.
     Names,
-    /// Neither directory is in the other.
+    /// They are not one directory, and neither contains the other.
     Trees,
-    /// The source is outside the destination.
+    /// The source is not in the destination and is not the destination itself.
     SourceOutside,
 }
 
-/// The pairs of directories that were compared, with the result. At most a page ([`PAGE`]) of pairs
-/// is kept. That is enough, because in a tree on an SFTP host only directories below links are
-/// compared.
-pub(crate) struct Apart {
+/// Tests pairs of directories and remembers the results. At most a page ([`PAGE`]) of pairs is
+/// remembered. That is enough, because in a tree on an SFTP host only directories below links are
+/// tested by themselves.
+pub(crate) struct SeparationProver {
     store: Store,
     known: Mutex<KnownPairs>,
 }
@@ -47,26 +47,27 @@ type Pair = (Location, Location);
 #[derive(Default)]
 struct KnownPairs {
     findings: HashMap<Pair, PairFinding>,
-    /// A pair of a tree that is one place. The run ends then, and cancels the requests of all
-    /// workers. No other pair is tested, because the file of a marker may outlive its request.
-    one: Option<Pair>,
+    /// A pair of a tree that turned out to be one place. The run ends then, and cancels the
+    /// requests of all workers. No other pair is tested afterwards, because a marker whose creation
+    /// was cancelled may stay behind.
+    same_place: Option<Pair>,
 }
 
 /// The result of comparing a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PairFinding {
     Different,
-    One,
+    Same,
 }
 
 impl KnownPairs {
-    /// Returns whether a pair is known to be different. Fails if it is one place, or if a pair of
-    /// the same tree is.
+    /// Returns whether a pair is known to be different. Fails if the pair is known to be one place,
+    /// or if another pair of the same tree is.
     fn find(&self, pair: &Pair, separation: Separation) -> Result<bool> {
         let one = match self.findings.get(pair) {
             Some(PairFinding::Different) => return Ok(true),
-            Some(PairFinding::One) => Some(pair),
-            None => self.one.as_ref().filter(|_| separation == Separation::Trees),
+            Some(PairFinding::Same) => Some(pair),
+            None => self.same_place.as_ref().filter(|_| separation == Separation::Trees),
         };
         match one {
             None => Ok(false),
@@ -84,12 +85,12 @@ impl KnownPairs {
     }
 }
 
-impl Apart {
+impl SeparationProver {
     pub(crate) fn new(store: &Store) -> Self {
         Self { store: store.clone(), known: Mutex::default() }
     }
 
-    /// Proves that two directories are different, once for each pair.
+    /// Proves that two directories are different. Tests each pair only once.
     pub(crate) fn prove(
         &self,
         source: &Location,
@@ -108,8 +109,8 @@ impl Apart {
         match outcome {
             Ok(()) => known.add(pair, PairFinding::Different),
             Err(Error::OnePlace { .. }) => {
-                known.one = Some(pair.clone()).filter(|_| separation == Separation::Trees);
-                known.add(pair, PairFinding::One);
+                known.same_place = Some(pair.clone()).filter(|_| separation == Separation::Trees);
+                known.add(pair, PairFinding::Same);
             }
             Err(_) => {}
         }
@@ -117,8 +118,8 @@ impl Apart {
     }
 
     /// Proves that a source object and its destination are two objects. If their names are equal,
-    /// their directories must be different. If the names differ, a file system may still treat them
-    /// as one name.
+    /// their directories must be different. If the names differ, a file system may still treat both
+    /// names as the same, for example if it ignores letter case.
     pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
         let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
         let (from, to) = (parent(source), parent(destination));
@@ -130,14 +131,15 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        // The lock allows only one marker at a time, so a worker whose run has just ended creates
-        // none.
+        // While this thread waits for the lock, the run may end. Then the creation of the marker
+        // fails, so no second marker appears.
         let _known = self.known.lock();
         MarkerFile::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
-    /// Proves the same as [`prove`](Self::prove) for `directory` below a destination on a host.
-    /// Only below a link can such a directory be in another place than the root.
+    /// Proves the same as [`prove`](Self::prove) for `directory` below a destination on an SFTP
+    /// host. The test is needed only if a part of the path is a link: otherwise the directory is
+    /// where the root is, and the root was tested.
     pub(crate) fn prove_below(&self, source: &Location, root: &Location, directory: &[u8]) -> Result<()> {
         if directory.is_empty() || !matches!(root, Location::Sftp(_)) {
             return Ok(());
@@ -180,14 +182,14 @@ fn test_with_marker(
     let places = match separation {
         Separation::Names => vec![source.clone()],
         Separation::Trees => [vec![source.clone()], locations_above(source)].concat(),
-        // The directories above a source can be read, but access to the prefixes above a source's
-        // keys may be denied.
+        // In a file system, the directories above the source are searched for the marker. In a
+        // store, access to the prefixes above the source's keys may be denied.
         Separation::SourceOutside if job::has_directories(source) => locations_above(source),
         Separation::SourceOutside => return contained::prove_apart(store, source, destination),
     };
     MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
-    // No marker is created in an object store, because the access rights at the source may only
-    // allow reading and deleting.
+    // No marker is created at a source in an object store, where the user may have only the rights
+    // to read and delete.
     if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
         MarkerFile::new(store, source, destination, "")?.prove_absent(&locations_above(destination), "")?;
     }
@@ -197,7 +199,7 @@ fn test_with_marker(
     }
 }
 
-/// Returns the end of a marker's name, which is the start of the object's name.
+/// Returns the characters with which the marker's name ends: the start of the object's name.
 fn marker_end(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(MAX_END_LENGTH).collect()
 }
@@ -243,8 +245,9 @@ mod tests {
         }
         std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
         let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
-        let prove =
-            |one: &str, other: &str, separation| Apart::new(&store).prove(&at(one), &at(other), separation);
+        let prove = |one: &str, other: &str, separation| {
+            SeparationProver::new(&store).prove(&at(one), &at(other), separation)
+        };
         let is_one = |proof| matches!(proof, Err(Error::OnePlace { .. }));
         prove("a", "b", Separation::Trees).unwrap();
         prove("a", "a/sub", Separation::Names).unwrap();
@@ -257,11 +260,11 @@ mod tests {
             let left = std::fs::read_dir(scratch.path().join(name)).unwrap().map(|entry| entry.unwrap());
             assert!(left.into_iter().all(|entry| entry.file_name() == "sub"), "{name}");
         }
-        // A run that ends because of one pair creates no marker for another.
-        let apart = Apart::new(&store);
+        // A run that ends because of one pair creates no marker for another pair.
+        let apart = SeparationProver::new(&store);
         assert!(is_one(apart.prove(&at("a"), &at("link/sub"), Separation::Trees)));
         assert!(is_one(apart.prove(&at("a"), &at("b"), Separation::Trees)));
-        let apart = Apart::new(&store);
+        let apart = SeparationProver::new(&store);
         apart.prove_objects(&at("a/x"), &at("link/y")).unwrap();
         apart.prove_objects(&at("a/x"), &at("b/x")).unwrap();
         assert!(is_one(apart.prove_objects(&at("a/x"), &at("link/x"))));

@@ -1,5 +1,5 @@
-//! Copies the attributes that the movers do not copy: links, owners, modes beyond permissions, and
-//! times of directories ([`KeptAttributes::All`](crate::KeptAttributes)).
+//! Copies the attributes that the movers do not copy: links, owners, mode bits beyond permissions,
+//! and times of directories ([`KeptAttributes::All`](crate::KeptAttributes)).
 //!
 //! Links of a tree are created while their names are listed. All other attributes are set at the
 //! end, in a pass over the tree, when no directory changes any more. If a run is killed before that
@@ -47,7 +47,7 @@ pub(crate) fn of_tree(
         error: error.into(),
     };
     let from = Beneath::new(source, None);
-    // Other comparisons leave files that differ, and limits leave files that an earlier run copied.
+    // Other comparisons skip files that differ, and limits skip files that an earlier run copied.
     let compares = matches!(scope.settings.compare, Compare::SizeMtime | Compare::Checksum | Compare::None);
     let is_complete = compares && !scope.settings.limits.is_any();
     let state = if is_complete { CopyState::Complete } else { CopyState::Perhaps };
@@ -66,7 +66,7 @@ pub(crate) fn of_tree(
             taken.unwrap_or_else(|error| report(failed(&source.join(name), error)));
         }
     }
-    // The root is included unless the filter excludes it by choosing among its contents.
+    // The root is included, unless the filter selects only among the contents of the root.
     if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""), state);
         whole.unwrap_or_else(|error| report(failed(source, error)));
@@ -87,7 +87,7 @@ pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summa
     Ok(Some(Summary { objects: u64::from(made), skipped: u64::from(!made), ..Summary::default() }))
 }
 
-/// Copies the attributes of one file.
+/// Copies the attributes of one file or link.
 pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
     let ((above, name), (from, own)) = (open_parent(destination)?, open_parent(source)?);
     Ok(above.take_attributes(name, &from, own, CopyState::Complete)?)

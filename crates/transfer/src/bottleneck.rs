@@ -1,6 +1,6 @@
 //! Judges what limited the speed of a run. [`Summary`](crate::Summary) reports the result.
 //!
-//! The first check that holds decides:
+//! The first of these checks that applies decides:
 //!
 //! - The allowed rate was reached: the rate limit.
 //! - This process used most of its processors, or all processes used most of the machine's: the
@@ -19,7 +19,7 @@ use crate::context::{Context, load_relaxed};
 use crate::job::TransferRoute;
 use crate::report::Bottleneck;
 
-/// Share of a limit from which on the limit counts as reached.
+/// Share of a limit at which the limit counts as reached.
 const REACHED_SHARE: f64 = 0.85;
 
 /// The processor times before the run started, of this process and of the machine.
@@ -44,7 +44,7 @@ impl Baseline {
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
         let moved = load_relaxed(&context.meters.moved) as f64;
-        // A shorter run consists of start-up only.
+        // A shorter run spends all of its time on starting up.
         if wall < POLL_INTERVAL || moved == 0.0 {
             return None;
         }
@@ -86,8 +86,8 @@ impl MachineTime {
     }
 
     /// Parses the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
-    /// softirq, steal. The later fields are the time of guests, which user time already includes.
-    /// Waiting for a disk counts as idle.
+    /// softirq, steal. The fields after these count the time of guests, which user time already
+    /// includes. Waiting for a disk counts as idle.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> =

@@ -24,7 +24,8 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, which are relative to both locations.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// Effect of the filter on listings of local directories.
+    /// The same filter, in the form with which listings of local directories skip excluded names
+    /// without examining them.
     pub bounds: WalkBounds,
     /// Method of comparing the contents of two objects of equal length.
     pub content: ContentComparison,
@@ -33,8 +34,8 @@ pub struct Check<'a> {
 /// Method of comparing the contents of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentComparison {
-    /// By the ETags and checksums that the stores have. Objects count as the same if the stores
-    /// have none in common.
+    /// By the ETags and checksums that the stores have. If the stores have no checksum in common,
+    /// the objects count as the same.
     #[default]
     Held,
     /// By the ETags and checksums that the stores have; if a store has no checksum, it is computed
@@ -46,12 +47,12 @@ type Entries = Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> 
 
 pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
     let is_store = |place: &Location| matches!(place, Location::Object(_));
-    // If only one side has directories, the empty objects that mark directories on the other side
-    // are not compared as files.
-    let markers = is_store(&check.source) && is_store(&check.destination);
+    // An empty object may mark a directory. If only one side is a store, the other side shows no
+    // file for it, so such objects are not compared.
+    let has_markers = is_store(&check.source) && is_store(&check.destination);
     let (one, other) = (
-        entries(scope, &check.source, &check.bounds, markers)?,
-        entries(scope, &check.destination, &check.bounds, markers)?,
+        entries(scope, &check.source, &check.bounds, has_markers)?,
+        entries(scope, &check.destination, &check.bounds, has_markers)?,
     );
     let Some(one) = one else {
         return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
@@ -96,14 +97,13 @@ fn no_entries() -> Entries {
     entries.peekable()
 }
 
-/// Lists the files below a location that are compared, in byte order. Returns `None` if the
-/// location does not exist. Empty objects that mark prefixes are included only if `markers` is
-/// true.
+/// Lists the files below a location, in byte order. Returns `None` if the location does not exist.
+/// Empty objects that mark prefixes are listed only if `has_markers` is true.
 fn entries(
     scope: &CallScope<'_>,
     location: &Location,
     bounds: &WalkBounds,
-    markers: bool,
+    has_markers: bool,
 ) -> Result<Option<Entries>> {
     let options = ListOptions {
         bounds: bounds.clone(),
@@ -115,7 +115,7 @@ fn entries(
         ..ListOptions::default()
     };
     let listing = match scope.store.list(location, &options) {
-        // A missing bucket is an error, and not a difference of names.
+        // A missing bucket is an error. A missing prefix or directory has no names.
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
@@ -124,7 +124,7 @@ fn entries(
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {
         entry.as_ref().map_or(true, |entry| {
             let marks = (entry.name.ends_with(b"/") || entry.name.is_empty()) && entry.size == Some(0);
-            entry.kind == EntryKind::File && (markers || !marks) && !is_unfinished(&place, &entry.name)
+            entry.kind == EntryKind::File && (has_markers || !marks) && !is_unfinished(&place, &entry.name)
         })
     }));
     Ok(Some(entries.peekable()))
@@ -137,8 +137,8 @@ struct Walk<'a> {
     observer: &'a dyn Observer,
     comparisons: Comparisons,
     summary: Summary,
-    /// Differences that are valid only if the stores' listings are in order. `None` if differences
-    /// are reported as soon as they are found.
+    /// Differences that are true only if the stores list their names in order. They are reported at
+    /// the end. `None` if differences are reported as soon as they are found.
     deferred: Option<DeferredRecords>,
     /// For each side, the names of directories that could not be listed.
     hidden: [Vec<String>; 2],
@@ -146,7 +146,7 @@ struct Walk<'a> {
     is_single: bool,
 }
 
-/// Difference between the two sides at a name.
+/// A difference that was found at a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,
@@ -233,8 +233,9 @@ impl<'a> Walk<'a> {
         self.wait_for_all();
     }
 
-    /// Records that a listing lacks names because of an error. Returns false if the listing has
-    /// ended, so that all further names are missing.
+    /// Takes the next entry of each listing if it is an error, and records which name could not be
+    /// listed. Returns false if the error has ended a listing, so that all further names are
+    /// missing.
     fn record_missing_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
         let places = [&self.check.source, &self.check.destination];
         for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
@@ -250,8 +251,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Returns whether a name that one side lacks may still exist there, because the name or a
-    /// directory above it could not be listed.
+    /// Returns whether a name that one side does not list may still exist there, because the name
+    /// or a directory above it could not be listed.
     fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
         let (hidden, root) = match finding {
             Finding::OnlySource => (&self.hidden[1], &self.check.destination),
@@ -322,7 +323,7 @@ impl<'a> Walk<'a> {
     /// Compares two objects that have the same name.
     fn compare_pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
         let known = |location: &Location, size| match (size, location) {
-            // A file whose listed length is 0 may still have content.
+            // A file that is listed with length 0 may still have content, for example in `/proc`.
             (Some(0), Location::Local(_) | Location::Sftp(_)) => {
                 self.scope.store.stat(location).map_or(size, |stat| stat.size())
             }
@@ -345,7 +346,7 @@ impl<'a> Walk<'a> {
             ContentComparison::Held if source.as_local().is_some() || destination.as_local().is_some() => {
                 return self.record_same(one.size, Verified::Length);
             }
-            ContentComparison::Held => SourceComparison::Held(destination.clone()),
+            ContentComparison::Held => SourceComparison::StoredChecksums(destination.clone()),
             ContentComparison::Read => SourceComparison::Content(destination.clone()),
         };
         if let Err(error) = self.comparisons.start(one, source.clone(), with) {

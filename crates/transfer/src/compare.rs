@@ -2,9 +2,9 @@
 //!
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
 //! was written after the source was last modified. A copied file, local or over SFTP, gets the time
-//! of its source, so only equal times count. They must be equal as far as the file systems can
-//! store them ([`times`](crate::times)). A store sets a date of its own. The date proves that
-//! nothing has changed in these cases:
+//! of its source, so only equal times count. They must be equal as exactly as the file systems can
+//! store them ([`times`](crate::times)). A store gives each object the date at which it was
+//! written. The date proves that the copy is unchanged in these cases:
 //!
 //! - Upload: the object is at least [`TIME_MARGIN`] younger than the file's modification time and
 //!   inode change time. The inode change time reveals a file that was replaced by one with an older
@@ -13,18 +13,18 @@
 //!   and the file's modification time is not later than the object's.
 //! - Between stores: the copy is at least [`TIME_MARGIN`] younger than the source.
 //!
-//! A web server's date is that of the file, and sources other than local files and stores have no
-//! change time. So their dates prove nothing unless they are equal.
+//! A web server reports the date of its file, and only local files and stores report when their
+//! content was replaced. So the date of any other source proves nothing unless the times are equal.
 //!
 //! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future
-//! proves nothing. If the listing proves nothing, a HEAD request decides (between stores, one to
-//! each side): the object is unchanged if the modification time in its metadata
-//! (`x-amz-meta-mtime`), which the copy has set, equals the source's. If the object has no such
-//! metadata, the times in the listing are compared in whole seconds.
+//! proves nothing. If the listing proves nothing, a HEAD request decides (between two stores, one
+//! HEAD request to each). The copy has written the source's modification time into the metadata of
+//! the object (`x-amz-meta-mtime`): if both times are equal, the object is unchanged. If the object
+//! has no such metadata, the times in the listing are compared in whole seconds.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
-//! the other checksum is computed from the bytes. [`sync`](crate::sync) compares several pairs at a
-//! time.
+//! the same kind of checksum is computed from the other object's bytes. [`sync`](crate::sync)
+//! compares several pairs at a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -56,23 +56,23 @@ pub(crate) enum TimeVerdict {
     Unchanged,
     /// The object has to be copied.
     Changed,
-    /// The metadata of an object decide. A listing does not contain them, so they have to be
-    /// requested.
-    Ask(Ask),
+    /// The metadata of an object decide. They have to be requested, because a listing does not
+    /// contain them.
+    CheckMetadata(MetadataCheck),
 }
 
-/// A request for the modification time in the metadata of an object, and how to judge it.
+/// A comparison by the modification time in the metadata of an object, which has to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct MetadataCheck {
     of: MetadataHolder,
-    /// The times that the copy's file system can store, if they are known.
+    /// The times that the file system of the copy can store, if they are known.
     stored: Option<StoredTimes>,
     /// The result if the metadata contain no modification time.
     otherwise: Sameness,
 }
 
-/// The object whose metadata are requested, because they may contain the modification time of the
-/// original file.
+/// The object whose metadata are requested, because a copy has written the modification time of the
+/// original file into them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetadataHolder {
     /// The source. Its metadata are compared with this time of the destination's file.
@@ -90,8 +90,8 @@ impl TimeVerdict {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: MetadataHolder, stored: Option<StoredTimes>, otherwise: bool) -> Self {
-        Self::Ask(Ask { of, stored, otherwise: Sameness::of(otherwise) })
+    fn check_metadata(of: MetadataHolder, stored: Option<StoredTimes>, otherwise: bool) -> Self {
+        Self::CheckMetadata(MetadataCheck { of, stored, otherwise: Sameness::of(otherwise) })
     }
 
     /// Returns `Unchanged` if the destination's file is at least as new as the listed source.
@@ -131,7 +131,7 @@ impl TimeVerdict {
                     Self::Unchanged
                 }
                 Location::Object(_) => {
-                    Self::ask(MetadataHolder::Source(there), Some(StoredTimes::HOST), false)
+                    Self::check_metadata(MetadataHolder::Source(there), Some(StoredTimes::HOST), false)
                 }
                 _ => Self::Changed,
             },
@@ -150,10 +150,10 @@ impl TimeVerdict {
             (None, Location::Object(_), _) => {
                 Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified))
             }
-            // Without a change time, a date proves nothing: hosts and web servers keep the dates of
-            // files that replace others (`rsync -t`, `cp -p`, `tar x`).
+            // If no change time is known, a date proves nothing: hosts and web servers show the old
+            // date of a file that has replaced another (`rsync -t`, `cp -p`, `tar x`).
             (None, ..) => match source.changed {
-                None => Self::ask(MetadataHolder::Destination(modified), None, false),
+                None => Self::check_metadata(MetadataHolder::Destination(modified), None, false),
                 Some(changed) => {
                     let object = DateRange::of_destination(store, tree, there);
                     let proved = is_after(object.earliest, changed.max(modified)) && object.is_past();
@@ -168,12 +168,11 @@ impl TimeVerdict {
     fn unless_proved(proved: bool, of: MetadataHolder, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
-            false => Self::ask(of, None, whole_seconds(there) >= whole_seconds(modified)),
+            false => Self::check_metadata(of, None, whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
-    /// Compares a listed source with a file at a local destination, which is also given by its
-    /// entry.
+    /// Compares a listed source with a file at a local destination.
     pub(crate) fn of_file(
         tree: &Tree<'_>,
         store: &Store,
@@ -190,11 +189,11 @@ impl TimeVerdict {
         let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
         let is_older = there < here && whole_seconds(found.changed) >= here;
         match &tree.source {
-            // The date of a web server is that of the file, which may replace a newer one. If it is
-            // not the date that the copy got, only the metadata of a gateway or of `serve` can show
-            // that the content is the same.
+            // A web server reports the date of its file, even if that file has replaced a newer
+            // one. If the copy has another date, only the metadata of a gateway or of `serve` can
+            // show that the content is the same.
             Location::Http(_) if is_older && !is_same(time, found.modified, stored) => {
-                Self::ask(MetadataHolder::Source(found.modified), stored(), false)
+                Self::check_metadata(MetadataHolder::Source(found.modified), stored(), false)
             }
             Location::Local(_) | Location::Sftp(_) | Location::Http(_) => {
                 Self::unchanged_if(is_same(time, found.modified, stored))
@@ -204,15 +203,17 @@ impl TimeVerdict {
                 let written_since = is_after(found.changed, DateRange::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(MetadataHolder::Source(found.modified), stored(), unchanged),
+                    false => {
+                        Self::check_metadata(MetadataHolder::Source(found.modified), stored(), unchanged)
+                    }
                 }
             }
         }
     }
 }
 
-/// An object's date by this machine's clock. The date is a range, because the error of the store's
-/// clock is known only roughly.
+/// The date of an object in terms of this machine's clock. It is a range, because the error of the
+/// store's clock is known only roughly.
 struct DateRange {
     earliest: SystemTime,
     latest: SystemTime,
@@ -280,17 +281,18 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, stored: impl FnOnce() -> Opti
     is_exact || there.written().is_some_and(|written| is_after(written, time.modified))
 }
 
-/// Comparison of a source with its destination that is still to be made.
+/// How a source is compared with its destination.
 pub(crate) enum SourceComparison {
-    /// Compare the content with that of this object, which has the same length.
+    /// Compare the content with the content of the object at this location, which has the same
+    /// length.
     Content(Location),
-    /// Compare the stores' checksums, without reading bytes.
-    Held(Location),
+    /// Compare the checksums that the stores have, without reading bytes.
+    StoredChecksums(Location),
     /// Compare the modification time in the metadata of an object of equal length.
-    Times(Ask, Location),
+    Times(MetadataCheck, Location),
 }
 
-impl Ask {
+impl MetadataCheck {
     fn answer(
         self,
         store: &Store,
@@ -349,11 +351,11 @@ impl Sameness {
     }
 }
 
-/// The listed entry of a pair's source, and whether the destination has the same content.
+/// The listed entry of a source that was compared, and the outcome.
 pub(crate) type ComparedPair = (Entry, Result<Sameness>);
 
-/// Pairs that are compared concurrently. Hashing keeps a processor busy, and a request takes a
-/// round trip, so comparing the pairs one after the other would waste time.
+/// Pairs of objects that are compared concurrently. Comparing one pair after the other would waste
+/// time, because a request takes a round trip and hashing keeps a processor busy.
 pub(crate) struct Comparisons {
     store: Store,
     most: usize,
@@ -385,8 +387,8 @@ impl Comparisons {
         self.running >= self.most
     }
 
-    /// Starts to compare the object at `location` with its destination. `source` is the object's
-    /// listed entry, which [`wait`](Self::wait) returns with the outcome.
+    /// Starts to compare the object at `location` with its destination. `source` is the listed
+    /// entry of the object. [`wait`](Self::wait) returns the entry together with the outcome.
     pub(crate) fn start(&mut self, source: Entry, location: Location, with: SourceComparison) -> Result<()> {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
@@ -394,10 +396,13 @@ impl Comparisons {
                 SourceComparison::Content(other) => {
                     is_same_content(&store, &location, &other, &cancelled).map(Sameness::of)
                 }
-                SourceComparison::Held(other) => compare_stored_checksums(&store, &location, &other),
-                // If the store fails, the copy that follows reports why.
-                SourceComparison::Times(ask, other) => {
-                    Ok(ask.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
+                SourceComparison::StoredChecksums(other) => {
+                    compare_stored_checksums(&store, &location, &other)
+                }
+                // If the request fails, the object counts as different, and the copy that follows
+                // reports why.
+                SourceComparison::Times(check, other) => {
+                    Ok(check.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
                 }
             };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
@@ -487,7 +492,7 @@ fn stored_checksum(store: &Store, location: &Location) -> Result<Option<Checksum
     }
 }
 
-/// Lets a read continue until the comparison is cancelled.
+/// Lets a read continue until its comparison is cancelled.
 struct Uncancelled<'a>(&'a AtomicBool);
 
 impl Interest for Uncancelled<'_> {

@@ -1,7 +1,8 @@
-//! Proves that no directory of one tree is also a directory of another. Paths alone do not prove
-//! it: a FUSE or network file system, an overlay or a server can show a directory under another
-//! name without sharing the directories above it. Unless the table of mounts suffices, both trees
-//! are listed for the proof, once per run. [`apart`](crate::apart) calls this.
+//! Proves that no directory of one tree is also a directory of another. Their paths cannot prove
+//! that: a FUSE or network file system, an overlay or a server can show a directory of one tree
+//! under a name in the other, without sharing the directories above it. Unless the table of mounts
+//! is enough, both trees are listed for the proof, once per run. [`apart`](crate::apart) calls
+//! this.
 
 use std::io;
 
@@ -16,11 +17,11 @@ use crate::mounts;
 /// Fails if one of the two locations is part of the other.
 pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     if let (Some(from), Some(to)) = (source.as_local(), destination.as_local())
-        && mounts::show_overlaps(from, to)
+        && mounts::is_every_overlap_in_table(from, to)
     {
         return Ok(());
     }
-    // No marker is written to a bucket, where an object lock or versioning may keep it.
+    // No marker is created in a bucket, where an object lock or versioning may keep it.
     if !job::has_directories(destination) {
         return Ok(());
     }
@@ -49,20 +50,20 @@ fn roots(location: &Location) -> io::Result<Vec<Location>> {
     Ok([location.clone()].into_iter().chain(below.into_iter().map(Location::Local)).collect())
 }
 
-/// Fails if a directory below `destination` is the `source` itself. Only a directory that contains
-/// the source's first name can be. In each such directory, a marker is created that must not appear
-/// in the source. Markers are created on this side because the source may be read-only, while names
-/// are deleted in the destination anyway.
+/// Fails if a directory below `destination` is the `source` itself. Such a directory must contain
+/// the first name of the source. So a marker is created in each directory that has this name, and
+/// must not appear in the source. No marker is created in the source, which may be read-only, while
+/// the run deletes names in the destination anyway.
 fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     let listed = store.list(source, &ListOptions::default());
     let first = match listed.and_then(|mut entries| entries.next().transpose()) {
         Ok(Some(first)) => first,
-        // An empty source contains nothing that could be deleted.
+        // A source without names has nothing that could be deleted.
         Ok(None) | Err(StoreError::NotFound { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     let first = first.name.strip_suffix(b"/").unwrap_or(&first.name).to_vec();
-    // Links are not followed, because the deletion does not touch their targets.
+    // A deletion does not follow links, so their targets are safe.
     let options = ListOptions {
         recursive: true,
         links: Links::Report,

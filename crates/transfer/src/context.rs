@@ -1,9 +1,9 @@
 //! Holds the values that the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`)
 //! share: store, settings, meters, rate limits and the request tracker.
 //!
-//! A mover uses the context, and never the scheduler that called the mover. The context also holds
-//! the reason why the run has ended early. Once [`Context::is_ended`] returns true, it always does,
-//! and every request stops.
+//! A mover uses the context, and never the scheduler that called the mover. The context also has
+//! the reason why the run has ended early. Once [`Context::is_ended`] returns true, it returns true
+//! forever, and every request stops.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -37,8 +37,8 @@ pub(crate) struct Meters {
     /// Number of bytes of files sent in this run, counted while they are sent. Bytes of repeated
     /// requests count again.
     pub(crate) sent: AtomicU64,
-    /// Number of objects and pieces that are complete. Measures the throughput if requests are
-    /// small.
+    /// Number of objects and pieces that are complete. If requests are small, this number measures
+    /// the throughput instead of the bytes.
     pub(crate) steps: AtomicU64,
     pub(crate) resumed: AtomicU64,
     pub(crate) reread: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) struct RunKind<'a> {
     pub(crate) unchanged: Unchanged,
 }
 
-/// Treatment of jobs whose destination is already complete. The jobs of a tree were compared when
+/// What to do with a job whose destination is already complete. Jobs of a tree were compared when
 /// they were listed, so they are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
@@ -110,7 +110,7 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
     /// The store without retries of its own, for requests that the request loop repeats.
     pub(crate) single: Store,
-    /// Cancels all requests of the run, including those of its listings.
+    /// Cancels all requests of the run, including the requests of its listings.
     cancel: &'a Cancel,
     pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
@@ -149,8 +149,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Ends the run early. The reason is `error`, unless the run was stopped: the error then only
-    /// follows from the stop.
+    /// Ends the run early. The reason is `error`, unless the run was stopped: then `error` is only
+    /// a consequence of the stop.
     pub(crate) fn end(&self, error: Error) {
         let error = self.settings.stop.error().unwrap_or(error);
         // If a reason is already set, it stays.
@@ -204,7 +204,7 @@ impl<'a> Context<'a> {
         };
         let started = Instant::now();
         loop {
-            // A copy that was just killed may still hold the lock for a moment.
+            // A copy that was just killed may keep the lock for a moment.
             match open() {
                 Err(StoreError::Io { source, .. })
                     if source.kind() == ErrorKind::WouldBlock && started.elapsed() < SHORT_WAIT =>
@@ -260,7 +260,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the number of bytes that have moved, including those of writes in flight.
+    /// Returns the number of bytes that have moved, including the bytes of writes in flight that
+    /// were sent.
     pub(crate) fn moved_so_far(&self) -> u64 {
         load_relaxed(&self.meters.moved).max(load_relaxed(&self.meters.sent))
     }
@@ -276,8 +277,8 @@ impl<'a> Context<'a> {
         add_relaxed(&self.meters.reread, bytes);
     }
 
-    /// Counts bytes that have arrived.
-    pub(crate) fn moved(&self, bytes: u64) {
+    /// Counts bytes that have arrived, or that a server has accepted.
+    pub(crate) fn record_moved(&self, bytes: u64) {
         add_relaxed(&self.meters.moved, bytes);
         self.observer.moved(bytes);
         if load_relaxed(&self.meters.first_byte) == 0 {
@@ -288,8 +289,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns the device and inode of the entry at `path`. If the entry is a link, they are those of
-/// the link itself.
+/// Returns the device and inode of the entry at `path`. If the entry is a link, describes the link
+/// itself.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
 use crate::error::{Error, Result};
 
-/// Number of bytes of records from which on they are moved from memory to the file.
+/// Number of bytes of records in memory at which they are moved to the file.
 const MAX_BUFFERED: usize = 256 << 10;
 
 /// Records in the order in which they were added.

@@ -158,7 +158,7 @@ impl Engine {
         unchanged.map_err(|error| self.reason(error))
     }
 
-    /// Reports the copy of one object to `observer`, and does not make it.
+    /// Reports to `observer` that one object would be copied, without copying it.
     ///
     /// # Errors
     /// The source cannot be looked up, so that the copy would fail.
@@ -170,7 +170,7 @@ impl Engine {
     ) -> Result<()> {
         let is_link = source.as_local().is_some_and(std::path::Path::is_symlink);
         let size = match is_link && keeps_all(&self.settings, source, destination) {
-            // The link is copied, whether it has a target or not.
+            // The link itself is copied, so its target need not exist.
             true => None,
             false => self.store.stat_object(source).map_err(|error| self.reason(error.into()))?.size(),
         };
@@ -179,8 +179,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies many objects, in constant memory. The failure of one object does not stop the others:
-    /// the summary lists failures, and [`Summary::ended`] says why a run has ended early.
+    /// Copies many objects, in constant memory. If one object fails, the others are still copied:
+    /// the summary lists the failures, and [`Summary::ended`] says why a run has ended early.
     ///
     /// # Errors
     /// No worker can be started.
@@ -188,8 +188,8 @@ impl Engine {
         self.run_counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
     }
 
-    /// Copies objects that were each named, like [`copy_many`](Self::copy_many), but skips objects
-    /// that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
+    /// Copies objects that were named one by one, like [`copy_many`](Self::copy_many), but skips
+    /// objects that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
     ///
     /// # Errors
     /// The errors of [`copy_many`](Self::copy_many).
@@ -210,7 +210,7 @@ impl Engine {
     }
 
     /// Copies everything below a location like [`copy_tree`](Self::copy_tree), after other sources
-    /// of the same command. A file that replaces the copy of one of these is a failure.
+    /// of the same command. If a file would replace the copy of an earlier source, its copy fails.
     ///
     /// # Errors
     /// The errors of [`copy_tree`](Self::copy_tree).
@@ -259,12 +259,12 @@ impl Engine {
                 jobs.delete_extras(&mut summary);
                 summary
             });
-            settle(scope, &copy, run, observer)
+            complete_tree(scope, &copy, run, observer)
         })
     }
 
-    /// Moves objects that are each named. Each source is deleted when its copy is complete, if the
-    /// source is still the version that was copied. The durability in the settings should be
+    /// Moves objects that were named one by one. Each source is deleted when its copy is complete,
+    /// if the source is still the version that was copied. The durability in the settings should be
     /// [`Full`].
     ///
     /// [`Full`]: firstbyte_store::Durability::Full
@@ -435,7 +435,7 @@ impl Engine {
         Ok(summary)
     }
 
-    /// Returns why the run was stopped, if `error` is that of a request that the stop has
+    /// Returns why the run was stopped, if `error` comes from a request that the stop has
     /// cancelled. Otherwise returns `error`.
     fn reason(&self, error: Error) -> Error {
         match self.settings.stop.error() {
@@ -454,8 +454,8 @@ fn single_result(mut summary: Summary) -> Result<Summary> {
     }
 }
 
-/// Runs jobs that were each named. With `sources`, the run is a move, and deletes each source after
-/// its copy.
+/// Runs jobs for objects that were named one by one. With `sources`, the run is a move, and deletes
+/// each source after its copy.
 fn run_many(
     scope: &CallScope<'_>,
     sources: Option<&MovedSources<'_>>,
@@ -479,7 +479,7 @@ fn run_tree(
     jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
-    settle(scope, copy, run_jobs(scope, copy, sources, jobs, observer), observer)
+    complete_tree(scope, copy, run_jobs(scope, copy, sources, jobs, observer), observer)
 }
 
 fn run_jobs(
@@ -496,7 +496,7 @@ fn run_jobs(
 }
 
 /// Completes the run of a tree: sets the permissions of its directories, and adds its counts.
-fn settle(
+fn complete_tree(
     scope: &CallScope<'_>,
     copy: &TreeCopy<'_>,
     run: Result<Summary>,

@@ -41,8 +41,8 @@ pub enum Error {
         "kept {kept} of the destination's objects: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
-        /// Number of objects that were kept, though the incomplete listing of the source lacks
-        /// them.
+        /// Number of objects that only the destination seems to have. They were kept, because the
+        /// source may have them too.
         kept: u64,
     },
     /// The source has another version than the one to copy, which a manifest or the caller names.
@@ -63,10 +63,10 @@ pub enum Error {
         /// The location at which the marker appeared.
         other: String,
     },
-    /// The test failed whether two locations are different places.
+    /// The test whether two locations are different places has failed.
     #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
-        /// The directory in which the marker was to be created.
+        /// The directory in which the marker was created, or should have been.
         place: String,
         /// The location at which the marker must not appear.
         other: String,
@@ -200,7 +200,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the error concerns two locations and not a single object.
+    /// Returns whether the error is about a pair of locations and not about a single object.
     pub(crate) fn concerns_places(&self) -> bool {
         matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })
     }
@@ -253,7 +253,7 @@ pub struct Failure {
 
 impl Failure {
     /// Creates the failure of a name that the listing of `root` could not show. If the error ended
-    /// the listing, the failure is that of the root.
+    /// the listing, the failure names the root.
     pub(crate) fn of_listing(root: &Location, error: StoreError) -> Self {
         let location = error.unlisted_name(root).map_or_else(|| root.to_string(), str::to_owned);
         Self { location, error: error.into() }

@@ -1,12 +1,12 @@
-//! Deletes the names that only the destination of a sync has. [`sync`](crate::sync) adds a name
-//! when both listings have passed it. The names are deleted after the copies of the run have
-//! completed: a store may list its names out of order, so a name that seemed to be missing may come
-//! later, and a link of the source may lead to a name that is deleted.
+//! Deletes the names that only the destination of a sync has (extras). [`sync`](crate::sync) adds a
+//! name when both listings have passed it. The names are deleted after the copies of the run have
+//! completed, for two reasons: a store may list its names out of order, so that a name that seemed
+//! to be missing comes later; and a link of the source may lead to a name that is deleted.
 
 use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Error as StoreError, PAGE, Unfinished};
 
-use crate::apart::{Apart, Separation};
+use crate::apart::{Separation, SeparationProver};
 use crate::context::{CallScope, add_relaxed};
 use crate::deferred::DeferredRecords;
 use crate::error::{Error, Failure, Result};
@@ -20,15 +20,15 @@ pub(crate) struct ExtraNames<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
-    apart: Apart,
+    apart: SeparationProver,
     names: DeferredRecords,
-    /// Number of names that are not those of directories.
+    /// Number of names of objects, files and links, without directories and leftovers.
     files: u64,
 }
 
 impl<'a> ExtraNames<'a> {
     pub(crate) fn new(scope: &'a CallScope<'a>, copy: &'a TreeCopy<'a>, observer: &'a dyn Observer) -> Self {
-        let apart = Apart::new(&scope.store);
+        let apart = SeparationProver::new(&scope.store);
         Self { scope, copy, observer, apart, names: DeferredRecords::default(), files: 0 }
     }
 
@@ -36,18 +36,18 @@ impl<'a> ExtraNames<'a> {
     pub(crate) fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            // The entry with the empty name is the object that marks the prefix. Outside object
-            // stores, the directory of the source corresponds to it.
+            // The entry with the empty name is the object that marks the prefix. If the source is a
+            // directory and not a prefix, the marker corresponds to that directory and is no extra.
             EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
-            EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
+            EntryKind::File | EntryKind::Symlink => self.copy.includes_extra(entry),
             EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             EntryKind::Other => false,
         }
     }
 
     /// Fails if the source is in the destination under another name, or the destination in the
-    /// source, because the source would be deleted as an extra. A store may keep the source's keys
-    /// in directories of the destination.
+    /// source: the source would then be deleted as an extra. That can happen even if the source is
+    /// in a store, which may keep the objects of the source as files in the destination.
     pub(crate) fn prove_source_outside(&self) -> Result<()> {
         let Tree { source, destination, .. } = self.copy.tree;
         if !has_directories(destination) {
@@ -62,7 +62,7 @@ impl<'a> ExtraNames<'a> {
         self.names.add(name).map_err(|error| self.copy.tree.failure(name, error))
     }
 
-    /// Returns the number of names that are not those of directories.
+    /// Returns the number of names of objects, files and links.
     pub(crate) fn files(&self) -> u64 {
         self.files
     }
@@ -76,7 +76,7 @@ impl<'a> ExtraNames<'a> {
     /// Deletes all names, until the run is stopped.
     pub(crate) fn delete_all(self, summary: &mut Summary) {
         let mut deletion = self.deletion();
-        // A failed copy may have left a partial file from which the next run resumes.
+        // A failed copy may have left a partial file, which the next run can continue.
         deletion.keeps_leftovers = summary.failures > 0;
         let names = match self.names.into_records() {
             Ok(names) => names,
@@ -135,10 +135,10 @@ impl ExtraDeletion<'_> {
         }
     }
 
-    /// Removes a file that an interrupted copy has left, for a name that only the destination may
-    /// have. The file is not counted, because it is no object.
+    /// Removes a file that an interrupted copy has left, unless the source has the name that was
+    /// being copied. The file is not counted, because it is no object.
     fn remove_leftover(&mut self, name: &[u8], leftover: &Leftover) {
-        let is_selected = self.copy.tree.takes(&leftover.target) && !self.scope.settings.limits.is_any();
+        let is_selected = self.copy.tree.includes(&leftover.target) && !self.scope.settings.limits.is_any();
         let Some(root) = self.copy.root.as_ref().filter(|_| is_selected && !self.keeps_leftovers) else {
             return;
         };

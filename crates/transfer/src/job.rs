@@ -84,7 +84,7 @@ impl CopyJob {
         }
     }
 
-    /// Converts the error for a changed object to [`Error::Replaced`] if the job names the version.
+    /// If the job names a version, converts the error for a changed object to [`Error::Replaced`].
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
             Error::Store(StoreError::Changed { location, expected, found, .. })
@@ -150,8 +150,8 @@ pub enum Extras {
     Delete(EmptySource),
 }
 
-/// Behaviour if the source is empty and objects that only the destination has are deleted. The name
-/// of the source may be wrong, and everything at the destination would be deleted.
+/// What to do if the source is empty and extras are deleted. The name of the source may be
+/// mistyped, and then everything at the destination would be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptySource {
     /// An empty source is an error; nothing is deleted.
@@ -172,8 +172,8 @@ pub enum Effect {
     DryRun,
 }
 
-/// One worker's share of a tree: the names whose hash, modulo `count`, is `index`. The hash never
-/// changes.
+/// One worker's share of a tree: the names whose hash, modulo `count`, is `index`. The hash of a
+/// name is the same in every release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The index of the shard, starting at 0.
@@ -196,7 +196,7 @@ impl Shard {
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // The low bits of FNV are its weak ones, so the high bits are mixed in.
+        // The high bits are mixed in, because the low bits of an FNV hash are distributed badly.
         (hash ^ (hash >> 32)) % u64::from(self.count.max(1)) == u64::from(self.index)
     }
 }
@@ -211,13 +211,13 @@ pub enum Levels {
     All,
 }
 
-/// Origin of the names of a tree.
+/// Where the names of a tree come from.
 #[derive(Clone, Copy, Default)]
 pub enum TreeNames<'a> {
     /// From a listing of the source.
     #[default]
     Listed,
-    /// From the caller, which lists the source's files in byte order, for example from a manifest.
+    /// From the caller, which passes the source's files in byte order, for example from a manifest.
     Given(&'a (dyn Fn() -> firstbyte_store::Result<Listing> + Sync)),
 }
 
@@ -225,7 +225,7 @@ pub enum TreeNames<'a> {
 pub struct Tree<'a> {
     /// The location of the source, below which everything is copied.
     pub source: Location,
-    /// Origin of the names of the source.
+    /// Where the names of the source come from.
     pub names: TreeNames<'a>,
     /// The location of the destination, to which each name is joined.
     pub destination: Location,
@@ -236,7 +236,7 @@ pub struct Tree<'a> {
     /// A filter on names, which are relative to `source`. Callers implement includes and excludes
     /// with it.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// Effect of the filter on listings of local directories: excluded names are not examined.
+    /// The filter as bounds for listings of local directories, which do not examine excluded names.
     pub bounds: WalkBounds,
     /// The share of this worker in the tree.
     pub shard: Shard,
@@ -248,11 +248,11 @@ impl Tree<'_> {
     /// Returns whether the shard and the filter include a name, and the name is not that of an
     /// unfinished copy.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
-        !is_unfinished(&self.source, name) && self.takes(name)
+        !is_unfinished(&self.source, name) && self.includes(name)
     }
 
     /// Returns whether the shard and the filter include a name.
-    pub(crate) fn takes(&self, name: &[u8]) -> bool {
+    pub(crate) fn includes(&self, name: &[u8]) -> bool {
         self.shard.contains(name) && (self.select)(name)
     }
 
@@ -262,11 +262,11 @@ impl Tree<'_> {
     }
 }
 
-/// The sources of one command that were copied before a tree: returns those whose copy has the
-/// given destination.
+/// A function that returns those sources with the given destination that the same command has
+/// copied before the tree.
 pub type EarlierSources<'a> = dyn Fn(&Location) -> Vec<Location> + Sync + 'a;
 
-/// Part of a location that is removed, moved, or given attributes.
+/// How much of a location is removed, moved, or given attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
@@ -287,17 +287,17 @@ pub struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Returns whether empty directories are removed at the end. `found` says whether the source
-    /// has any directories.
+    /// Returns whether empty directories of the source are removed at the end. `found` says whether
+    /// the source has any directories.
     pub(crate) fn removes_directories(&self, found: bool) -> bool {
         let any = found || self.extent == Extent::Whole;
         self.tree.effect == Effect::Apply && self.extent != Extent::Files && any
     }
 }
 
-/// Returns whether a name below `place` is not content: the name of a file that an unfinished copy
-/// has left beside its destination, or of a marker. No copy leaves such a file in an object store,
-/// so there only the names of markers are not content.
+/// Returns whether a name below `place` is not content but the name of a marker, or of a file that
+/// an unfinished copy has left beside its destination. Copies leave no such files in an object
+/// store, so there only the names of markers are not content.
 #[must_use]
 pub fn is_unfinished(place: &Location, name: &[u8]) -> bool {
     let is_partial = !matches!(place, Location::Object(_)) && is_partial(last_component(name));

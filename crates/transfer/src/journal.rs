@@ -7,10 +7,10 @@
 //! process that is killed loses no complete chunk and never records an incomplete one. A record
 //! that is torn by the kill does not match its checksum and is cut off.
 //!
-//! The kernel survives a kill but not a power cut, which may lose pages of the file and keep those
-//! of the journal. Therefore the header contains the boot id. Records of the same boot are trusted.
-//! After a reboot, only chunks with a recorded CRC are used, and only if the bytes on the disk have
-//! that CRC.
+//! Bytes that were given to the kernel survive the death of the process, but not a power cut, which
+//! may lose pages of the file and keep those of the journal. Therefore the header contains the boot
+//! id. Records of the same boot are trusted. After a reboot, only chunks with a recorded CRC are
+//! used, and only if the bytes on the disk have that CRC.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ const RECORD_SIZE: usize = 17;
 /// The end of a journal's file name.
 pub(crate) const JOURNAL_SUFFIX: &str = ".firstbyte-journal";
 
-/// A source, and the service that has it.
+/// A source, and the service from which it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalSource<'a> {
     pub(crate) source: &'a str,
@@ -44,7 +44,8 @@ pub(crate) struct JournalSource<'a> {
 pub(crate) struct JournalHeader {
     format: u32,
     source: String,
-    /// The service that has the source ([`Store::service_of`](firstbyte_store::Store::service_of)).
+    /// The service from which the source is read
+    /// ([`Store::service_of`](firstbyte_store::Store::service_of)).
     #[serde(default)]
     service: String,
     size: u64,
@@ -204,8 +205,9 @@ impl Journal {
         (&self.file).write_all(&record.to_bytes())
     }
 
-    /// Removes the journal, because the object is complete or starts over. If the partial file got
-    /// its final name before, another copy may have created a journal of its own, which stays.
+    /// Removes the journal, because the object is complete or starts over. If the partial file has
+    /// already got its final name, another copy may have created a new journal at this path. That
+    /// journal stays.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let name = self.path.file_name().unwrap_or_default();
         let ours = rustix::fs::fstat(&self.file)?;
@@ -215,8 +217,8 @@ impl Journal {
         }
     }
 
-    /// Removes a journal that cannot be parsed. Succeeds if it is missing, because the copy to
-    /// which it belonged may just have ended.
+    /// Removes a journal that cannot be parsed. Succeeds if the journal is already gone, because
+    /// its copy may just have ended.
     pub(crate) fn remove_at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
         match rustix::fs::unlinkat(directory, path.file_name().unwrap_or_default(), AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -242,7 +244,8 @@ fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File>
 }
 
 fn boot_id() -> String {
-    // Without /proc, every process counts as another boot, so resuming is slower but still correct.
+    // Without `/proc`, each process acts as if the machine had restarted. Resuming is then slower,
+    // but still correct.
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
         .unwrap_or_else(|_| format!("unknown {}", std::process::id()))

@@ -1,9 +1,10 @@
 //! Recognises the partial files and journals that killed copies have left, and removes those beside
-//! files that are complete by now. `extras` removes those of names that the source lacks.
+//! files that are complete by now. If the source lacks a name, `extras` removes the leftovers of
+//! that name.
 //!
-//! Looking for the leftovers of each unchanged file would take longer than finding it unchanged. So
-//! a directory is read only once, when the first file in it is skipped. A partial file that appears
-//! later belongs to a running copy.
+//! Looking for the leftovers of each unchanged file would take longer than finding the file
+//! unchanged. So each directory is read only once, when the first file in it is skipped. A partial
+//! file that appears later belongs to a running copy.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -48,8 +49,8 @@ pub(crate) struct Leftovers {
 #[derive(Debug, Default)]
 struct Seen {
     directories: HashMap<PathBuf, HashSet<OsString>>,
-    /// The directory of the last lookup, if it has no leftovers. Most lookups end with this
-    /// comparison.
+    /// The directory of the last lookup, if it has no leftovers. Most lookups are for the same
+    /// directory and end with this comparison.
     clean: Option<OsString>,
 }
 
@@ -66,8 +67,8 @@ impl Leftovers {
             return Ok(false);
         }
         if !directories.contains_key(directory) {
-            // An unsorted listing alternates between only a few directories, one for each of its
-            // workers.
+            // A listing that is not sorted alternates between only a few directories, because each
+            // of its workers reads one.
             if directories.len() >= PAGE {
                 directories.clear();
             }

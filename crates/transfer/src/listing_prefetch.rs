@@ -1,5 +1,5 @@
 //! Reads a listing ahead, on a thread of its own. `sync` and `check` walk two listings side by
-//! side. Without the threads, each listing would wait while the other is read.
+//! side: without the threads, reading one listing would stop the other.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
@@ -22,7 +22,7 @@ pub(crate) struct ListingPrefetch {
 impl ListingPrefetch {
     /// Starts to read `listing`. `cancel` ends the wait for its entries.
     pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::error::Result<Self> {
-        // One page waits in the channel, which is about 200 KiB if names have 100 bytes.
+        // The channel has room for one page, which is about 200 KiB if names have 100 bytes.
         let (sender, batches) = sync_channel(1);
         std::thread::Builder::new()
             .name("listing".to_owned())
@@ -52,7 +52,7 @@ impl Iterator for ListingPrefetch {
             if let Some(entry) = self.batch.next() {
                 return Some(entry);
             }
-            // A file system may hang, so the wait must end when the run is cancelled.
+            // A file system may hang, so this wait ends when the run is cancelled.
             match self.batches.recv_timeout(POLL_INTERVAL) {
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(RecvTimeoutError::Disconnected) => return None,

@@ -14,7 +14,7 @@ use crate::settings::SourceLimits;
 pub(crate) struct LocalRoot<'a> {
     tree: &'a Tree<'a>,
     path: &'a Path,
-    /// The limits on size and time that a file must meet to be deleted.
+    /// The limits on length and time that a file must meet to be deleted.
     limits: SourceLimits,
     pub(crate) beneath: Beneath,
 }
@@ -43,7 +43,7 @@ impl<'a> LocalRoot<'a> {
     }
 
     /// Creates the link `name` with the same target as the source's link. Returns false if the link
-    /// already exists.
+    /// exists already.
     pub(crate) fn link(&self, name: &[u8], source: &Path) -> Result<bool> {
         let path = source.join(as_path(name));
         let target = std::fs::read_link(&path).map_err(Error::io(shown(&path)))?;

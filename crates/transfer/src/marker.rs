@@ -15,8 +15,8 @@ pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 /// Number of times that a marker is created if other runs remove it.
 const MAX_CREATIONS: u32 = 5;
 
-/// Maximum number of consecutive failures after which a request is retried. It is small, so that
-/// the pauses do not delay a stop.
+/// Number of consecutive failures of a request up to which it is retried. The number is small, so
+/// that the pauses between the retries do not delay a stop.
 const MAX_FAILURES: u32 = 3;
 
 /// A file with random content that is created in one directory and looked for in another. Its name
@@ -49,7 +49,7 @@ impl<'a> MarkerFile<'a> {
         Ok(Self { store, directory, name, end: end.into(), content })
     }
 
-    /// Fails if the marker appears in one of `places`. There, its name would end with `end`.
+    /// Fails if the marker appears in one of `places`, under a name that ends with `end`.
     pub(crate) fn prove_absent(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
         self.fail_if_found(first, || {
@@ -84,8 +84,8 @@ impl<'a> MarkerFile<'a> {
     /// location, which is where it found the marker.
     fn fail_if_found(&self, first: &Location, look: impl Fn() -> Result<Option<Location>>) -> Result<()> {
         let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
-        // This handle of the store does not end with the run, so a stopped run still removes its
-        // marker.
+        // Requests of this handle are not cancelled when the run ends. So a stopped run still
+        // removes its marker.
         let kept = self.store.unscoped();
         for _ in 0..MAX_CREATIONS {
             let content = Payload::Bytes(self.content.as_bytes());
@@ -96,7 +96,8 @@ impl<'a> MarkerFile<'a> {
                 return Err(self.unproven(first, error));
             }
             let looked = look();
-            // If the marker still exists now, `look` would have found it.
+            // `look` may have found no marker because it was removed. If the marker still exists
+            // now, `look` would have found it.
             let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(self.directory, error));
             let removed = with_retries(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {
@@ -108,8 +109,8 @@ impl<'a> MarkerFile<'a> {
                 return Ok(());
             }
         }
-        // Another run uses the same two places and removes the marker, or the store does not show
-        // what was written.
+        // The marker did not stay: another run, on the same two places, has removed it, or the
+        // store does not show what was written.
         Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
     }
 

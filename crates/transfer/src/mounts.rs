@@ -1,8 +1,9 @@
 //! Finds local directories that overlap although their paths do not, because a part of a file
-//! system can be mounted at several places (bind mounts). Markers ([`apart`](crate::apart)) do not
-//! show such overlaps, because the directories above a mount point are not mounted with it. Called
-//! by [`sync`](crate::sync), [`sources`](crate::sources) and [`contained`](crate::contained) before
-//! names are deleted, and by [`tree`](crate::tree) before a source is listed.
+//! system can be mounted at several places (bind mounts). The test with markers
+//! ([`apart`](crate::apart)) misses such an overlap: it looks in the directories above a mount
+//! point, which the other mount does not show. Called by [`sync`](crate::sync),
+//! [`sources`](crate::sources) and [`contained`](crate::contained) before names are deleted, and by
+//! [`tree`](crate::tree) before a source is listed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -55,8 +56,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// The parts of file systems that a directory shows, each as a device and a path in its file
 /// system.
 struct ShownParts<'m> {
-    /// The part with the directory itself. `None` if the table has no line for it: in a chroot, the
-    /// table lacks the file system of the root.
+    /// The part that contains the directory itself. `None` if the table has no line for it. That
+    /// happens in a chroot, whose table does not show the file system of the root.
     own: Option<(&'m str, PathBuf)>,
     /// The parts mounted below the directory.
     below: Vec<(&'m str, PathBuf)>,
@@ -80,7 +81,7 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> ShownParts<'m> {
 }
 
 /// Returns whether two directories overlap according to `mounts`.
-fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+fn are_overlapping(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
     one.starts_with(other)
         || other.starts_with(one)
@@ -90,10 +91,10 @@ fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
         })
 }
 
-/// Returns whether `mounts` show every overlap of two directories. They do if they have a line for
-/// both directories, and both are on one file system, or on two file systems with block devices.
-/// FUSE, NFS and overlays may show files of other file systems.
-fn show_every_overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+/// Returns whether `mounts` show every overlap of two directories. That is so if there is a line
+/// for each of the directories, and both are on one file system, or on two file systems with block
+/// devices. FUSE, NFS and overlays may show files of other file systems.
+fn is_every_overlap_listed(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let (ones, others) = (shown_by(mounts, one), shown_by(mounts, other));
     let has_block_device = |device: &str| !device.starts_with("0:");
     ones.own.is_some()
@@ -104,20 +105,20 @@ fn show_every_overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
         })
 }
 
-/// Reads the mounts that this process sees. The table lacks mounts outside of the process's root.
+/// Reads the mounts that this process sees. Mounts outside of the process's root are not listed.
 fn process_mounts() -> io::Result<Vec<Mount>> {
     let table = std::fs::read(TABLE)?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
 }
 
 /// Returns whether the table of mounts shows every overlap of the two directories.
-pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
+pub(crate) fn is_every_overlap_in_table(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
-    process_mounts().is_ok_and(|mounts| show_every_overlap(&mounts, &from, &to))
+    process_mounts().is_ok_and(|mounts| is_every_overlap_listed(&mounts, &from, &to))
 }
 
-/// Returns the mount points below a directory. If the table cannot be read, looks up each directory
-/// below.
+/// Returns the mount points below a directory. If the table of mounts cannot be read, looks up each
+/// directory below.
 ///
 /// # Errors
 /// A directory cannot be read, or the kernel does not report mount points.
@@ -155,7 +156,7 @@ fn mount_points_in(directory: PathBuf) -> io::Result<Vec<PathBuf>> {
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
     let mounts = process_mounts().unwrap_or_default();
-    if from != to && overlap(&mounts, &from, &to) {
+    if from != to && are_overlapping(&mounts, &from, &to) {
         return Err(Error::OnePlace {
             place: shown(destination).to_string(),
             other: shown(source).to_string(),
@@ -164,9 +165,9 @@ pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bounds of a local source that keep a run away from its own destination, of which a
-/// link or a bind mount may be another name. A copy would otherwise find its own copies, and grow
-/// with each run. A sync that deletes would delete what it copies.
+/// Returns which links and mount points of a local source the listing must not enter, because they
+/// lead to the run's own destination. A copy would otherwise find its own copies, and grow with
+/// each run. A sync that deletes extras would delete the files that it copies.
 pub(crate) fn source_bounds(source: &Path, destination: &Path, extras: Extras) -> WalkBounds {
     let outside = destination.metadata().ok().map(|found| (found.dev(), found.ino()));
     let places = source.canonicalize().ok().zip(resolved(destination));
@@ -174,7 +175,7 @@ pub(crate) fn source_bounds(source: &Path, destination: &Path, extras: Extras) -
         let mounts = process_mounts().unwrap_or_default();
         NameTest::new(move |name| {
             let name = Path::new(OsStr::from_bytes(name));
-            // The listing reports a link that cannot be resolved.
+            // If the link cannot be resolved, the listing reports it.
             let target = from.join(name).canonicalize();
             target.is_ok_and(|target| is_harmful(&mounts, &target, &to, &to.join(name), extras))
         })
@@ -182,10 +183,10 @@ pub(crate) fn source_bounds(source: &Path, destination: &Path, extras: Extras) -
     WalkBounds { refused, outside, ..WalkBounds::default() }
 }
 
-/// Returns whether a link of the source harms a run: if its target contains the copy of the link,
-/// the run would copy its own copies. If the target and the destination overlap, a run that deletes
-/// could delete the target. A link to its own copy is harmless, because both listings show the same
-/// names there.
+/// Returns whether following a link of the source harms a run. If the link's target contains the
+/// copy of the link, the run would copy its own copies. If the target and the destination overlap,
+/// a run that deletes extras could delete the target. A link to its own copy is harmless, because
+/// both listings show the same names there.
 fn is_harmful(mounts: &[Mount], target: &Path, destination: &Path, copy: &Path, extras: Extras) -> bool {
     let contains_copy = || {
         let (shown, copies) = (shown_by(mounts, target), shown_by(mounts, copy));
@@ -195,7 +196,8 @@ fn is_harmful(mounts: &[Mount], target: &Path, destination: &Path, copy: &Path, 
                 shown.all().any(|(same, path)| same == device && at.starts_with(path))
             })
     };
-    target != copy && (contains_copy() || (extras != Extras::Keep && overlap(mounts, target, destination)))
+    target != copy
+        && (contains_copy() || (extras != Extras::Keep && are_overlapping(mounts, target, destination)))
 }
 
 /// Returns the path without links. Components that do not exist are kept.
@@ -220,7 +222,7 @@ mod tests {
         let mounts: Vec<Mount> =
             table.lines().filter_map(|line| Mount::parse(line.trim().as_bytes())).collect();
         assert_eq!(mounts.len(), 4);
-        let overlaps = |one: &str, other: &str| overlap(&mounts, Path::new(one), Path::new(other));
+        let overlaps = |one: &str, other: &str| are_overlapping(&mounts, Path::new(one), Path::new(other));
         for (one, other) in [
             ("/mnt/x", "/data"),
             ("/mnt/x", "/data/src"),
@@ -230,9 +232,10 @@ mod tests {
         ] {
             assert!(overlaps(one, other) && overlaps(other, one), "{one} {other}");
         }
-        // A chroot's table lacks the line of its root, whose file system `/mnt/x` may show too.
+        // In a chroot, the table does not show the file system of the root, which `/mnt/x` may be
+        // on too.
         let shown = |mounts: &[Mount], one: &str, other: &str| {
-            show_every_overlap(mounts, Path::new(one), Path::new(other))
+            is_every_overlap_listed(mounts, Path::new(one), Path::new(other))
         };
         assert!(shown(&mounts, "/mnt/x", "/data") && shown(&mounts, "/mnt/x", "/far"));
         for (one, other) in [("/mnt/x", "/data"), ("/data", "/mnt/x"), ("/data", "/var")] {

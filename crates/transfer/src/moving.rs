@@ -1,7 +1,8 @@
 //! Moves trees: copies them and deletes the sources ([`sources`](crate::sources)).
 //!
-//! A killed run has deleted only sources whose copies are complete. So the same move can continue
-//! without comparing anything: all sources that remain have to be moved. The engine calls this.
+//! A run that was killed has deleted only sources whose copies are complete. So the same move can
+//! continue without comparing anything: every source that still exists has to be moved. The engine
+//! calls this.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use crate::sources::LINK_REFUSED;
 use crate::tree::{self, TreeCopy, with_sort_name};
 
 /// The jobs of a move, in the order in which names are found. A link is a failure: its target may
-/// be outside the tree, and would not be moved.
+/// be outside the tree and would stay there.
 pub(crate) struct MoveJobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
@@ -30,8 +31,8 @@ pub(crate) struct MoveJobs<'a> {
     times: DirectoryTimes,
 }
 
-/// The modification times of the local directories of a source, as they were before the move
-/// deleted anything in them.
+/// The modification times of the local directories of a source, from before the move deleted names
+/// in them.
 #[derive(Default)]
 pub(crate) struct DirectoryTimes(DeferredRecords);
 
@@ -40,7 +41,8 @@ impl DirectoryTimes {
     fn record(&mut self, source: &Location, name: &[u8]) -> Result<()> {
         let Some(root) = source.as_local() else { return Ok(()) };
         let found = std::fs::symlink_metadata(root.join(as_path(name))).and_then(|found| found.modified());
-        // The copy of a directory whose time cannot be read gets no time from the source.
+        // If the time of a directory cannot be read, its copy keeps the time at which it was
+        // created.
         let Ok(time) = found else { return Ok(()) };
         let (is_after, since) = match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(since) => (1, since),
@@ -59,19 +61,20 @@ impl DirectoryTimes {
         Some((time?, name))
     }
 
-    /// Gives the moved directories their times. `failed` is called for a directory that does not
-    /// take its time.
+    /// Sets the times of the moved directories. Calls `failed` for a directory whose time cannot be
+    /// set.
     fn set(self, root: &LocalRoot<'_>, extent: Extent, failed: &mut dyn FnMut(&[u8], Error)) -> Result<()> {
         for record in self.0.into_records()? {
             let record = record?;
             let Some((time, name)) = Self::of_record(&record) else { continue };
-            // If only the contents of the root were moved, the destination's root is not the moved
-            // directory.
+            // If only the contents of the root were moved, the root of the destination is another
+            // directory, which keeps its time.
             if name.is_empty() && extent != Extent::Whole {
                 continue;
             }
             match root.beneath.set_directory_time(as_path(name), time) {
-                // The directory was not moved, because nothing in it was.
+                // No file of the directory was moved, so the directory does not exist at the
+                // destination.
                 Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Ok(()) => {}
                 Err(error) => failed(name, error.into()),
@@ -89,7 +92,7 @@ impl<'a> MoveJobs<'a> {
         observer: &'a dyn Observer,
     ) -> Result<Self> {
         let options = tree::list_options(copy.tree, EntryOrder::Any, Extras::Keep, scope.settings);
-        // A move proves that its two places are apart, and follows no link.
+        // A move proves that source and destination are apart in another way, and follows no link.
         let options = ListOptions { links: Links::Report, copied_to: None, ..options };
         let listing = tree::source(&scope.store, copy.tree, &options)?;
         let mut times = DirectoryTimes::default();

@@ -1,5 +1,5 @@
-//! Decides whether an object that was named by itself has to be copied. There is no listing of such
-//! objects, so both the source and the destination are looked up.
+//! Decides whether an object that was named by itself has to be copied. Such an object is in no
+//! listing, so both the source and the destination are looked up.
 //!
 //! The engine calls this for one object, and the workers for many.
 
@@ -45,12 +45,12 @@ pub(crate) fn is_wanted(
     }
 }
 
-/// Returns whether the destination is a complete copy of the source as it is now, by size and time,
-/// and between local files by their bytes too: a file that was never copied may have the length and
-/// time of the source by chance, or because all files of a package have one time.
+/// Returns whether the destination is a complete copy of the source as it is now, by size and time.
+/// Local files are also compared by their bytes: a file that was never copied may have the length
+/// and time of the source by chance, or because all files of a package have one time.
 ///
-/// A local file is looked up first, because this needs no request and often makes the other request
-/// unnecessary.
+/// A local file is looked up first. That needs no request, and often makes the request for the
+/// other side unnecessary.
 ///
 /// `store` does not retry. The copy that follows retries its own requests, waits for a silent
 /// server, and describes its failure better.
@@ -62,7 +62,8 @@ pub(crate) fn is_unchanged(
 ) -> Result<bool> {
     let is_upload = source.as_local().is_some();
     let is_described = settings.metadata != Metadata::default() || store.describes_writes();
-    // An existing copy may have been stored with other options.
+    // If the settings choose how copies are stored, an existing copy may have been stored in
+    // another way.
     if settings.compare != Compare::SizeMtime
         || settings.checksum.is_some()
         || (is_described && destination.as_local().is_none())
@@ -70,7 +71,7 @@ pub(crate) fn is_unchanged(
         return Ok(false);
     }
     let look = |location| match store.stat_object(location) {
-        // A pipe or device has no length. The copy reads or refuses it.
+        // A pipe or device has no length. The copy that follows reads or refuses it.
         Ok(stat) => Ok(Some(stat).filter(|stat| stat.kind == EntryKind::File && stat.size().is_some())),
         Err(error) if error.is_transient() => Ok(None),
         Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => Err(error),

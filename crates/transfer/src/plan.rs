@@ -21,32 +21,32 @@ pub(crate) const CHUNK_SIZE: u64 = 2 << 20;
 const CHUNKS_BEFORE_GROWTH: u64 = 32_768;
 /// Minimum length of a part of an upload, bytes. Each part is one request.
 const UPLOAD_PART_SIZE: u64 = 8 << 20;
-/// Length from which on an object is large, bytes: most of its time is spent on bytes and not on
-/// requests. A request costs a near server as much as sending some 4 MiB (MinIO), which is a
-/// quarter of this length. An object up to this length is uploaded in one request.
+/// Length of an object in bytes at which sending its bytes takes longer than the requests. A
+/// request costs a near server (MinIO) as much as sending some 4 MiB, which is a quarter of this
+/// length. An object up to this length is uploaded in one request.
 pub(crate) const LARGE_OBJECT: u64 = 2 * UPLOAD_PART_SIZE;
 /// Maximum number of parts of an upload in S3.
 pub(crate) const MAX_PARTS: u64 = 10_000;
 /// Minimum length of a part in S3, bytes. The last part may be shorter.
 pub(crate) const MIN_PART_SIZE: u64 = 5 << 20;
 
-/// Maximum length of a part that is kept in memory until it has been sent, bytes. Longer parts are
-/// kept in temporary files: streams have them from 12 GiB on, and copies between two services from
-/// 98 GiB on.
+/// Maximum length in bytes of a part that is kept in memory until it has been sent. A longer part
+/// is kept in a temporary file. Streams have such parts from 12 GiB on, and copies between two
+/// services from 98 GiB on.
 pub(crate) const MAX_PART_IN_MEMORY: u64 = 2 * MIN_PART_SIZE;
 
 /// Maximum length of a part in S3, bytes.
 const MAX_PART_SIZE: u64 = 5 << 30;
-/// Number of a stream's parts that have the minimum length. Together these parts have 9.8 GiB.
+/// Number of the first parts of a stream, all of the minimum length. Together they have 9.8 GiB.
 const SMALL_PARTS: u32 = 2_000;
-/// Number of a stream's parts of each length between the minimum and the maximum.
+/// Number of consecutive parts of a stream that have the same length, after the first
+/// [`SMALL_PARTS`]. Then the length doubles, up to the maximum.
 const PARTS_PER_LENGTH: u32 = 200;
 
 /// Returns the length in bytes of part `number` (from 1) of a stream of unknown length, or `None`
-/// after the last part that S3 allows. The parts grow, so that all of them together can have 31
-/// TiB. Growing parts cannot reach the 48.8 TiB of S3's largest object, all of whose parts have the
-/// maximum length (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>,
-/// 2026-11-27).
+/// after the last part that S3 allows. Later parts are longer, so all parts together can have 31
+/// TiB. That is less than S3's largest object, of 48.8 TiB, in which every part has the maximum
+/// length (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>, 2026-11-27).
 pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
     if u64::from(number) > MAX_PARTS {
         return None;
@@ -136,8 +136,8 @@ mod tests {
     proptest! {
         #[test]
         fn chunks_cover_every_byte_once_and_in_order(size in 0_u64..(1 << 44), upload: bool) {
-            // Downloads are tested up to 64 GiB only, because larger ones have too many chunks to
-            // visit each.
+            // Downloads are tested only up to 64 GiB: larger ones have too many chunks to visit
+            // each.
             let size = if upload { size } else { size % (1 << 36) };
             let plan = if upload { ChunkPlan::upload(size) } else { ChunkPlan::download(size) };
             let mut at = 0;

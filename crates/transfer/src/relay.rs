@@ -11,23 +11,23 @@ use firstbyte_store::{Error as StoreError, Get, Payload, PutOptions, Sink, Stat,
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
-use crate::pieces::{Finish, ObjectPieces, Piece, Started};
+use crate::pieces::{FinishOutcome, ObjectPieces, Piece, StartOutcome};
 use crate::plan::{ChunkPlan, MAX_PART_IN_MEMORY, MAX_PARTS, MIN_PART_SIZE};
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::spool;
 use crate::upload::parts::{self, MultipartUpload, put_options, put_over};
 
-/// Usual length of a part that a worker holds in memory, bytes. It is the minimum of S3, so that as
-/// many workers as possible fit below the memory ceiling.
+/// Usual length of a part that a worker keeps in memory, bytes. It is the shortest that S3 allows,
+/// so that as many workers as possible fit below the memory ceiling.
 const RELAY_PART_SIZE: u64 = MIN_PART_SIZE;
 /// Maximum length of an object that S3 copies in one request, bytes.
 const SINGLE_COPY: u64 = 5 << 30;
-/// Length of a part that the service copies itself, bytes. It is long, because the bytes do not
-/// pass through this process.
+/// Length of a part that the service copies itself, bytes. The part can be long, because its bytes
+/// do not pass through this process.
 const COPIED_PART_SIZE: u64 = 512 << 20;
 
-/// Way in which a part is copied.
+/// How a part is copied.
 enum RelayMode {
     /// The service copies the part itself.
     Inside,
@@ -44,7 +44,7 @@ struct Relay {
 }
 
 /// Starts to copy an object between stores.
-pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<StartOutcome> {
     let context = requester.context;
     let stat = requester.stat(&job.source, job.version_id())?;
     job.check_version(&stat.version)?;
@@ -58,18 +58,19 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     let inside = is_inside(context, job, &stat, &options);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
-            // The service refuses the condition of the copy. So this process copies the bytes, and
-            // checks the version in each response.
+            // The service does not support a condition on the version of the source. So this
+            // process copies the bytes, and checks the version in each response.
             Err(StoreError::Unsupported { .. } | StoreError::OwnTagRefused { .. }) => {}
-            // The service cannot copy by itself, or not from this name, so this process copies the
-            // bytes. After any other refusal, the service would refuse the bytes too.
+            // The service cannot copy objects itself, or cannot copy from this name. So this
+            // process copies the bytes. After any other refusal, the service would refuse to write
+            // the bytes too.
             Err(StoreError::Server { status: 400 | 501, code, .. })
                 if ["InvalidArgument", "InvalidRequest", "NotImplemented"].contains(&code.as_str()) => {}
             Err(error) => return Err(error.into()),
             Ok(written) => {
                 context.observer.moved(size);
                 // The service copies whole objects and verifies them itself.
-                return Ok(Started::Done(CompletedObject {
+                return Ok(StartOutcome::Done(CompletedObject {
                     bytes: size,
                     verified: Verified::Full,
                     version: Some(written.version),
@@ -86,7 +87,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     if size <= RELAY_PART_SIZE {
         let bytes = read(requester, &job.source, &stat, ByteRange::new(0, size))?;
         let written = put_over(requester, job, Payload::Bytes(&bytes), 0, &options)?;
-        return Ok(Started::Done(parts::completed_object(size, written, Some(stat.version))));
+        return Ok(StartOutcome::Done(parts::completed_object(size, written, Some(stat.version))));
     }
     let (mode, part) =
         if inside && size > SINGLE_COPY && context.store.has_copied_parts(&job.source, &job.destination) {
@@ -98,12 +99,12 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     let parts = MultipartUpload::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.chunk_indexes().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, mode };
-    Ok(Started::Split { object: Arc::new(relay), pending, first: None })
+    Ok(StartOutcome::Split { object: Arc::new(relay), pending, first: None })
 }
 
-/// Returns whether the service copies the object itself. A checksum from the user can be checked
-/// only if the bytes pass through this process. `Copy Blob` of Azure takes user metadata alone, so
-/// other properties than the source's are written with the bytes
+/// Returns whether the service copies the object itself. If the user has given a checksum, it can
+/// be checked only if the bytes pass through this process. `Copy Blob` of Azure sets only user
+/// metadata. To write other properties than the source's, this process has to write the bytes too
 /// (<https://learn.microsoft.com/rest/api/storageservices/copy-blob>, 28 November 2026).
 fn is_inside(context: &Context<'_>, job: &CopyJob, stat: &Stat, options: &PutOptions) -> bool {
     let (Location::Object(from), Location::Object(to)) = (&job.source, &job.destination) else {
@@ -141,7 +142,7 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
                     );
                 }
                 filled += read;
-                attempt.moved(read as u64, range.start + filled as u64);
+                attempt.record_moved(read as u64, range.start + filled as u64);
             }
         }
         Ok(())
@@ -212,9 +213,13 @@ impl ObjectPieces for Relay {
         piece.parts().try_for_each(|index| self.move_part(requester, index))
     }
 
-    fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
+    fn finish(&self, requester: &mut Requester<'_>) -> Result<FinishOutcome> {
         let written = self.parts.complete(requester.context.store)?;
-        Ok(Finish::Done(parts::completed_object(self.plan.size(), written, Some(self.stat.version.clone()))))
+        Ok(FinishOutcome::Done(parts::completed_object(
+            self.plan.size(),
+            written,
+            Some(self.stat.version.clone()),
+        )))
     }
 
     fn abandon(&self, store: &Store, _error: &Error) {

@@ -28,9 +28,9 @@ use crate::tree::with_sort_name;
 /// Number of concurrent deletions of 1,000 keys each, unless the settings fix the concurrency. One
 /// deletion keeps a server busy for many round trips.
 const CONCURRENT_DELETIONS: usize = 8;
-/// Maximum number of concurrent requests of the listing. Listing a page takes a server less time
-/// than deleting the page's keys, and some servers start a separate listing for each requested
-/// range.
+/// Maximum number of concurrent requests of the listing. Few are enough, because listing a page
+/// takes a server less time than deleting the page's keys. Some servers also start a separate
+/// listing for each range of keys that is requested at the same time.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// The names to delete below a location.
@@ -45,7 +45,7 @@ pub struct Removal<'a> {
     pub levels: Levels,
     /// A filter on names, which are relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// The filter as bounds of the listing: directories without names to delete are not opened.
+    /// The filter in the form of bounds: directories without names to delete are not opened.
     pub bounds: WalkBounds,
     /// Effect of the run: deletions, or only a report of them.
     pub effect: Effect,
@@ -84,7 +84,7 @@ pub(crate) fn remove_empty_directories(
         bounds: moved.tree.bounds.clone(),
         effect: Effect::Apply,
     };
-    // In a store, a prefix exists only as long as a key begins with it.
+    // In a store, the prefix no longer exists if the move has deleted its last key.
     match run(scope, &removal, RemovalFilter::Empty, observer) {
         Err(Error::Store(StoreError::NotFound { .. })) => Ok(()),
         Err(error) => Err(error),
@@ -106,8 +106,8 @@ fn run(
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
         Location::Local(path) => {
-            // The directory is opened before it is listed, so names are deleted in this directory
-            // even if its path leads elsewhere later.
+            // The directory is opened before it is listed. So names are deleted in this directory,
+            // even if its path leads to another one later.
             let beneath = if removal.is_whole() { Beneath::open(path)? } else { Beneath::new(path, None) };
             let mut names = LocalNames { beneath, path, removal, filter, outcome: &outcome };
             remove_names(scope, removal, filter, &mut names, &outcome)?;
@@ -158,7 +158,7 @@ impl Removal<'_> {
 }
 
 impl RemovalFilter {
-    fn takes_key(self, entry: &Entry) -> bool {
+    fn includes_key(self, entry: &Entry) -> bool {
         self == Self::All || (entry.name.ends_with(b"/") && entry.size == Some(0))
     }
 }
@@ -171,13 +171,12 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    fn deleted(&self, count: u64) {
+    fn count_deleted(&self, count: u64) {
         self.summary.lock().deleted += count;
     }
 
-    /// Records a failure. If the failure is a request that a stop has cancelled, ends the run
-    /// instead.
-    fn failed(&self, location: String, error: impl Into<Error>) {
+    /// Records a failure. If the failed request was cancelled by a stop, ends the run instead.
+    fn record_failure(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
         let mut summary = self.summary.lock();
         if let (Error::Store(StoreError::Cancelled), Some(why)) = (&error, self.stop.error()) {
@@ -189,10 +188,10 @@ impl Outcome<'_> {
         summary.fail(failure);
     }
 
-    /// Records that a listing could not show a name.
-    fn unlisted(&self, root: &Location, error: StoreError) {
+    /// Records a name that a listing could not show.
+    fn record_unlisted(&self, root: &Location, error: StoreError) {
         let Failure { location, error } = Failure::of_listing(root, error);
-        self.failed(location, error);
+        self.record_failure(location, error);
     }
 
     /// Returns whether the run has to end now.
@@ -221,7 +220,7 @@ fn remove_keys(
         Concurrency::Auto => CONCURRENT_DELETIONS,
         Concurrency::Fixed(count) => count.max(1),
     };
-    // The channel holds no pages: each page waits for a free thread, so memory stays small.
+    // The channel stores no pages: each page is handed to a free thread, so memory stays small.
     let (pages, waiting) = sync_channel::<Vec<Location>>(0);
     let waiting = Mutex::new(waiting);
     let mut kept = false;
@@ -230,7 +229,7 @@ fn remove_keys(
             let deleter = thread::Builder::new().stack_size(STACK);
             deleter.spawn_scoped(started, || delete_pages(scope, &waiting, outcome)).map(drop)
         };
-        // If the system refuses some of the threads, fewer suffice, but one is needed.
+        // If the system refuses some of the threads, the others are enough, but there must be one.
         start(0).map_err(Error::io("starting a thread"))?;
         (1..threads).map(start).take_while(std::io::Result::is_ok).for_each(drop);
         let mut page = Vec::new();
@@ -240,12 +239,12 @@ fn remove_keys(
             }
             match entry {
                 Ok(entry) if entry.kind == EntryKind::Directory => {}
-                Ok(entry) if !(removal.select)(&entry.name) || !filter.takes_key(&entry) => kept = true,
+                Ok(entry) if !(removal.select)(&entry.name) || !filter.includes_key(&entry) => kept = true,
                 Ok(entry) if removal.apply_or_report(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
                 }
                 Ok(_) => {}
-                Err(error) => outcome.unlisted(&removal.root, error),
+                Err(error) => outcome.record_unlisted(&removal.root, error),
             }
             if page.len() == PAGE && pages.send(take(&mut page)).is_err() {
                 break;
@@ -264,8 +263,8 @@ fn remove_keys(
     Ok(())
 }
 
-/// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. The
-/// object is not counted as deleted, because a store does not say whether the object existed.
+/// Deletes `PREFIX/`, the object that marks a prefix, which a listing of the prefix does not show.
+/// The object is not counted as deleted, because a store does not say whether it existed.
 fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
@@ -278,7 +277,7 @@ fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFi
         return;
     }
     if let Err(error) = scope.store.delete(&marker) {
-        outcome.failed(marker.to_string(), error);
+        outcome.record_failure(marker.to_string(), error);
     }
 }
 
@@ -290,9 +289,9 @@ fn delete_pages(scope: &CallScope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>,
             continue;
         }
         let failed = scope.store.delete_many(&page);
-        outcome.deleted((page.len() - failed.len()) as u64);
+        outcome.count_deleted((page.len() - failed.len()) as u64);
         for (location, error) in failed {
-            outcome.failed(location.to_string(), error);
+            outcome.record_failure(location.to_string(), error);
         }
     }
 }
@@ -304,11 +303,11 @@ trait Names {
     /// Removes a directory if it is empty. Called after everything in the directory was deleted.
     fn remove_directory(&mut self, name: &[u8]);
 
-    /// Removes the root. A root that is not empty is an error, unless the filter has kept names in
-    /// it (`kept`) or a deletion has failed.
+    /// Removes the root. A root that is not empty is an error, unless the filter has excluded names
+    /// in it (`kept`) or a deletion has failed.
     fn remove_root(&mut self, kept: bool);
 
-    /// Deletes the names that were collected and not deleted yet.
+    /// Deletes the names that were collected and are not deleted yet.
     fn finish(&mut self) {}
 }
 
@@ -316,8 +315,8 @@ trait Names {
 struct EnteredDirectory {
     /// The name, which ends in `/`.
     name: Vec<u8>,
-    /// Whether anything below the directory stays, so that the directory stays too. A host does not
-    /// say why it cannot remove a directory.
+    /// True if a name below the directory stays, so that the directory has to stay too. The flag is
+    /// needed because an SFTP host does not say why it cannot remove a directory.
     keeps_names: bool,
 }
 
@@ -329,7 +328,7 @@ fn remove_names(
     outcome: &Outcome<'_>,
 ) -> Result<()> {
     let leave = |names: &mut dyn Names, directories: &mut Vec<EnteredDirectory>, name: &[u8]| {
-        // These directories do not contain `name`, so the listing has finished with them.
+        // These directories do not contain `name`, so the listing has shown everything in them.
         while let Some(directory) = directories.pop_if(|last| !name.starts_with(&last.name)) {
             if removal.effect == Effect::Apply && removal.extent != Extent::Files && !directory.keeps_names {
                 names.remove_directory(directory.name.strip_suffix(b"/").unwrap_or(&directory.name));
@@ -338,7 +337,8 @@ fn remove_names(
     };
     let mut directories: Vec<EnteredDirectory> = Vec::new();
     let mut kept = false;
-    // A move leaves unfinished copies, and a removal deletes them with their directory.
+    // A move leaves the files of unfinished copies in place. A removal deletes them with their
+    // directory.
     let partials = if filter == RemovalFilter::Empty { Partials::Listed } else { Partials::Hidden };
     let options = ListOptions { partials, ..removal.options(EntryOrder::Bytes, scope) };
     for entry in scope.store.list(&removal.root, &options)?.map(|entry| entry.map(with_sort_name)) {
@@ -348,7 +348,7 @@ fn remove_names(
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                outcome.unlisted(&removal.root, error);
+                outcome.record_unlisted(&removal.root, error);
                 continue;
             }
         };
@@ -386,7 +386,7 @@ struct RemoteNames<'a> {
 impl RemoteNames<'_> {
     fn remove(&mut self, directory: &Location) -> firstbyte_store::Result<()> {
         self.finish();
-        // A move keeps files that an interrupted copy has left, because they were not moved.
+        // A move leaves the files of interrupted copies in place, because it has not moved them.
         let unfinished =
             if self.filter == RemovalFilter::Empty { Unfinished::Keep } else { Unfinished::Remove };
         self.scope.store.remove_directory(directory, unfinished)
@@ -404,7 +404,7 @@ impl Names for RemoteNames<'_> {
     fn remove_directory(&mut self, name: &[u8]) {
         let directory = self.removal.root.join(name);
         if let Err(error) = self.remove(&directory) {
-            self.outcome.failed(directory.to_string(), error);
+            self.outcome.record_failure(directory.to_string(), error);
         }
     }
 
@@ -414,16 +414,16 @@ impl Names for RemoteNames<'_> {
             return;
         }
         if let Err(error) = self.remove(&root.clone()) {
-            self.outcome.failed(root.to_string(), error);
+            self.outcome.record_failure(root.to_string(), error);
         }
     }
 
     fn finish(&mut self) {
         let files = take(&mut self.files);
         let failed = self.scope.store.delete_many(&files);
-        self.outcome.deleted((files.len() - failed.len()) as u64);
+        self.outcome.count_deleted((files.len() - failed.len()) as u64);
         for (location, error) in failed {
-            self.outcome.failed(location.to_string(), error);
+            self.outcome.record_failure(location.to_string(), error);
         }
     }
 }
@@ -440,15 +440,15 @@ struct LocalNames<'a> {
 impl Names for LocalNames<'_> {
     fn remove_file(&mut self, name: &[u8]) {
         match self.beneath.remove_file(as_path(name)) {
-            Ok(()) => self.outcome.deleted(1),
-            Err(error) => self.outcome.failed(self.removal.root.join(name).to_string(), error),
+            Ok(()) => self.outcome.count_deleted(1),
+            Err(error) => self.outcome.record_failure(self.removal.root.join(name).to_string(), error),
         }
     }
 
     fn remove_directory(&mut self, name: &[u8]) {
         self.remove_unfinished(as_path(name));
         if let Err(error) = self.beneath.remove_empty_directory(as_path(name)) {
-            self.outcome.failed(self.removal.root.join(name).to_string(), error);
+            self.outcome.record_failure(self.removal.root.join(name).to_string(), error);
         }
     }
 
@@ -459,13 +459,13 @@ impl Names for LocalNames<'_> {
             return;
         }
         let location = self.removal.root.to_string();
-        self.outcome.failed(location.clone(), StoreError::Io { location, source: error });
+        self.outcome.record_failure(location.clone(), StoreError::Io { location, source: error });
     }
 }
 
 impl LocalNames<'_> {
-    /// Removes the files that interrupted copies have left in a directory, if it contains no other
-    /// files. No listing shows such files. A move keeps them, because they were not moved.
+    /// Removes the files of interrupted copies in a directory that contains no other files. No
+    /// listing shows such files. A move leaves them in place, because it has not moved them.
     fn remove_unfinished(&self, directory: &Path) {
         if self.filter == RemovalFilter::Empty {
             return;
@@ -475,7 +475,8 @@ impl LocalNames<'_> {
             return;
         }
         for name in self.beneath.names(directory, &is_unfinished_file).unwrap_or_default() {
-            // If a file cannot be removed, its directory stays too, and that is reported.
+            // If a file cannot be removed, its directory cannot be removed either, which is
+            // reported.
             let _ = self.beneath.remove_file(&directory.join(name));
         }
     }

@@ -91,8 +91,8 @@ pub trait Observer: Sync {
     fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
     /// Called when an object was found unchanged.
     fn skipped(&self, _source: &Location) {}
-    /// Called when a directory, or its marker in a store, was created at the destination or found
-    /// unnecessary.
+    /// Called when a directory, or its marker in a store, was created at the destination, or when
+    /// no directory was needed.
     fn made_directory(&self, _source: &Location) {}
     /// Called when an object has failed for good.
     fn failed(&self, _failure: &Failure) {}
@@ -108,12 +108,12 @@ pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// Extent to which the content was verified against the source.
+/// How far the content was verified against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
-    /// Nothing: the source states no length, and the content ended with the connection.
+    /// Not at all: the source states no length, and the content ended with the connection.
     Nothing,
-    /// Length and version only: the source offers no checksum over the whole object.
+    /// By length and version only: the source has no checksum of the whole object.
     Length,
     /// By a checksum of the whole object.
     Full,
@@ -165,7 +165,7 @@ pub(crate) struct CompletedObject {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
-    /// The version of the source, if `version` is the version of the copy.
+    /// The version of the source. `None` if `version` is already the version of the source.
     pub(crate) source: Option<Box<Version>>,
 }
 
@@ -255,8 +255,9 @@ impl Summary {
         self.version = done.version.filter(|_| self.objects == 1);
     }
 
-    /// Adds the results of the previous run, which this run has repeated. Objects that the previous
-    /// run copied were found unchanged now, and the failures are the same.
+    /// Adds the results of the previous run over the same objects, which this run has repeated.
+    /// Objects that the previous run copied were found unchanged by this run, so they do not count
+    /// as skipped. Only the failures of this run are kept.
     pub(crate) fn added_to(self, before: Self) -> Self {
         Self {
             objects: before.objects + self.objects,

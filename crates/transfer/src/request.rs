@@ -17,8 +17,8 @@ use crate::job::ObjectCount;
 
 /// Length of a worker's buffer if many objects move, bytes. Most of these objects are smaller.
 const SMALL_BUFFER: usize = 32 << 10;
-/// Length of a worker's buffer if one object moves and the worker is not among the first [`START`],
-/// bytes: a TLS record. There may be many of these workers, and they mostly wait.
+/// Length in bytes of the buffer of most workers if one object moves: a TLS record. Many of these
+/// workers may exist, and they mostly wait. Only the first [`START`] workers have a larger buffer.
 const RECORD_BUFFER: usize = 16 << 10;
 
 /// Sends the requests of one worker, one at a time.
@@ -105,12 +105,13 @@ impl TransferAttempt<'_, '_> {
 
     /// Records that `bytes` more bytes, up to the offset `end`, have arrived or were accepted by
     /// the server.
-    pub(crate) fn moved(&mut self, bytes: u64, end: u64) {
-        self.context.moved(bytes);
+    pub(crate) fn record_moved(&mut self, bytes: u64, end: u64) {
+        self.context.record_moved(bytes);
         self.tracked.record_progress(end);
     }
 
-    /// Returns the parameters of a read in this attempt: of the whole object, in any version.
+    /// Returns the parameters of a read in this attempt. They request the whole object in any
+    /// version; the caller narrows them.
     pub(crate) fn get(&mut self) -> Get {
         self.tracked.get_options(&self.context.throttles.reading)
     }
@@ -143,7 +144,7 @@ impl TransferAttempt<'_, '_> {
         let start = *at;
         let mut progress = |bytes| {
             *at += bytes;
-            self.moved(bytes, *at);
+            self.record_moved(bytes, *at);
         };
         match hasher {
             Some(hasher) => {
@@ -174,7 +175,8 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Requests, once, a description that the result can do without. Returns `None` on failure.
+    /// Requests, without retries, a description that is useful but not needed. Returns `None` on
+    /// failure.
     pub(crate) fn try_stat(&mut self, location: &Location, version_id: Option<&str>) -> Option<Stat> {
         let store = &self.context.single;
         let stat = match version_id {
@@ -184,8 +186,8 @@ impl<'a> Requester<'a> {
         stat.inspect_err(|error| tracing::debug!(%error, "no description")).ok()
     }
 
-    /// Returns the length that HEAD states for an answer whose body ends with its connection.
-    /// `None` if HEAD states none, or describes another version.
+    /// Returns the length that a HEAD request reports for a response whose body ends with its
+    /// connection. `None` if HEAD reports no length, or describes another version.
     pub(crate) fn stated_length(&mut self, source: &Location, version: &Version) -> Option<u64> {
         let described = self.try_stat(source, version.version_id.as_deref())?;
         described.size().filter(|_| described.version.agrees_with(version))
@@ -201,8 +203,8 @@ impl<'a> Requester<'a> {
     }
 
     /// Repeats a request until it succeeds, fails for good, or the run ends. `once` makes one
-    /// attempt and keeps its progress, so that the next attempt requests only the rest. `opened`
-    /// cancels a response that is already open.
+    /// attempt, and records its progress, so that the next attempt requests only the remaining
+    /// bytes. `opened` is the handle that cancels a response that is already open.
     pub(crate) fn request<T>(
         &mut self,
         wait: Wait,

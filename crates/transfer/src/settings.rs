@@ -27,8 +27,8 @@ pub enum Concurrency {
 /// Method by which a copy of a tree and `sync` decide that an object is unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
-    /// By length and times. This takes one listing of each side, and hardly any request for single
-    /// objects.
+    /// By length and times. This needs one listing of each side, and a request for an object only
+    /// if the listings cannot decide.
     #[default]
     SizeMtime,
     /// By length and content. The checksums of the stores are compared; a missing checksum is
@@ -44,8 +44,7 @@ pub enum Compare {
     None,
 }
 
-/// Limits on the lengths and times of the source's objects. Objects outside the limits are left
-/// out.
+/// Limits on the lengths and times of the source's objects. Objects outside the limits are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceLimits {
     /// Minimum length, bytes.
@@ -88,7 +87,7 @@ pub enum KeptAttributes {
     All,
 }
 
-/// Treatment of a request that is silent, but not yet for as long as its deadline.
+/// What to do with a request that is silent, but has not reached its deadline yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
     /// A request is replaced when it is several times slower than the others.
@@ -105,7 +104,7 @@ pub struct TransferSettings {
     pub memory: u64,
     /// Number of requests in flight at once.
     pub concurrency: Concurrency,
-    /// Data that must be on stable storage when a copy is reported as complete.
+    /// Data that must be on stable storage before a copy is reported as complete.
     pub durability: Durability,
     /// Maximum bytes per second over all requests. `None` means no limit.
     pub limit_rate: Option<u64>,
@@ -117,17 +116,17 @@ pub struct TransferSettings {
     pub limits: SourceLimits,
     /// Attributes that copies between local directories keep.
     pub keep: KeptAttributes,
-    /// Treatment of slow requests.
+    /// What to do with slow requests.
     pub hedging: Hedging,
     /// Directory in which journals of uploads are kept. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,
     /// Maximum number of times that a piece is tried again after transient errors.
     pub retries: u32,
-    /// Metadata of objects that are written to stores. Each value replaces that of the source.
+    /// Metadata of objects that are written to stores. Each value replaces the value of the source.
     pub metadata: Metadata,
-    /// Choice of the content type if the source of an upload has none.
+    /// How the content type of an upload is chosen if the source has none.
     pub content_types: ContentTypes,
-    /// The condition on which a stream is written.
+    /// The condition on the destination under which a stream is written.
     pub precondition: Precondition,
     /// Ends the run, from another thread or at a deadline.
     pub stop: Stop,
@@ -136,14 +135,14 @@ pub struct TransferSettings {
 /// Memory of the process without its workers, bytes: program, runtime, credentials, and a page of a
 /// listing.
 const BASE_MEMORY: u64 = 14 << 20;
-/// Maximum number of concurrent requests of a listing whose objects are transferred. With the pages
-/// that wait they use some 4 MB. More requests would not help, because a transfer consumes entries
-/// much more slowly.
+/// Maximum number of concurrent requests of a listing whose objects are transferred. Together with
+/// the pages that wait, they use some 4 MB. More requests would not help, because a transfer takes
+/// longer for each entry than a listing does.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl TransferSettings {
     /// Returns how many workers fit below the memory ceiling, at least one. Each worker needs
-    /// `each` bytes, and each of the first [`START`] workers needs `more` bytes in addition.
+    /// `each` bytes, and each of the first [`START`] workers needs `more` additional bytes.
     pub(crate) fn workers_of(&self, each: u64, more: u64) -> usize {
         let memory = self.memory.saturating_sub(BASE_MEMORY);
         let first = (memory / (each + more)).min(START as u64);
@@ -164,7 +163,7 @@ impl TransferSettings {
     }
 }
 
-/// Choice of the content type of an upload if its source has none.
+/// How the content type of an upload is chosen if its source has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentTypes {
     /// By the file name extension of the source, or else of the destination.
@@ -175,8 +174,8 @@ pub enum ContentTypes {
 }
 
 impl ContentTypes {
-    /// Returns the content type for an object that is written as `destination`, from `source` or,
-    /// with `None`, from a stream.
+    /// Returns the content type for an object that is written as `destination`. `source` is `None`
+    /// for a stream.
     pub(crate) fn of(self, source: Option<&Location>, destination: &Location) -> Option<String> {
         if self == Self::FromStore {
             return None;

@@ -14,23 +14,23 @@ fn no_entries() -> Peekable<Entries> {
     nothing.peekable()
 }
 
-/// One listing. The names of directories end in `/`, because they are sorted that way.
+/// One listing. The name of a directory ends in `/`, because listings are sorted by such names.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
     /// True if the listing had an error. If so, names that it did not show may exist.
-    pub(crate) broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 impl Side {
     pub(crate) fn new(listing: Option<ListingPrefetch>) -> Self {
         let entries: Entries = Box::new(listing.into_iter().flatten().map(|entry| entry.map(with_sort_name)));
-        Self { entries: entries.peekable(), broken: false }
+        Self { entries: entries.peekable(), is_broken: false }
     }
 
     /// Takes the next entry if it is an error, and marks the listing as broken.
     pub(crate) fn take_error(&mut self) -> Option<firstbyte_store::Error> {
         let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
-        self.broken = true;
+        self.is_broken = true;
         error
     }
 
@@ -55,7 +55,7 @@ impl Side {
         self.entries.next()?.ok()
     }
 
-    /// Returns whether all names below `prefix` have been taken. `prefix` must end in `/`.
+    /// Returns whether the listing has no more names below `prefix`. `prefix` must end in `/`.
     pub(crate) fn has_passed(&mut self, prefix: &[u8]) -> bool {
         self.name().is_none_or(|name| name > prefix && !name.starts_with(prefix))
     }

@@ -1,15 +1,15 @@
 //! Handles the sources of a move. A source is deleted after its copy is complete and on stable
-//! storage, and only if it is still the version that was copied. If a file's new name does not
-//! exist and is on the same file system, the file is renamed. Everything else is moved only after
-//! source and destination were proven to be different places. The scheduler's workers call this,
-//! and the engine for renames of whole trees.
+//! storage, and only if it is still the version that was copied. A file is renamed instead if its
+//! new name does not exist and is on the same file system. Anything else is moved only after source
+//! and destination were proven to be different places. The scheduler's workers call this, and the
+//! engine for renames of whole trees.
 
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, Strength, Version, directory_of};
 use firstbyte_store::{Beneath, CopyState, Error as StoreError, Store};
 
-use crate::apart::{Apart, Separation};
+use crate::apart::{Separation, SeparationProver};
 use crate::error::{Error, Result};
 use crate::job::{CopyJob, Tree};
 use crate::local_root::LocalRoot;
@@ -25,16 +25,16 @@ pub(crate) struct MovedSources<'a> {
     store: &'a Store,
     /// The local directory that contains the sources, opened before it is listed.
     root: Option<(&'a Path, Beneath)>,
-    /// The source and the destination of a tree. `None` if sources are each named.
+    /// The source and the destination of a tree. `None` if objects were named one by one.
     tree: Option<(&'a Location, &'a Location)>,
-    apart: Apart,
+    apart: SeparationProver,
 }
 
 impl<'a> MovedSources<'a> {
-    /// Creates the sources of a move whose objects are each named. A local source is looked up in
-    /// its directory.
+    /// Creates the sources of a move of objects that were named one by one. Each local source is
+    /// looked up in its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
-        Self { store, root: None, tree: None, apart: Apart::new(store) }
+        Self { store, root: None, tree: None, apart: SeparationProver::new(store) }
     }
 
     /// Creates the sources of a move of a tree.
@@ -47,7 +47,7 @@ impl<'a> MovedSources<'a> {
             Some(path) => Some((path, Beneath::open(path)?)),
             None => None,
         };
-        Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: Apart::new(store) })
+        Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: SeparationProver::new(store) })
     }
 
     /// Fails unless the source of a job and its destination are different places. Equal locations
@@ -142,8 +142,8 @@ impl<'a> MovedSources<'a> {
         })
     }
 
-    /// Fails if the source is a link, because copying its target and deleting the link would not
-    /// move the target. In a tree, the listing has already refused links.
+    /// Fails if the source is a link: the move would copy the target and delete the link, and leave
+    /// the target where it is. In a tree, the listing has already refused links.
     fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<CompletedObject>> {
         if self.root.is_none() && path.is_symlink() {
             Err(Error::invalid(source, LINK_REFUSED))
@@ -165,15 +165,16 @@ impl<'a> MovedSources<'a> {
     }
 }
 
-/// Returns the result of a job that needed no copy, because its destination is the source's file.
+/// Returns the result of a job that needed no copy, because the destination already is the source's
+/// file.
 fn already_there(job: &CopyJob) -> CompletedObject {
     let found = job.destination.as_local().and_then(|path| std::fs::symlink_metadata(path).ok());
     let bytes = found.map_or(0, |metadata| metadata.len());
     CompletedObject { bytes, verified: Verified::Full, version: None, source: None }
 }
 
-/// Returns whether an object is still the one that was copied. The time is compared too: if a
-/// bucket has two names, the copy may have replaced its own source by the same content.
+/// Returns whether an object is still the one that was copied. The time is compared too: if one
+/// bucket has two names, the copy may have replaced its own source, with the same content.
 fn is_untouched(found: &Version, copied: &Version) -> bool {
     found.has_etag_of(copied) && found.last_modified == copied.last_modified && found.agrees_with(copied)
 }

@@ -1,10 +1,11 @@
 //! Finds names that exist at a local destination in another spelling. A file system that folds
 //! letter case or Unicode forms treats both spellings as the same name.
 //!
-//! If a lookup finds a name, the name must be in its directory byte for byte. A directory is read
-//! only once, when the first of its names is found. If a name is missing in that reading, the name
-//! is looked up once more before it counts as another spelling. [`tree`](crate::tree) calls this
-//! for each name that exists, and for the directories above others.
+//! A name that a lookup finds must also be in its directory byte for byte. A directory is read only
+//! once, when the first of its names is found. If a name was not among those that were read, it may
+//! have been created later. So the name is looked up once more before it counts as another
+//! spelling. [`tree`](crate::tree) calls this for each name that exists, and otherwise for the
+//! directories above the name.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,7 @@ pub(crate) struct Spellings {
     hasher: RandomState,
 }
 
-/// Parts of a name that are checked.
+/// The parts of a name that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckedParts {
     /// Only the directories above the name, because the name itself did not exist.
@@ -35,13 +36,14 @@ type Names = HashSet<u64>;
 #[derive(Debug, Default)]
 struct Seen {
     directories: HashMap<PathBuf, Names>,
-    /// The directory of the last lookup. Its path, if it exists, has exactly this spelling.
+    /// The directory of the last lookup. If it exists, each part of its path has exactly this
+    /// spelling.
     exact: PathBuf,
 }
 
 impl Spellings {
-    /// Returns the destination's spelling of a part of `name`. Returns `None` if every part has the
-    /// same spelling.
+    /// Returns the first part of `name` that the destination spells in another way, in the
+    /// destination's spelling. Returns `None` if every part has the same spelling.
     pub(crate) fn find_other(
         &self,
         root: &Beneath,
@@ -69,8 +71,8 @@ impl Spellings {
             (name.parent().unwrap_or(Path::new("")), name.file_name().unwrap_or(OsStr::new("")));
         let hash = |name: &[u8]| self.hasher.hash_one(name);
         if !seen.directories.contains_key(directory) {
-            // An unsorted listing alternates between only a few directories, one for each of its
-            // workers.
+            // A listing that is not sorted alternates between only a few directories, because each
+            // of its workers reads one.
             if seen.directories.len() >= PAGE {
                 seen.directories.clear();
             }
@@ -87,9 +89,9 @@ impl Spellings {
     }
 }
 
-/// Returns the parts of `directory` that have to be looked up, the outermost first, after `exact`
-/// and the directories above it were. Without that, a deep tree would need a lookup of every
-/// directory above each of its directories.
+/// Returns the parts of `directory` that have to be looked up, the outermost first, if `exact` and
+/// the directories above it were looked up before. Otherwise, each directory of a deep tree would
+/// need a lookup of all directories above it.
 fn parts_to_check<'d>(exact: &Path, directory: &'d Path) -> Vec<&'d Path> {
     let known = exact.iter().zip(directory).take_while(|(one, other)| one == other).count();
     let count = directory.iter().count() - known;

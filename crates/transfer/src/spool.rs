@@ -1,6 +1,6 @@
 //! Copies to a store through an unnamed temporary file. This is needed if the source has no length,
-//! a false length or no version, if the destination accepts only whole objects, or if content must
-//! be checked before it is sent.
+//! a false length or no version, if the destination accepts only whole objects, or if the user's
+//! checksum must be checked before anything is sent.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use firstbyte_store::{Error as StoreError, Get, Hasher, Payload, Sink, StatedLen
 
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
-use crate::pieces::Started;
+use crate::pieces::StartOutcome;
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{completed_object, put_options, put_over, verified};
@@ -23,7 +23,11 @@ pub(crate) fn unnamed_file() -> Result<File> {
 }
 
 /// Copies an object to a store.
-pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedLength) -> Result<Started> {
+pub(crate) fn copy(
+    requester: &mut Requester<'_>,
+    job: &CopyJob,
+    length: StatedLength,
+) -> Result<StartOutcome> {
     let context = requester.context;
     let sink = Sink::new(unnamed_file()?);
     let wanted = Get { checksum: true, version: job.wanted_version(), length, ..Get::default() };
@@ -61,5 +65,8 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedL
         None if is_open_ended && stated != Some(size) => Verified::Nothing,
         None => Verified::Length,
     };
-    Ok(Started::Done(CompletedObject { verified, ..completed_object(size, written, Some(stat.version)) }))
+    Ok(StartOutcome::Done(CompletedObject {
+        verified,
+        ..completed_object(size, written, Some(stat.version))
+    }))
 }

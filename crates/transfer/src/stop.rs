@@ -21,7 +21,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     cancel: Cancel,
     why: OnceLock<StopReason>,
-    /// The thread that waits for the deadline ends when this sender is dropped.
+    /// Dropping this sender ends the thread that waits for the deadline.
     timer: Mutex<Option<Sender<()>>>,
 }
 
@@ -32,12 +32,12 @@ enum StopReason {
 }
 
 impl Stop {
-    /// Ends every run that has this handle. Takes locks, so a signal handler must not call it.
+    /// Ends every run that uses this handle. Takes locks, so a signal handler must not call it.
     pub fn stop(&self) {
         self.0.end(StopReason::Requested);
     }
 
-    /// Ends every run that has this handle after `deadline`. A later call replaces an earlier one.
+    /// Ends every run that uses this handle after `deadline`. A later call replaces an earlier one.
     ///
     /// # Errors
     /// No thread can be started.
@@ -72,8 +72,8 @@ impl Stop {
         })
     }
 
-    /// Returns a handle that is cancelled when this handle is stopped. A store that is scoped by it
-    /// ends its requests then.
+    /// Returns a handle that is cancelled when this handle is stopped. If a store is scoped by that
+    /// handle, its requests then end.
     #[must_use]
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel

@@ -58,7 +58,8 @@ pub(crate) fn cat(
             output.copy(attempt, body, buffer)
         });
         match copied {
-            // The bytes that were written are the beginning of the object, and the rest can follow.
+            // The bytes that were written are the start of the object. Only the stated length was
+            // false, so the rest is read and written now.
             Err(error) if error.is_false_length() && output.length == StatedLength::Checked => {
                 output.length = StatedLength::Ignored;
             }
@@ -78,15 +79,14 @@ struct Output<'a> {
     written: u64,
     /// The description of the object in the first response.
     stat: Option<Stat>,
-    /// True if the first response did not show where its body ends.
+    /// True if the first response had no length, so that its body ends with the connection.
     is_open_ended: bool,
-    /// The expected checksum, if the object's store or the user gave one, and the hash of the bytes
-    /// so far.
+    /// The expected checksum, if the store or the user gave one, and the hash of the bytes so far.
     hasher: Option<(Checksum, Hasher)>,
 }
 
 impl Output<'_> {
-    /// Requests the bytes that were not yet written, in the version of the first response.
+    /// Requests the bytes that have not been written yet, in the version of the first response.
     fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
         let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
@@ -142,7 +142,7 @@ impl Output<'_> {
                 hasher.update(&buffer[..read]);
             }
             self.written += read as u64;
-            attempt.moved(read as u64, self.written);
+            attempt.record_moved(read as u64, self.written);
         }
     }
 
@@ -225,9 +225,9 @@ fn put_parts(
     Ok(parts::completed_object(bytes, written, None))
 }
 
-/// A stream whose bytes are hashed while they are read, if the settings contain the expected
-/// checksum. Every way to store a stream reads it through this type, and calls
-/// [`verify`](Self::verify) before the destination changes.
+/// A stream whose bytes are hashed while they are read, if the settings contain an expected
+/// checksum. Whichever way a stream is stored, it is read through this type, and
+/// [`verify`](Self::verify) is called before the destination changes.
 struct CheckedReader<'a> {
     reader: &'a mut (dyn Read + Send),
     expected: Option<(Checksum, Hasher)>,
@@ -263,7 +263,7 @@ impl Read for CheckedReader<'_> {
 
 fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) -> Result<CompletedObject> {
     let TransferSettings { metadata, durability, precondition, .. } = context.settings;
-    // The missing directories that are created for the file, the deepest first.
+    // The missing directories above the file, which are created for it, the deepest first.
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, PartialPermissions::of(metadata))?;
@@ -275,9 +275,9 @@ fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) 
     match checked.and_then(commit) {
         Ok(bytes) => Ok(CompletedObject { bytes, verified: Verified::Length, version: None, source: None }),
         Err(error) => {
-            // If this fails too, the first error is returned.
+            // If this fails too, the error of the write is returned.
             let _ = partial.discard();
-            // A directory stays if another run has written to it.
+            // A directory that another run has written to is not empty and stays.
             let _ = made.into_iter().try_for_each(std::fs::remove_dir);
             Err(error)
         }
@@ -286,24 +286,24 @@ fn put_file(context: &Context<'_>, reader: &mut CheckedReader<'_>, path: &Path) 
 
 /// The input stream, which the sender threads share: one thread reads a part while the others send
 /// theirs.
-struct Reading<'a> {
+struct StreamInput<'a> {
     reader: &'a mut (dyn Read + Send),
     destination: &'a Location,
     /// The first part, which has already been read.
     first: Option<Vec<u8>>,
     number: u32,
     bytes: u64,
-    ended: bool,
+    is_ended: bool,
 }
 
-impl Reading<'_> {
+impl StreamInput<'_> {
     fn next(&mut self) -> Result<Option<(u32, StreamPart)>> {
-        if self.ended {
+        if self.is_ended {
             return Ok(None);
         }
         let Some(length) = stream_part_size(self.number + 1) else {
-            // The stream may end exactly at the end of the last part that is allowed.
-            self.ended = true;
+            // The last part that is allowed may have ended exactly at the end of the stream.
+            self.is_ended = true;
             return match read_part(self.reader, 1)?.is_empty() {
                 true => Ok(None),
                 false => Err(self.too_long()),
@@ -316,7 +316,7 @@ impl Reading<'_> {
             }
             None => StreamPart::spooled(self.reader, length)?,
         };
-        self.ended = part.len() < length;
+        self.is_ended = part.len() < length;
         if part.len() == 0 {
             return Ok(None);
         }
@@ -382,8 +382,14 @@ fn send_parts(
     parts: &MultipartUpload,
 ) -> Result<u64> {
     let destination = &parts.upload.location;
-    let reading =
-        Mutex::new(Reading { reader, destination, first: Some(first), number: 0, bytes: 0, ended: false });
+    let reading = Mutex::new(StreamInput {
+        reader,
+        destination,
+        first: Some(first),
+        number: 0,
+        bytes: 0,
+        is_ended: false,
+    });
     let send = |index| {
         let mut requester = Requester::new(context, index);
         loop {
@@ -395,7 +401,7 @@ fn send_parts(
             };
             if sent.is_err() {
                 // The upload has failed, so the other senders have to stop.
-                reading.lock().ended = true;
+                reading.lock().is_ended = true;
                 return sent;
             }
         }
@@ -453,7 +459,7 @@ fn copy(
             return Err(failed(error));
         }
         bytes += read as u64;
-        context.moved(read as u64);
+        context.record_moved(read as u64);
         throttle.refund((allowed - read) as u64);
     }
 }

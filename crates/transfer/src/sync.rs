@@ -1,16 +1,16 @@
 //! Updates a destination tree by walking two listings side by side in byte order. The memory needed
-//! does not depend on the length of the listings. An object that both sides list as the same needs
-//! no request.
+//! does not depend on the length of the listings. If both listings show that an object is
+//! unchanged, no request is made for it.
 //!
 //! Names that only the destination has are deleted after the copies of the run ([`extras`]). If a
 //! listing was out of order, the run starts again and sorts the store's names itself
 //! ([`Engine::sync`](crate::Engine::sync)).
 //!
 //! The destination is listed without following links, and files are deleted beneath a local
-//! destination, so nothing outside is touched. If a source file has the name of a destination
-//! directory, the decision waits until both listings have passed the directory. If everything in
-//! the directory has to be deleted, the directory is removed when the file is complete
-//! ([`Replacement`]).
+//! destination, so no file outside of it is touched. A source file may have the name of a
+//! destination directory. Whether the file replaces the directory is decided when both listings
+//! have passed the directory. If everything in the directory has to be deleted, the directory is
+//! removed when the copy of the file is complete ([`Replacement`]).
 //!
 //! [`extras`]: crate::extras
 
@@ -56,12 +56,13 @@ pub(crate) fn jobs<'a>(
         copied_to: None,
         bounds: tree.bounds.clone(),
         directories: Directories::Listed,
-        // Leftovers of names that the source lacks are deleted with the extras.
+        // Files that interrupted copies have left for names that the source lacks are deleted with
+        // the extras.
         partials: if copy.root.is_some() { Partials::Listed } else { Partials::Hidden },
         ..options.clone()
     };
-    // The source is read ahead while the destination is opened, because opening a wide directory
-    // reads and sorts it.
+    // The source is read ahead while the destination is opened. That takes time for a directory
+    // with many names, because all of them are read and sorted.
     let source = open_source(scope, tree, &options, extras)?;
     let destination = tree::list(store, &tree.destination, &destination_options)?
         .map(|listing| ListingPrefetch::start(listing, scope.cancel.clone()))
@@ -74,7 +75,8 @@ pub(crate) fn jobs<'a>(
         has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         extra_names: ExtraNames::new(scope, copy, observer),
         compare: match settings.compare {
-            // A copy onto itself changes properties, which are not compared.
+            // If source and destination are the same location, the copy changes properties of the
+            // objects, which are not compared.
             Compare::SizeMtime | Compare::Checksum if tree.source == tree.destination => Compare::None,
             compare => compare,
         },
@@ -90,7 +92,7 @@ pub(crate) fn jobs<'a>(
         obstacles: Vec::new(),
         last_obstacle: None,
         failures: Vec::new(),
-        disordered: false,
+        is_disordered: false,
     })
 }
 
@@ -107,7 +109,7 @@ fn open_source(
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(EmptySource::Allow) && tree::is_prefix(&tree.source) =>
         {
-            // In a store, an empty prefix and a missing one are the same, but the bucket must
+            // A store cannot distinguish an empty prefix from a missing one, but the bucket must
             // exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
             None
@@ -122,7 +124,7 @@ fn open_source(
 }
 
 /// Returns whether a source has no objects. Directories do not count as objects, so a tree of files
-/// is searched for a file.
+/// is searched until a file is found.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     if !has_directories(&tree.source) {
         return Ok(source.has_only_marker());
@@ -138,13 +140,13 @@ fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     Ok(true)
 }
 
-/// A file that replaces a directory.
+/// A file of the source that replaces a directory of the destination.
 struct Replacement {
     file: Entry,
     /// The name of the directory, which ends in `/`.
     prefix: Vec<u8>,
     /// True if all names that were listed in the directory so far may be deleted.
-    whole: bool,
+    is_deletable: bool,
 }
 
 /// The side-by-side walk of two listings.
@@ -154,7 +156,7 @@ pub(crate) struct Join<'a> {
     extras: Extras,
     /// True if a local destination contained any name at the start.
     has_names: bool,
-    /// Names that are deleted after the copies unless the source still lists them.
+    /// Names that are deleted after the copies, unless the source still lists them.
     extra_names: ExtraNames<'a>,
     compare: Compare,
     comparisons: Comparisons,
@@ -162,24 +164,25 @@ pub(crate) struct Join<'a> {
     source: Side,
     destination: Side,
     destination_options: ListOptions,
-    /// Number of names that only the destination has and that were passed over since the last
-    /// common name.
+    /// Number of names that were passed over since the last common name. Only the destination has
+    /// these names, and they are kept.
     passed: usize,
     /// Number of extras that were kept because the source's listing had an error.
     kept: u64,
-    /// Replacements that have not been decided yet. There are few, because both listings are still
-    /// in or before their directories.
+    /// Files that may replace a directory, and are not decided yet. There are few: a file is
+    /// decided as soon as the listings have passed the directory.
     replacements: Vec<Replacement>,
     /// Directories that only the destination has, the outermost first. The deletion of each is
     /// deferred when the listing leaves it.
     directories: Vec<Vec<u8>>,
-    /// Files that will be deleted, and that may be in the place of a directory of the source.
+    /// Files that will be deleted, unless a name of the source is below the file's name: then the
+    /// file is in the place of a directory and is deleted at once.
     obstacles: Vec<Vec<u8>>,
-    /// The last file that was in the place of a directory. A dry run has not deleted it.
+    /// The last file that was in the place of a directory. In a dry run, the file still exists.
     last_obstacle: Option<Vec<u8>>,
     failures: Vec<Failure>,
     /// True if a listing was out of order. If so, the walk ends.
-    disordered: bool,
+    is_disordered: bool,
 }
 
 impl Iterator for Join<'_> {
@@ -190,7 +193,7 @@ impl Iterator for Join<'_> {
             if let Some(failure) = self.failures.pop() {
                 return Some(Err(failure));
             }
-            if self.disordered {
+            if self.is_disordered {
                 return None;
             }
             let tree = self.copy.tree;
@@ -198,13 +201,14 @@ impl Iterator for Join<'_> {
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
                 while let Some(error) = side.take_error() {
-                    // If nothing is deleted, a name that only the destination has does not matter.
-                    // A copy below a directory that cannot be listed reports its own error.
+                    // If extras are kept, it does not matter that a name of the destination could
+                    // not be listed. If an object is copied below such a directory, the copy
+                    // reports its own error.
                     let is_destination = place == &tree.destination;
                     if is_destination && self.extras == Extras::Keep && error.unlisted_name(place).is_some() {
                         continue;
                     }
-                    self.disordered = matches!(error, StoreError::Disordered { .. });
+                    self.is_disordered = matches!(error, StoreError::Disordered { .. });
                     return Some(Err(Failure::of_listing(place, error)));
                 }
             }
@@ -217,7 +221,7 @@ impl Iterator for Join<'_> {
                 (None, Some(_)) if self.extras != Extras::Keep => Ordering::Greater,
                 (None, _) => {
                     if let Some((source, same)) = self.comparisons.wait() {
-                        match self.settle(source, same) {
+                        match self.skip_or_copy(source, same) {
                             None => continue,
                             job => return job,
                         }
@@ -243,13 +247,13 @@ impl Iterator for Join<'_> {
 }
 
 impl Join<'_> {
-    /// Deletes the names that only the destination has. The copies of the run have completed, so a
-    /// name that is deleted is no longer needed as the target of a link of the source.
+    /// Deletes the names that only the destination has. The copies of the run have completed
+    /// before. So even if a link of the source led to such a name, its content has been copied.
     pub(crate) fn delete_extras(self, summary: &mut Summary) {
-        if summary.ended.is_some() || self.disordered {
+        if summary.ended.is_some() || self.is_disordered {
             return;
         }
-        if !self.source.broken {
+        if !self.source.is_broken {
             return self.extra_names.delete_all(summary);
         }
         let kept = self.kept + self.extra_names.files();
@@ -268,16 +272,16 @@ impl Join<'_> {
         if !self.copy.selects(&entry) {
             return None;
         }
-        // A file whose name is another spelling of this one would be noticed when the copy is
-        // complete, but could be deleted as an extra before that. So it is looked for now.
+        // The copy would notice a file whose name is another spelling of this one, but by then the
+        // file could have been deleted as an extra. So the spelling is checked now.
         let parts = if self.extras == Extras::Keep { CheckedParts::Directories } else { CheckedParts::All };
         if self.has_names
             && !self.is_below_planned_deletion(&entry.name)
             && let Err(failure) = self.copy.check_spelling(&entry, parts)
         {
-            // Names of the destination may be other spellings of names of the source, so none is
-            // deleted.
-            self.source.broken |= self.extras != Extras::Keep;
+            // A name of the destination may be another spelling of a name of the source, so no name
+            // is deleted.
+            self.source.is_broken |= self.extras != Extras::Keep;
             return Some(Err(failure));
         }
         self.add_over(entry, ReplaceKind::Nothing)
@@ -290,7 +294,7 @@ impl Join<'_> {
     fn add_over(&mut self, entry: Entry, over: ReplaceKind) -> Option<JobResult> {
         if entry.kind == EntryKind::File && self.is_over_directory(&entry.name) {
             let prefix = [&entry.name[..], b"/"].concat();
-            self.replacements.push(Replacement { file: entry, prefix, whole: true });
+            self.replacements.push(Replacement { file: entry, prefix, is_deletable: true });
             return None;
         }
         self.copy.job(entry, over, self.observer)
@@ -318,26 +322,26 @@ impl Join<'_> {
         }
         let tree = self.copy.tree;
         let with = match self.compare {
-            Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
+            Compare::Existence => return self.skip_or_copy(source, Ok(Sameness::Same)),
             Compare::Newer if destination.kind == EntryKind::File => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
                 let stored = || stored_times(tree, beneath?, &destination.name);
                 let newer = is_newer(destination.modified, SourceTime::of(&tree.source, &source), stored);
-                return self.settle(source, Ok(Sameness::of(newer)));
+                return self.skip_or_copy(source, Ok(Sameness::of(newer)));
             }
             _ if destination.kind != EntryKind::File || source.size != destination.size => {
                 return self.add(source);
             }
             Compare::None | Compare::Newer => return self.add(source),
-            Compare::Size => return self.settle(source, Ok(Sameness::Same)),
+            Compare::Size => return self.skip_or_copy(source, Ok(Sameness::Same)),
             Compare::Checksum => SourceComparison::Content(tree.destination.join(&destination.name)),
             Compare::SizeMtime => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
                 match TimeVerdict::of_entries(tree, &self.scope.store, beneath, &source, &destination) {
-                    TimeVerdict::Unchanged => return self.settle(source, Ok(Sameness::Same)),
+                    TimeVerdict::Unchanged => return self.skip_or_copy(source, Ok(Sameness::Same)),
                     TimeVerdict::Changed => return self.add(source),
-                    TimeVerdict::Ask(ask) => {
-                        SourceComparison::Times(ask, tree.destination.join(&destination.name))
+                    TimeVerdict::CheckMetadata(check) => {
+                        SourceComparison::Times(check, tree.destination.join(&destination.name))
                     }
                 }
             }
@@ -347,11 +351,11 @@ impl Join<'_> {
             return Some(Err(Failure { location: location.to_string(), error }));
         }
         let done = if self.comparisons.is_full() { self.comparisons.wait() } else { None };
-        done.and_then(|(source, same)| self.settle(source, same))
+        done.and_then(|(source, same)| self.skip_or_copy(source, same))
     }
 
     /// Skips or copies an object that was compared.
-    fn settle(&mut self, source: Entry, same: Result<Sameness>) -> Option<JobResult> {
+    fn skip_or_copy(&mut self, source: Entry, same: Result<Sameness>) -> Option<JobResult> {
         match same {
             Ok(Sameness::Same) => self.copy.skip(&source, self.observer).err().map(Err),
             Ok(Sameness::Different | Sameness::Unknown) => self.add(source),
@@ -369,19 +373,19 @@ impl Join<'_> {
             self.failures.extend(self.extra_names.add(&entry.name).err());
             return;
         }
-        // The source may have the name in spite of its listing.
+        // The source may have a name that its listing does not show.
         let deletable = self.extra_names.may_delete(&entry);
-        if self.source.broken {
+        if self.source.is_broken {
             self.kept += u64::from(entry.kind != EntryKind::Directory && deletable);
             return;
         }
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
             // A directory is deleted together with its contents.
-            over.whole &= deletable || entry.kind == EntryKind::Directory;
+            over.is_deletable &= deletable || entry.kind == EntryKind::Directory;
             return;
         }
         if !deletable {
-            // The directories above this entry have to stay.
+            // The directories that contain this entry have to stay.
             self.directories.retain(|directory| !entry.name.starts_with(directory));
             return;
         }
@@ -394,7 +398,8 @@ impl Join<'_> {
             return;
         }
         if entry.kind == EntryKind::Directory {
-            // A store has no directories, so it cannot show which directories are extra.
+            // Whether a directory is an extra can be known only if the source has directories,
+            // which a store does not.
             if has_directories(&tree.source) && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
             }
@@ -403,9 +408,9 @@ impl Join<'_> {
         self.defer(entry.name);
     }
 
-    /// Defers the deletion of a name.
+    /// Defers the deletion of a name that only the destination has.
     fn defer(&mut self, name: Vec<u8>) {
-        // While the source may still list names below this one, the file may be in the way of a
+        // As long as the source may list names below this one, the file may be in the place of a
         // directory.
         if has_directories(&self.copy.tree.destination)
             && !self.source.has_passed(&[&name[..], b"/"].concat())
@@ -415,7 +420,7 @@ impl Join<'_> {
         self.failures.extend(self.extra_names.add(&name).err());
     }
 
-    /// Defers the deletion of those files that turned out not to be in the way of a directory.
+    /// Defers the deletion of files once it is known that they are not in the place of a directory.
     fn defer_passed_obstacles(&mut self) {
         let (source, obstacles) = (&mut self.source, &mut self.obstacles);
         let passed: Vec<_> =
@@ -445,8 +450,9 @@ impl Join<'_> {
     }
 
     /// Passes over a name that only the destination has, if such names are kept. After a page of
-    /// such names, an S3 destination is listed again from the source's next name on. So copying a
-    /// few objects among many takes at most a few pages for each object.
+    /// such names, the listing of an S3 destination is started again at the source's next name. So
+    /// copying a few objects into a prefix with very many takes at most a few pages for each
+    /// object.
     fn pass_over_name(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
@@ -458,8 +464,8 @@ impl Join<'_> {
         if self.scope.store.is_unsorted(destination) {
             return;
         }
-        // A listing starts after a given name, so a shorter name than the source's next one is
-        // given.
+        // A listing starts after a given name. To include the source's next name, it starts after
+        // that name without its last character.
         let before = self.source.name().and_then(|name| std::str::from_utf8(name.split_last()?.1).ok());
         let start_after = before.map(str::to_owned);
         let options = ListOptions { start_after, ..self.destination_options.clone() };
@@ -479,7 +485,7 @@ impl Join<'_> {
     /// Defers the deletion of the extra directories that the destination's listing has passed.
     fn defer_passed_directories(&mut self) {
         while let Some(last) = self.directories.last() {
-            // The names in a directory have to be deleted before it.
+            // A directory can be deleted only after the names in it.
             if !self.destination.has_passed(last) || self.obstacles.iter().any(|name| name.starts_with(last))
             {
                 return;
@@ -492,7 +498,7 @@ impl Join<'_> {
     /// Keeps the directories that contain the source's `name`.
     fn keep_directory_of(&mut self, name: &[u8]) {
         for over in self.replacements.iter_mut().filter(|over| name.starts_with(&over.prefix)) {
-            over.whole = false;
+            over.is_deletable = false;
         }
     }
 
@@ -505,7 +511,7 @@ impl Join<'_> {
             .iter()
             .position(|over| source.has_passed(&over.prefix) && destination.has_passed(&over.prefix))?;
         let over = self.replacements.swap_remove(decided);
-        if over.whole && !self.source.broken && !self.destination.broken {
+        if over.is_deletable && !self.source.is_broken && !self.destination.is_broken {
             return self.copy.job(over.file, ReplaceKind::Directory, self.observer);
         }
         let place = self.copy.tree.destination.join(&over.file.name);

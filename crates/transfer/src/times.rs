@@ -1,12 +1,12 @@
 //! Decides whether a copy has the modification time of its source. File systems store times in
 //! different units and ranges, so the two times of a copy may differ.
 //!
-//! The times that a local destination can store are found once for each file system, by creating
-//! and removing a file, and only if they can decide. With them, the test is exact: only a copy
-//! within the unit of its source's time is the same. A host with SSH stores whole seconds
-//! ([`HOST_TIMES`]). Elsewhere (a dry run, a web server, an object's metadata), the unit is guessed
-//! from the copy's time. [`compare`](crate::compare), [`named`](crate::named) and
-//! [`sync`](crate::sync) call this.
+//! The times that a local destination can store are determined once for each file system, by
+//! creating and removing a file, and only if the answer depends on them. With them, the test is
+//! exact: the two times may differ only by the rounding of that file system. A host with SSH stores
+//! whole seconds ([`StoredTimes::HOST`]). Elsewhere (a dry run, a web server, an object's
+//! metadata), the unit is guessed from the copy's time. [`compare`](crate::compare),
+//! [`named`](crate::named) and [`sync`](crate::sync) call this.
 
 use std::time::SystemTime;
 
@@ -40,17 +40,18 @@ impl SourceTime {
         Some(Self::with_changed(stat.modified?, stat.version.file.and_then(FileIdentity::changed)))
     }
 
-    /// Combines a modification time with the inode change time, if known. If the latter has a finer
-    /// unit than 10 ms, the file system of the source has not rounded the modification time. Change
-    /// times in units of 10 ms prove nothing, because older kernels store such times on FAT.
+    /// Combines a modification time with the inode change time, if known. If the change time has a
+    /// finer unit than 10 ms, the source's file system has not rounded the modification time. A
+    /// change time in units of 10 ms proves nothing, because older kernels store such change times
+    /// on FAT.
     fn with_changed(modified: SystemTime, changed: Option<SystemTime>) -> Self {
         let is_fine = changed.is_some_and(|changed| TimeUnit::of(changed) < TimeUnit::HUNDREDTH);
         Self { modified, may_be_rounded: !is_fine }
     }
 }
 
-/// Returns the times that the file system of a tree's destination can store below `name`. A dry run
-/// does not find them, because that takes writing a file.
+/// Returns the times that the file system of a tree's destination can store below `name`. Returns
+/// `None` in a dry run, because the test writes a file.
 pub(crate) fn stored_times(tree: &Tree<'_>, root: &Beneath, name: &[u8]) -> Option<StoredTimes> {
     if tree.effect == Effect::DryRun { None } else { root.stored_times(as_path(name)) }
 }
@@ -66,8 +67,9 @@ pub(crate) fn stored_times_at(location: &Location) -> Option<StoredTimes> {
 
 /// Returns whether a copy has the modification time of its source. A file system may store the time
 /// in a coarser unit, rounded down or to the nearest (Samba's `round_timespec`), or replace it by
-/// the first or last time that it can store. `stored` is called only if it can decide. If the
-/// source's time is coarser, a protocol or header may have rounded it down.
+/// the first or last time that it can store. `stored` is called only if the answer depends on it.
+/// If the source's time has a coarser unit than the copy's, a protocol or header may have rounded
+/// it down.
 pub(crate) fn is_same(
     source: SourceTime,
     copy: SystemTime,
@@ -94,7 +96,7 @@ pub(crate) fn is_same(
     is_near && (-unit.0 / 2..unit.0).contains(&after)
 }
 
-/// Returns whether some file systems cannot store a time.
+/// Returns whether a time is outside of the range that every file system can store.
 fn is_unusual(time: SystemTime) -> bool {
     i64::try_from(whole_seconds(time)).is_ok_and(|seconds| !USUAL_SECONDS.contains(&seconds))
 }

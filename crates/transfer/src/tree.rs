@@ -10,7 +10,7 @@ use firstbyte_store::{
     NameTest, Partials, ReplaceKind, Store, WalkBounds, location_below,
 };
 
-use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
+use crate::compare::{ComparedPair, Comparisons, MetadataCheck, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add_relaxed, load_relaxed};
 use crate::error::{Error, Failure, Result};
 use crate::job::{CopyJob, EarlierSources, Effect, Extras, Levels, Tree, TreeNames};
@@ -82,7 +82,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Returns the same copy, after copies of `earlier` sources, which it does not replace.
+    /// Returns the same copy, which does not replace the copies of `earlier` sources.
     pub(crate) fn after(self, earlier: &'a EarlierSources<'a>) -> Self {
         Self { earlier, ..self }
     }
@@ -90,22 +90,22 @@ impl<'a> TreeCopy<'a> {
     /// Returns whether a listed entry is copied. Counts unfinished copies and special files, which
     /// are not copied.
     pub(crate) fn selects(&self, entry: &Entry) -> bool {
-        // If only one level is copied, directories and their contents are left out.
+        // If only one level is copied, directories and their contents are skipped.
         if entry.kind == EntryKind::Directory && self.tree.levels == Levels::One {
             return false;
         }
         let name = entry.name.strip_suffix(b"/").filter(|_| entry.kind == EntryKind::Directory);
         let name = name.unwrap_or(&entry.name);
         let selected = self.tree.contains(name);
-        if !selected && is_unfinished(&self.tree.source, name) && self.tree.takes(name) {
+        if !selected && is_unfinished(&self.tree.source, name) && self.tree.includes(name) {
             add_relaxed(&self.counts.unfinished, 1);
         }
         if selected && entry.kind == EntryKind::Other {
             add_relaxed(&self.counts.special, 1);
         }
         match entry.kind {
-            // If the caller gave a name whose length is unknown, the name is passed on: the copy
-            // reports what is wrong with it.
+            // The caller has named this file, and its length is unknown. The job is made anyway, so
+            // that the copy reports what is wrong with the file.
             EntryKind::File if matches!(self.tree.names, TreeNames::Given(_)) && entry.size.is_none() => {
                 selected
             }
@@ -116,27 +116,27 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Returns whether the filters include an entry that only the destination has. The same filters
-    /// apply to the source.
-    pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
+    /// Returns whether the filters include an entry that only the destination has. They are the
+    /// filters that apply to the source.
+    pub(crate) fn includes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
-        is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
+        is_content && self.tree.includes(&entry.name) && self.limits.take(entry.size, entry.modified)
     }
 
-    /// Parses the name of a leftover of an interrupted copy. Returns `None` for other names, and if
-    /// the destination is not local.
+    /// Parses the name of a file that an interrupted copy has left. Returns `None` for other names,
+    /// and if the destination is not local.
     pub(crate) fn leftover(&self, name: &[u8]) -> Option<Leftover> {
         self.root.as_ref().and_then(|_| Leftover::of(name))
     }
 
-    /// Returns whether a name of the destination's listing is that of a directory. In a store, such
+    /// Returns whether a name in the destination's listing belongs to a directory. In a store, such
     /// a name is the key of an object.
     pub(crate) fn is_directory(&self, name: &[u8]) -> bool {
         name.ends_with(b"/") && has_directories(&self.tree.destination)
     }
 
-    /// Returns the job that copies a listed entry. Returns `None` in a dry run, which only reports
-    /// the entry, and for a directory or link, which is created here.
+    /// Returns the job that copies a listed entry. Returns `None` for a directory or link, which is
+    /// created here, and in a dry run, which only reports the entry.
     pub(crate) fn job(&self, entry: Entry, over: ReplaceKind, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
         let destination = match self.destination_of(&entry) {
@@ -170,8 +170,8 @@ impl<'a> TreeCopy<'a> {
         Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
     }
 
-    /// Fails if a copy would replace that of an earlier source. A dry run has not made the earlier
-    /// copies, so its names are looked up in every case.
+    /// Fails if this copy would replace the copy of an earlier source. In a dry run, the earlier
+    /// copies do not exist, so every name is checked, and not only names that replace an entry.
     fn check_earlier(&self, source: &Location, destination: &Location, over: ReplaceKind) -> Result<()> {
         if over == ReplaceKind::Nothing && self.tree.effect == Effect::Apply {
             return Ok(());
@@ -200,7 +200,7 @@ impl<'a> TreeCopy<'a> {
         parts: CheckedParts,
     ) -> std::result::Result<(), Failure> {
         let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
-        // A name that no file can have is refused when its destination is determined.
+        // A name that no file can have is reported later, when its destination is determined.
         let Some(root) = self.root.as_ref().filter(|_| DestinationName::check_path(name).is_ok()) else {
             return Ok(());
         };
@@ -211,8 +211,8 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Returns the kinds of entries that a file may replace. For a name that was in no listing of
-    /// the destination.
+    /// Returns the kinds of entries that the copy may replace. Called for a name that was in no
+    /// listing of the destination.
     pub(crate) fn replaceable_kinds(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
         let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
         match found {
@@ -274,7 +274,7 @@ impl<'a> TreeCopy<'a> {
         match &self.root {
             _ if tree.effect == Effect::DryRun => {}
             Some(root) => root.beneath.create_directory(as_path(directory))?,
-            // A directory with files need not be created by itself: its first file creates it.
+            // A directory with files is created together with its first file.
             None if self.is_empty(directory) == Some(false) => {}
             None => self.store.create_directory(&place)?,
         }
@@ -288,7 +288,7 @@ impl<'a> TreeCopy<'a> {
     }
 }
 
-/// The earlier sources of a tree that was named alone.
+/// Returns no earlier sources, for a tree that is the only source of its command.
 fn no_sources(_copy: &Location) -> Vec<Location> {
     Vec::new()
 }
@@ -318,8 +318,9 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
     Some(Location::Object(object.with_key("")))
 }
 
-/// Returns the options for listing a source. Links are followed unless they are kept, and local
-/// directories are listed too. No link and no mount leads to the destination.
+/// Returns the options for listing a source. Links are followed unless they are copied as links.
+/// Directories of local trees are listed too. Links and mount points that lead to the destination
+/// are not entered.
 pub(crate) fn list_options(
     tree: &Tree<'_>,
     order: EntryOrder,
@@ -368,8 +369,8 @@ pub(crate) fn source(
     Ok(Listing::of(listing.map(move |entry| entry.map(|entry| with_looked_up_length(&store, &root, entry)))))
 }
 
-/// Turns names that lead to the destination into errors. In the listing of a directory, the store
-/// does so.
+/// Turns names that lead to the destination into errors. Used for names from the caller; in a
+/// listing of a directory, the store does this.
 fn refuse_names(listing: Listing, root: Location, refused: Option<NameTest>) -> Listing {
     let Some(refused) = refused else { return listing };
     Listing::of(listing.map(move |entry| match entry {
@@ -381,7 +382,8 @@ fn refuse_names(listing: Listing, root: Location, refused: Option<NameTest>) -> 
 }
 
 /// Looks up the length of a file that is listed as empty. Such a file may have content of unknown
-/// length; then no object at the destination counts as equal to it.
+/// length. Then its length becomes unknown, so that it does not equal any object at the
+/// destination.
 fn with_looked_up_length(store: &Store, root: &Location, mut entry: Entry) -> Entry {
     if entry.kind == EntryKind::File && entry.size == Some(0) {
         let found = store.stat(&root.join(&entry.name));
@@ -441,7 +443,7 @@ impl Iterator for Jobs<'_> {
                 Some(Err(error)) => Some(Err(Failure::of_listing(&copy.tree.source, error))),
                 None => {
                     let outcome = self.comparisons.wait()?;
-                    self.settle(outcome)
+                    self.skip_or_copy(outcome)
                 }
             };
             if job.is_some() {
@@ -468,11 +470,11 @@ impl Jobs<'_> {
         match self.compare_times(&entry, found) {
             TimeVerdict::Unchanged => copy.skip(&entry, observer).err().map(Err),
             TimeVerdict::Changed => copy.job(entry, over, observer),
-            TimeVerdict::Ask(ask) => self.ask(entry, ask),
+            TimeVerdict::CheckMetadata(check) => self.check_metadata(entry, check),
         }
     }
 
-    /// Decides whether the destination has a listed file, complete and unchanged.
+    /// Decides whether the destination has a complete and unchanged copy of a listed file.
     fn compare_times(
         &self,
         entry: &Entry,
@@ -488,16 +490,16 @@ impl Jobs<'_> {
                 Compare::Newer => TimeVerdict::unless_newer(self.copy.tree, entry, &found, &root.beneath),
                 _ => TimeVerdict::of_file(self.copy.tree, &self.copy.store, entry, &found, &root.beneath),
             },
-            // If the lookup has failed, writing the file will report the error.
+            // If the lookup has failed, the copy will report the error.
             _ => TimeVerdict::Changed,
         }
     }
 
     /// Requests the modification time of a listed file from its store.
-    fn ask(&mut self, entry: Entry, ask: Ask) -> Option<JobResult> {
+    fn check_metadata(&mut self, entry: Entry, check: MetadataCheck) -> Option<JobResult> {
         let tree = self.copy.tree;
         let location = tree.source.join(&entry.name);
-        let compared = SourceComparison::Times(ask, tree.destination.join(&entry.name));
+        let compared = SourceComparison::Times(check, tree.destination.join(&entry.name));
         if let Err(error) = self.comparisons.start(entry, location.clone(), compared) {
             return Some(Err(Failure { location: location.to_string(), error }));
         }
@@ -505,11 +507,11 @@ impl Jobs<'_> {
             return None;
         }
         let outcome = self.comparisons.wait()?;
-        self.settle(outcome)
+        self.skip_or_copy(outcome)
     }
 
     /// Skips or copies an object that was compared.
-    fn settle(&self, (entry, same): ComparedPair) -> Option<JobResult> {
+    fn skip_or_copy(&self, (entry, same): ComparedPair) -> Option<JobResult> {
         match same {
             Ok(Sameness::Same) => self.copy.skip(&entry, self.observer).err().map(Err),
             Ok(Sameness::Different | Sameness::Unknown) => {

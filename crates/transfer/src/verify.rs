@@ -1,8 +1,8 @@
 //! Computes checksums of content while it is transferred.
 //!
-//! CRCs of chunks can be combined, so they are computed as the bytes arrive, in any order. A
-//! sequential hash cannot be combined. For it, a follower thread reads the complete start of the
-//! file back from the page cache while the rest is still arriving.
+//! CRCs of chunks can be combined, so they are computed as the bytes arrive, in any order.
+//! Sequential hashes such as SHA-256 cannot be combined. For them, a follower thread reads the file
+//! from its start back from the page cache, up to the first gap, while the rest is still arriving.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -54,8 +54,8 @@ pub(crate) fn combine(
     Some(whole)
 }
 
-/// Number of bytes that are hashed between two checks of whether the hash is still needed. The
-/// slowest algorithm takes a tenth of a second for them.
+/// Number of bytes that are hashed before the thread checks again whether the hash is still needed.
+/// The slowest algorithm takes a tenth of a second for them.
 const BYTES_BETWEEN_CHECKS: u64 = 32 << 20;
 
 /// A thread that hashes a file from its start while the file is being filled.
@@ -78,7 +78,7 @@ struct FrontState {
     filling: FillState,
 }
 
-/// State of the file that is hashed.
+/// How much of the file has arrived.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum FillState {
     #[default]
@@ -115,8 +115,8 @@ impl Follower {
 }
 
 impl Drop for Follower {
-    /// Ends the thread of a download that was not completed. The thread's file shares the lock on
-    /// the partial file, which the next run in this process needs.
+    /// Ends the thread of a download that was not completed. The thread has the file open and so
+    /// shares the lock on the partial file, which the next run in this process needs.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.front.set(0, FillState::Abandoned);

@@ -38,8 +38,8 @@ fn correct_reply(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     }
 }
 
-/// Damages the first byte of a body. A later byte would not do, because another request may replace
-/// the rest of a long response.
+/// Damages the first byte of a body. Damage to a later byte might have no effect, because another
+/// request may replace the rest of a long response.
 fn damaged(reply: ScriptedReply) -> ScriptedReply {
     let ScriptedReply::Send(mut bytes) = reply else { return reply };
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();

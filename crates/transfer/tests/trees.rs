@@ -198,7 +198,7 @@ fn several_objects_are_compared_at_once() {
 
 #[test]
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
-    // There are so many objects because one write among them may be repeated.
+    // There are this many objects, because one write among them may be repeated.
     const SMALL: usize = 120;
     let (small, large) = (RequestBarrier::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);

@@ -21,16 +21,16 @@ use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
 use super::disk_writer::DiskWriter;
 
-/// Size of the smallest object whose whole checksum is requested early, so that its blocks are
-/// hashed as they arrive. A smaller object is read back to be hashed, which takes a few
-/// milliseconds.
+/// Minimum length of an object for which the checksum of the whole object is requested early, so
+/// that its blocks are hashed as they arrive. A smaller object is read back from the cache and
+/// hashed at the end, which takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
 /// Maximum number of files that are found ahead of their turn. Each takes some hundred bytes.
 const MAX_FILES_AHEAD: usize = 10_000;
 /// Number of newly fetched bytes of a file after which the disk starts to write them.
 const WRITE_AFTER_BYTES: u64 = 16 << 20;
-/// Polling interval. A job has to poll, because it is not notified of blocks that are fetched for
-/// readers.
+/// Interval at which the job looks for blocks that arrived for readers. Such a block does not
+/// notify the job.
 const POLL_INTERVAL: Duration = firstbyte_store::POLL_INTERVAL;
 
 /// A hydration that is running or over. Clones refer to the same job; dropping them does not end
@@ -106,7 +106,8 @@ impl HydrationJob {
 /// A wanted file or range that was found.
 struct FoundItem {
     item: HydrationItem,
-    /// True if the object counts as found with this item, because the item is its first.
+    /// True if this item is the first of its object. If several ranges of an object are wanted,
+    /// only the first counts as a file.
     is_first: bool,
 }
 
@@ -116,7 +117,7 @@ struct WantedFiles {
     list: HydrationList,
     /// Files found ahead of their turn.
     ahead: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
-    /// Objects of which a range was found.
+    /// Objects of which a range was found, so that a second range does not count as another file.
     ranged: HashSet<Location>,
     is_ended: bool,
 }
@@ -184,7 +185,7 @@ fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLi
             busy = wanted.look_ahead(job);
         }
         // A file that found no room waits until no other file is active.
-        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
+        let waits = waiting_file.as_ref().is_some_and(|candidate| candidate.is_waiting && !active.is_empty());
         if !waits && let Some(candidate) = waiting_file.take() {
             let promised = active.iter().map(ActiveFile::promised).sum();
             match candidate.admit(job, promised, &mut least_refused) {
@@ -213,7 +214,7 @@ fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLi
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
 fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
     let FoundItem { item: wanted, is_first } = found;
-    // The listed bytes are subtracted here; `start` adds the file again, in whole blocks.
+    // The total contains the listed bytes of the file. `start` adds its whole blocks instead.
     let mut progress = job.lock_progress();
     progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
     drop(progress);
@@ -236,13 +237,14 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
     let whole = ByteRange::new(0, version.table.size());
     let bytes = wanted.range.map_or(whole, |range| range.intersect(whole));
     let blocks = blocks_of(bytes);
-    // Whole blocks are fetched and counted.
+    // Blocks are fetched and counted as wholes, even if only a part of a block is wanted.
     let bytes = version.table.blocks.bytes(&blocks);
-    Some(Candidate { version, blocks, bytes, is_first, waits: false })
+    Some(Candidate { version, blocks, bytes, is_first, is_waiting: false })
 }
 
-/// Returns the reason why the cache cannot keep an object, if its version gives one. Content whose
-/// version is not identified for sure stays in the cache only while a reader has it open.
+/// Returns the reason why the cache cannot keep an object, if its version gives one. Without a
+/// strong `ETag` or version id, the cache drops the content when the last reader closes it, so a
+/// hydration would be wasted unless a reader has the object open.
 fn not_kept(version: &SharedVersion) -> Option<Error> {
     let (table, location) = (&version.table, version.table.location.to_string());
     match table.version.strength() {
@@ -259,10 +261,10 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// True if the object counts as done with this item.
+    /// True if the object counts as done when this item is done.
     is_first: bool,
     /// True if the file found no room before, and waits until no other file is active.
-    waits: bool,
+    is_waiting: bool,
 }
 
 /// The decision whether a file may start, given the room in the cache.
@@ -276,14 +278,14 @@ enum Admission {
 
 impl Candidate {
     /// Makes room for the file in addition to the `promised` bytes of other files, so that no
-    /// fetched block is discarded. If the total is `least_refused` bytes or more, no version is
-    /// evicted.
+    /// fetched block is discarded. `least_refused` is the smallest total for which there was no
+    /// room so far; for that many bytes or more, no eviction is tried again.
     fn admit(mut self, job: &Arc<JobState>, promised: u64, least_refused: &mut u64) -> Admission {
         let blocks = &self.version.table.blocks;
         match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
             Ok(cost) => return Admission::Started(self.start(job, cost)),
             Err(Some(_)) if promised > 0 => {
-                self.waits = true;
+                self.is_waiting = true;
                 return Admission::Later(self);
             }
             Err(refused) => {
@@ -333,7 +335,7 @@ struct ActiveFile {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// True if the object counts as done with this item.
+    /// True if the object counts as done when this item is done.
     is_first: bool,
     /// The first block that has not been examined in this round.
     next: u64,
@@ -348,7 +350,7 @@ struct ActiveFile {
 }
 
 impl ActiveFile {
-    /// Submits fetches while the queue has room. Returns whether the queue had room for any.
+    /// Submits fetches while the queue has room. Returns whether it had room and blocks were left.
     fn submit(&mut self, context: &HydrationContext) -> bool {
         let mut busy = false;
         while !self.is_submitted() && context.queue.has_room_in_background() && self.shared.may_submit() {
@@ -433,8 +435,8 @@ impl ActiveFile {
             None => {
                 let mut progress = job.lock_progress();
                 progress.files_done += u64::from(self.is_first);
-                // Corrects the count for blocks that readers fetched and for blocks that were
-                // fetched twice.
+                // Blocks that readers fetched were not counted, and blocks that were fetched twice
+                // were counted twice. Now the whole file counts once.
                 progress.bytes_here += self.bytes.len();
                 progress.bytes_here -= self.shared.counted();
                 true

@@ -113,7 +113,8 @@ impl CacheEntry {
         }
     }
 
-    /// Records an object without content. A version in files of its own is recorded by its files.
+    /// Records an object without content. A version in files of its own needs no record, because
+    /// its files show that it is cached.
     pub(super) fn fill_empty(&self, exempt: Exempt) {
         if let Self::Packed(packed) = self {
             packed.fill(&[], exempt);

@@ -19,7 +19,7 @@ pub(crate) struct Requests {
     pub(crate) fetches: Vec<Fetch>,
     /// Queued fetches for which a reader now waits.
     pub(crate) promoted: Vec<FetchId>,
-    /// Reads with a callback, which the queue ends with an error at their deadlines.
+    /// Reads with a callback. The queue must fail them at their deadlines.
     pub(crate) watched: Vec<Arc<PendingRead>>,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Fetch {
     pub(crate) id: FetchId,
     pub(crate) priority: Priority,
     pub(crate) blocks: Range<u64>,
-    /// The bytes to request, if not the whole blocks. A block of which only a part arrives is not
-    /// stored.
+    /// The bytes to request, if fewer than the whole blocks. A block that arrives only in part is
+    /// not stored.
     pub(crate) only: Option<ByteRange>,
     /// True if some of the blocks belonged to another fetch of this process that has the right to
     /// fetch them.

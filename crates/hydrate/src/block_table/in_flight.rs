@@ -19,11 +19,11 @@ use crate::job_state::FetchPace;
 /// The priority of a fetch. Fetches of an earlier variant start first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// For a reader that waits.
+    /// For a reader that waits for the blocks.
     Demand,
-    /// For a reader expected soon.
+    /// For a reader that is expected to read the blocks soon.
     Ahead,
-    /// For hydration.
+    /// For a hydration job.
     Background,
 }
 
@@ -32,12 +32,12 @@ pub(crate) type FetchId = u64;
 
 /// Largest distance, in blocks, from the block that a fetch brings next, at which a reader always
 /// waits for the fetch. For a block further ahead, the rate of the fetch decides: see
-/// [`Tracked::brings_soon`].
+/// [`TrackedFetch::brings_soon`].
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
-/// Action by which a reader gets an absent block.
+/// What a reader has to do to get an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum ReaderAction {
     /// Wait for the given fetch.
     Join(FetchId),
     /// Wait for the given fetch, which must start now.
@@ -47,15 +47,15 @@ pub(crate) enum Want {
 }
 
 #[derive(Debug)]
-struct Tracked {
+struct TrackedFetch {
     priority: Priority,
     /// The time at which a thread started the fetch. `None` while the fetch is queued.
     started: Option<Instant>,
     /// True if the fetch brings only the bytes of one read, so that no other reader can wait for
     /// it.
     is_exact: bool,
-    /// True if the fetch has the right to fetch, which only one of the processes sharing the cache
-    /// can have.
+    /// True if the fetch has a lease: among the processes that share the cache, only this one may
+    /// fetch the blocks.
     has_lease: bool,
     pace: FetchPace,
     /// The block that the fetch brings next.
@@ -65,12 +65,12 @@ struct Tracked {
     owned: u64,
 }
 
-impl Tracked {
-    /// Returns whether the fetch brings a block soon enough for a reader to wait: the block is
-    /// near, or at its rate so far the fetch brings the block before a far server would answer a
-    /// new request. Waiting is also right with a near server, because a new request costs the
-    /// server as much: MinIO needs 2 ms of processor time for a request, in which it could send 4
-    /// MiB.
+impl TrackedFetch {
+    /// Returns whether the fetch brings a block soon enough for a reader to wait for it. A block
+    /// near the fetch's position is soon enough. So is a block that the fetch, at its rate so far,
+    /// brings before a far server would answer a new request. The same rule is right for a near
+    /// server, where a new request costs the server as much time: MinIO needs 2 ms of processor
+    /// time for a request, in which it could send 4 MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
@@ -85,7 +85,7 @@ impl Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct FetchesInFlight {
     owners: HashMap<u64, FetchId>,
-    fetches: HashMap<FetchId, Tracked>,
+    fetches: HashMap<FetchId, TrackedFetch>,
 }
 
 impl FetchesInFlight {
@@ -98,9 +98,10 @@ impl FetchesInFlight {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
-    /// Returns the runs of `blocks` that need a fetch ahead of a sequential reader, which reaches
-    /// them soon. Background fetches of these blocks that have started bring them without pauses
-    /// from now on. Background fetches that are queued, or have a limited rate, lose these blocks.
+    /// Returns the runs of `blocks` for which a sequential reader, which reaches them soon, needs
+    /// new fetches. Running background fetches keep their blocks and no longer pause for readers.
+    /// Queued background fetches, and those with a limited rate, lose these blocks to the new
+    /// fetches.
     pub(crate) fn claim_ahead(
         &mut self,
         blocks: Range<u64>,
@@ -120,7 +121,7 @@ impl FetchesInFlight {
     }
 
     /// Adds a fetch, which takes over blocks owned by other fetches. Returns whether one of those
-    /// fetches has the right to fetch the blocks.
+    /// fetches has a lease on its blocks.
     pub(crate) fn begin(&mut self, id: FetchId, priority: Priority, blocks: Range<u64>) -> bool {
         let mut took_over = false;
         for block in blocks.clone() {
@@ -133,7 +134,7 @@ impl FetchesInFlight {
         }
         let owned = blocks.end - blocks.start;
         let next = blocks.start;
-        let fetch = Tracked {
+        let fetch = TrackedFetch {
             priority,
             started: None,
             is_exact: false,
@@ -149,18 +150,18 @@ impl FetchesInFlight {
 
     /// Returns what a reader of `block` has to do. `joined` is a fetch for which the reader already
     /// waits.
-    pub(crate) fn want(&self, block: u64, joined: Option<FetchId>, now: Instant) -> Want {
+    pub(crate) fn reader_action(&self, block: u64, joined: Option<FetchId>, now: Instant) -> ReaderAction {
         let Some((id, fetch)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
-            return Want::Fetch;
+            return ReaderAction::Fetch;
         };
         match fetch.priority {
-            _ if fetch.is_exact => Want::Fetch,
-            _ if joined == Some(id) => Want::Join(id),
-            Priority::Demand => Want::Join(id),
-            _ if fetch.pace != FetchPace::Steady || !fetch.brings_soon(block, now) => Want::Fetch,
-            _ if fetch.started.is_some() => Want::Join(id),
-            _ => Want::Promote(id),
+            _ if fetch.is_exact => ReaderAction::Fetch,
+            _ if joined == Some(id) => ReaderAction::Join(id),
+            Priority::Demand => ReaderAction::Join(id),
+            _ if fetch.pace != FetchPace::Steady || !fetch.brings_soon(block, now) => ReaderAction::Fetch,
+            _ if fetch.started.is_some() => ReaderAction::Join(id),
+            _ => ReaderAction::Promote(id),
         }
     }
 
@@ -203,7 +204,7 @@ impl FetchesInFlight {
         }
     }
 
-    /// Records that the fetch has the right to fetch its blocks.
+    /// Records that the fetch has a lease on its blocks.
     pub(crate) fn set_lease(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.has_lease = true;
@@ -218,8 +219,7 @@ impl FetchesInFlight {
         self.present(id, block);
     }
 
-    /// Records that a block of fetch `id` is present, whether this process or another one brought
-    /// it.
+    /// Records that a block of fetch `id` is present: this process or another one has cached it.
     pub(crate) fn present(&mut self, id: FetchId, block: u64) {
         if self.owners.get(&block) == Some(&id)
             && let Some(fetch) = self.fetches.get_mut(&id)
@@ -278,16 +278,16 @@ mod tests {
     fn a_reader_waits_for_a_near_block_and_fetches_one_that_is_far_or_in_the_background() {
         let (mut table, now) = (FetchesInFlight::default(), Instant::now());
         table.begin(1, Priority::Ahead, 0..64);
-        assert_eq!(table.want(0, None, now), Want::Promote(1));
+        assert_eq!(table.reader_action(0, None, now), ReaderAction::Promote(1));
         table.start(1, now);
-        assert_eq!(table.want(JOIN_DISTANCE, None, now), Want::Join(1));
-        assert_eq!(table.want(JOIN_DISTANCE + 1, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(JOIN_DISTANCE, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(JOIN_DISTANCE + 1, None, now), ReaderAction::Fetch);
         table.begin(2, Priority::Background, 100..110);
-        assert_eq!(table.want(100, None, now), Want::Fetch);
-        assert_eq!(table.want(200, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(100, None, now), ReaderAction::Fetch);
+        assert_eq!(table.reader_action(200, None, now), ReaderAction::Fetch);
         assert_eq!(
-            table.want(JOIN_DISTANCE + 1, Some(1), now),
-            Want::Join(1),
+            table.reader_action(JOIN_DISTANCE + 1, Some(1), now),
+            ReaderAction::Join(1),
             "the reader waits for an earlier block of it"
         );
     }
@@ -305,14 +305,14 @@ mod tests {
             "2 and 3 have not started"
         );
         assert!(!table.yields(1) && table.yields(2) && table.yields(3));
-        assert_eq!(table.want(10, None, now), Want::Join(1));
-        assert_eq!(table.want(25, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(10, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(25, None, now), ReaderAction::Fetch);
         table.set_pace(3, FetchPace::Steady);
-        assert_eq!(table.want(30, None, now), Want::Promote(3));
+        assert_eq!(table.reader_action(30, None, now), ReaderAction::Promote(3));
         table.set_pace(1, FetchPace::Limited);
         let taken: Vec<u64> = table.claim_ahead(10..12, |_| false).into_iter().flatten().collect();
         assert_eq!(taken, [10, 11], "no reader waits for a limited rate");
-        assert_eq!(table.want(10, None, now), Want::Fetch);
+        assert_eq!(table.reader_action(10, None, now), ReaderAction::Fetch);
     }
 
     #[test]
@@ -324,9 +324,9 @@ mod tests {
         // At one block per millisecond, the reader waits for any of the next 10 blocks, which is
         // more than `JOIN_DISTANCE`.
         let now = began + Duration::from_millis(10);
-        assert_eq!(table.want(20, None, now), Want::Join(1));
-        assert_eq!(table.want(21, None, now), Want::Fetch);
-        assert_eq!(table.want(20, None, now + FAR), Want::Fetch, "the rate has dropped");
+        assert_eq!(table.reader_action(20, None, now), ReaderAction::Join(1));
+        assert_eq!(table.reader_action(21, None, now), ReaderAction::Fetch);
+        assert_eq!(table.reader_action(20, None, now + FAR), ReaderAction::Fetch, "the rate has dropped");
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         let mut table = FetchesInFlight::default();
         table.begin(1, Priority::Demand, 0..2);
         table.set_exact(1);
-        assert_eq!(table.want(0, None, Instant::now()), Want::Fetch);
+        assert_eq!(table.reader_action(0, None, Instant::now()), ReaderAction::Fetch);
         table.begin(2, Priority::Demand, 0..1);
         assert!(!table.is_owned_by(0, 1) && table.is_owned_by(1, 1));
     }

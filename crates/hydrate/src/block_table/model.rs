@@ -2,11 +2,11 @@
 //! begin or are abandoned, and fetches start, bring blocks, fail, are given up, or receive the
 //! whole object.
 //!
-//! The table changes only under one lock, so a step of a thread is what happens between two locks.
-//! Each order runs from the beginning on a real table. The table's requests are not queued; a fetch
-//! starts only by a step. After the last step, the remaining fetches are brought to their end. Then
-//! no read may be open, no block may have an owner, no read may wait in the table, and the memory
-//! of an abandoned read must be unchanged.
+//! The table changes only under one lock, so a step is all that a thread does between two
+//! acquisitions of the lock. Each order runs from the beginning on a real table. The table's
+//! requests are not queued; a fetch starts only by a step. After the last step, the remaining
+//! fetches are brought to their end. Then no read may be open, no block may have an owner, no read
+//! may wait in the table, and the memory of an abandoned read must be unchanged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const STEPS: usize = 5;
 /// The byte that all blocks consist of.
 const CONTENT: u8 = 7;
 
-/// A step of one thread.
+/// A step that one thread makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// A thread reads all blocks into memory of its own.
@@ -44,7 +44,7 @@ enum Step {
     FetchAhead,
     /// The caller of a reading thread gives up, and takes its memory back.
     Abandon,
-    /// The server ignores ranges and sends the whole object.
+    /// The server ignores the range of a request and sends the whole object.
     ComeWhole,
     /// A thread starts the fetch with this index.
     Start(usize),
@@ -147,7 +147,7 @@ impl Run {
             }
             Step::Start(place) => {
                 let id = self.id(place);
-                self.table.started(id);
+                self.table.record_start(id);
                 self.table.set_lease(id);
             }
             Step::Bring(place) => self.bring(place),
@@ -157,7 +157,7 @@ impl Run {
             }
             Step::Fail(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
-                self.table.failed(self.id(place), &error);
+                self.table.fail_fetch(self.id(place), &error);
                 self.fetches[place] = None;
             }
             Step::GiveUp(place) => {
@@ -266,7 +266,7 @@ fn explore(order: &mut Vec<Step>, world: &mut World) {
 
 #[test]
 fn in_every_order_each_read_ends_and_no_block_stays_claimed() {
-    // With memory that keeps the arriving blocks, and with none.
+    // Runs with memory that keeps the arriving blocks, and with memory that keeps none.
     for memory in [64 << 20, 0] {
         let mut world = World::new(memory);
         explore(&mut Vec::new(), &mut world);

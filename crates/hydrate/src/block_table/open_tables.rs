@@ -20,9 +20,11 @@ pub(crate) struct OpenTables {
 
 impl OpenTables {
     /// Returns the table of a version. If there is none, creates it with the blocks that `store`
-    /// opens under a new id. A table that another open file keeps may have found its version
-    /// replaced. A caller that opens the version now has seen it since, so the table fetches again.
-    /// Each fetch is bound to the version.
+    /// opens under a new id.
+    ///
+    /// An existing table may refuse to fetch, because the store once had another version. The
+    /// caller has just seen this version, so the table tries again. This cannot mix versions,
+    /// because each request names the version.
     pub(crate) fn open(
         self: &Arc<Self>,
         location: &Location,
@@ -31,8 +33,8 @@ impl OpenTables {
     ) -> Arc<BlockTable> {
         let mut tables = self.tables.lock();
         let weak = tables.entry(location.clone()).or_default();
-        // Kept until the lock is released: dropping the last reference to a table takes the same
-        // lock.
+        // These references are kept until the lock is released: dropping the last reference to a
+        // table takes the same lock.
         let open: Vec<Arc<BlockTable>> = weak.iter().filter_map(Weak::upgrade).collect();
         // Two versions that identify no content may be equal and still have different content.
         let same =

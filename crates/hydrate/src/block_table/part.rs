@@ -2,7 +2,7 @@
 //! read into requests.
 //!
 //! A caller lends its buffers for one read and waits. The parts are written only under the lock of
-//! the [`PendingRead`](super::PendingRead) that holds them, and the caller does not return before
+//! the [`PendingRead`](super::PendingRead) that owns them, and the caller does not return before
 //! every such read has ended. Used by [`BlockTable`](super::BlockTable) and by blocking reads.
 
 use std::iter::Peekable;
@@ -60,7 +60,7 @@ impl ObjectPart {
     }
 }
 
-/// The parts of a read in groups. One request fetches a group if none of its blocks is present.
+/// The parts of a read in groups. If no block of a group is present, one request fetches the group.
 pub(crate) struct Groups {
     parts: Peekable<std::vec::IntoIter<ObjectPart>>,
     /// The ends of parts that were cut off behind the previous group, in any order.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every requested byte is in exactly one group for each range that contains the byte.
+        /// For each requested range, every byte of it is in exactly one group.
         #[test]
         fn nothing_is_lost_or_doubled(ranges in proptest::collection::vec((0..60 * BLOCK, 0..9 * BLOCK), 0..20)) {
             let bytes = |ranges: &mut dyn Iterator<Item = (u64, u64)>| {

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// Callback that is called once, with the bytes of a read or with an error.
 pub type ReadCallback = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// Place of the bytes for a callback until all of them have arrived.
+/// Where the bytes for a callback are until all of them have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// The bytes stay in the cache.
@@ -56,7 +56,7 @@ struct Progress {
     outcome: Option<Result<()>>,
 }
 
-/// A callback whose bytes are all in the cache.
+/// A callback whose bytes are all in the cache and can be read.
 pub(crate) struct ReadyRead {
     pub(crate) range: ByteRange,
     pub(crate) deadline: Instant,
@@ -104,8 +104,8 @@ impl PendingRead {
         }
     }
 
-    /// Returns whether one long part of this read contains all of `bytes`, a range of the object.
-    /// The reader of such a part is unlikely to request the same bytes again.
+    /// Returns whether one part of this read is long and contains all of `bytes`, a range of the
+    /// object. The reader of a long part is unlikely to request the same bytes again.
     pub(crate) fn has_long_part_with(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
@@ -136,8 +136,8 @@ impl PendingRead {
         }
     }
 
-    /// Accepts the bytes of a block from object offset `start` on. Returns the callback if this was
-    /// the last block and the bytes for the callback have to be read from the cache.
+    /// Accepts the bytes of a block from object offset `start` on. After the last block, returns
+    /// the callback if its bytes have to be read from the cache.
     pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<ReadyRead> {
         let mut progress = self.progress.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;

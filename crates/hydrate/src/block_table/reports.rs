@@ -21,7 +21,7 @@ use crate::error::Error;
 
 impl BlockTable {
     /// Records that a thread has started a fetch.
-    pub(crate) fn started(&self, id: FetchId) {
+    pub(crate) fn record_start(&self, id: FetchId) {
         self.state.lock().in_flight.start(id, Instant::now());
     }
 
@@ -36,7 +36,7 @@ impl BlockTable {
         self.state.lock().in_flight.yields(id)
     }
 
-    /// Records that a fetch has the right to fetch its blocks.
+    /// Records that a fetch has a lease on its blocks.
     pub(crate) fn set_lease(&self, id: FetchId) {
         self.state.lock().in_flight.set_lease(id);
     }
@@ -71,9 +71,10 @@ impl BlockTable {
         })
     }
 
-    /// Delivers the bytes of a block from object offset `start` on, brought by a fetch of only one
-    /// read's bytes. The bytes are for that read alone. If another fetch has taken the block over,
-    /// the other fetch delivers the block to both readers.
+    /// Delivers the bytes that a fetch has brought of a block, from object offset `start` on, if
+    /// the fetch requested only the bytes of one read. Only that read gets the bytes. If another
+    /// fetch has taken the block over, nothing is delivered here: the other fetch delivers the
+    /// block to all reads that wait.
     #[must_use]
     pub(crate) fn arrived_in_part(
         self: &Arc<Self>,
@@ -135,8 +136,9 @@ impl BlockTable {
         requests
     }
 
-    /// Returns whether a long read waits for a block that has arrived. Such a block is not kept in
-    /// memory, where it would displace blocks that short reads come back to.
+    /// Returns whether a long read gets a block that has arrived. A long reader does not come back
+    /// to the block. So the block is not kept in memory, where it would displace blocks that short
+    /// reads come back to.
     fn is_taken_by_long_read(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
         let state = self.state.lock();
@@ -144,7 +146,7 @@ impl BlockTable {
     }
 
     /// Ends a fetch that failed, and the reads that wait for the fetch.
-    pub(crate) fn failed(&self, id: FetchId, error: &Error) {
+    pub(crate) fn fail_fetch(&self, id: FetchId, error: &Error) {
         let waiting = {
             let mut state = self.state.lock();
             if let Error::Changed { .. } = error {
@@ -155,8 +157,8 @@ impl BlockTable {
         waiting.iter().for_each(|pending| pending.fail(error));
     }
 
-    /// Ends a fetch, unless a read waits for it whose deadline has not passed. Returns whether the
-    /// fetch was ended. If there is an `error`, the waiting reads fail with it.
+    /// Ends a fetch, unless a read still waits for it and the deadline of that read has not passed.
+    /// Returns whether the fetch was ended. If there is an `error`, the waiting reads fail with it.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
             let mut state = self.state.lock();

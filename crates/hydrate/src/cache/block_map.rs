@@ -38,13 +38,13 @@ const HEADER_READ_SIZE: usize = 1024;
 /// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
 /// kernel's limit.
 const MAX_TEXT_LENGTH: usize = 32 << 10;
-/// Length of the word of a block, bytes.
+/// Length of the word that the map keeps for each block, bytes.
 const WORD_SIZE: u64 = 8;
 
 /// Flag: the user has exempted the version from eviction.
 pub(super) const PINNED: u64 = 1;
-/// Flag: blocks have changed since the version was last prepared. The last process that closes the
-/// version clears the flag.
+/// Flag: blocks have changed since a process last initialized the version (see the module `open`).
+/// The last process that closes the version clears the flag.
 pub(super) const DIRTY: u64 = 2;
 /// Flag: all blocks are present, verified and synced to disk.
 pub(super) const DURABLE: u64 = 4;
@@ -75,8 +75,8 @@ pub(super) struct Live {
     pub(super) flags: AtomicU64,
     /// The stamp under which all blocks were present and verified. 0 if they never were.
     pub(super) complete: AtomicU64,
-    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last prepared the
-    /// version (see the module `open`).
+    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last initialized
+    /// the version (see the module `open`).
     pub(super) boot: AtomicU64,
     /// Number of present blocks. Incremented before a block is marked present, so after a kill the
     /// number may be too high until the next open.
@@ -97,8 +97,9 @@ pub(super) struct Live {
 unsafe impl Atomics for Live {}
 
 /// Identifies the boot and the epoch in which a block was written or last verified. A block with
-/// the current stamp is trusted; any other block is first checked against its CRC. The stamp has 30
-/// bits, so a false match is as unlikely as a wrong block with the right CRC.
+/// the current stamp is trusted; any other block is first checked against its CRC. A stamp has 30
+/// bits, so an old stamp that equals the current one by chance is as unlikely as a wrong block with
+/// the right CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
@@ -119,8 +120,8 @@ impl Stamp {
 pub(super) struct BlockWord(pub(super) u64);
 
 impl BlockWord {
-    /// Creates the word of a block that was just written. The block starts as referenced, so a
-    /// block that was fetched ahead survives one pass of eviction before it is read.
+    /// Creates the word of a block that was just written. The block starts as referenced. So
+    /// eviction spares a block that was fetched ahead of its reader once.
     pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
         Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
     }
@@ -292,8 +293,9 @@ pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> i
     file.write_all_at(header, 0)
 }
 
-/// Allocates the pages of `range` without changing the length of the file. Returns success on file
-/// systems that do not support this: they rarely fill up during a write to a mapping.
+/// Allocates the pages of `range` without changing the length of the file, so that a later store
+/// into a mapping cannot fail for lack of space. Returns success on file systems that do not
+/// support this: they rarely fill up between a check of the space and the store.
 pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
@@ -400,7 +402,7 @@ impl BlockMap {
         self.words().filter(|(_, word)| is_present(word)).count() as u64
     }
 
-    /// Returns whether the map is still as long as when it was mapped.
+    /// Returns whether the file of the map still has the length that it had when it was mapped.
     pub(super) fn is_whole(&self) -> bool {
         let is_marked = self.live().generation.load(Ordering::Acquire) & INTACT != 0;
         is_marked && length(&self.file).is_ok_and(|length| length == self.mapping.len() as u64)
@@ -430,7 +432,7 @@ impl BlockMap {
     /// Returns whether another process, or an earlier open, has allocated the page.
     fn exists(&self, index: u64) -> bool {
         let start = index * page();
-        // No other module uses the file's position.
+        // Seeking is safe, because no other module uses the file's position.
         seek(&self.file, SeekFrom::Data(start)).is_ok_and(|data| data < start + page())
     }
 }

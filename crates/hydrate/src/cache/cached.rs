@@ -6,8 +6,8 @@
 //! returns the zeros of a hole.
 //!
 //! A reader also checks the length of the file. Another program may cut the file short, and a later
-//! write behind the cut replaces the lost bytes by zeros. No write of this crate makes a cut file
-//! as long as the object again (see `fill`), so a file of that length was never cut.
+//! write behind the cut replaces the lost bytes by zeros. No write of this crate restores the full
+//! length of a cut file (see `fill`). So a file that is as long as the object was never cut.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -71,7 +71,7 @@ impl CachedVersion {
     }
 
     /// Reads contiguous cached bytes from `offset` on. Returns their number, which is 0 if the
-    /// first block is absent or `offset` is at the end.
+    /// block at `offset` is absent or `offset` is at the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let end = self.size().min(offset.saturating_add(buffer.len() as u64));
         if offset >= end {
@@ -113,8 +113,8 @@ impl CachedVersion {
     pub fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
         let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
-        // The blocks are checked before the lock, which is then often unnecessary, and again after
-        // it, because eviction may remove a block in between.
+        // The first check avoids the lock if a block is absent. The second check, under the lock,
+        // finds blocks that eviction has removed in between.
         if blocks.is_empty() || !all_present() || self.inner.invalidate_if_cut() {
             return None;
         }
@@ -199,8 +199,8 @@ impl CachedVersion {
     }
 }
 
-/// Pinned blocks of a version's file. Their bytes do not change while this value lives, even if a
-/// block turns out to be wrong.
+/// Pinned blocks of a version's file. While this value lives, their bytes do not change, even if a
+/// block is found to be damaged.
 #[derive(Debug)]
 pub struct PinnedBlocks {
     cached: CachedVersion,

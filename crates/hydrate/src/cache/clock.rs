@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns a number that identifies the current boot of the machine. Data written by a process that
-/// died is safe in the page cache, but only until the machine stops. If the kernel does not report
-/// a boot id, the number is random, so blocks written by other processes are verified before use.
+/// Returns a number that identifies the current boot of the machine. A write of a process that has
+/// died survives in the page cache, but only until the machine stops. If the kernel reports no boot
+/// id, the number is random. Then blocks that other processes have written are verified before use.
 pub(super) fn boot() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| match fs::read("/proc/sys/kernel/random/boot_id") {

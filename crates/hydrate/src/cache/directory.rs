@@ -3,9 +3,8 @@
 //!
 //! A file name is a hash that begins with the hash of the location, so all versions of a location
 //! are in one directory. The identity in the map decides which version the file holds, so versions
-//! with colliding names are never confused. Of the identifiers of a version, the identity contains
-//! only the strongest: a listing reports an `ETag`, a stat also a version id, and both identify the
-//! same bytes.
+//! with colliding names are never confused. A version may have several identifiers, of which the
+//! identity contains only the strongest.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -23,7 +22,7 @@ use super::clock::random;
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
 
-/// The format that is written, which is also the newest format that can be read.
+/// The format of new caches. It is also the newest format that can be read.
 const FORMAT: u32 = 3;
 /// The file that marks a directory as a cache.
 const FORMAT_FILE: &str = "format";
@@ -35,10 +34,10 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose names are removed right after their files are created.
 pub(super) const TEMPORARY: &str = "temporary";
-/// Beginnings of names that a directory may have before it becomes a cache: a format file that is
-/// being written, journals of uploads in the usual directory, and the directory at the root of an
-/// ext4 file system that `fsck` needs. A directory with any other name is the user's own. It must
-/// not be closed to other users, and may be a cache without its format.
+/// Prefixes of names that may exist in a directory before it becomes a cache: a format file that is
+/// being written, journals of uploads, and the directory of `fsck` at the root of an ext4 file
+/// system. A directory that contains any other name, and no format file, is refused. It may hold
+/// files of the user, or be a cache that has lost its format file.
 const EARLIER_NAMES: [&str; 3] = ["format.", "upload-", "lost+found"];
 /// File of the usage counters.
 pub(super) const USAGE: &str = "usage";
@@ -47,26 +46,26 @@ pub(super) const SHARDS: u64 = 256;
 
 /// Behaviour if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfNoCache {
-    /// Neither create nor empty a cache. For verbs that only read.
+pub(super) enum NoCacheAction {
+    /// Neither create nor empty a cache: the verb only reads.
     Leave,
     Create,
 }
 
-/// Opens the directory of a cache. Returns `None` if `absent` is [`IfNoCache::Leave`], and there is
-/// no cache or only one of an older format.
-pub(super) fn open(path: &Path, sharing: Sharing, absent: IfNoCache) -> Result<Option<PrivateDirectory>> {
+/// Opens the directory of a cache. Returns `None` if `absent` is [`NoCacheAction::Leave`], and
+/// there is no cache or only one of an older format.
+pub(super) fn open(path: &Path, sharing: Sharing, absent: NoCacheAction) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
-        IfNoCache::Leave => PrivateDirectory::open(path, sharing),
-        IfNoCache::Create => PrivateDirectory::create(path, sharing),
+        NoCacheAction::Leave => PrivateDirectory::open(path, sharing),
+        NoCacheAction::Create => PrivateDirectory::create(path, sharing),
     };
     let directory = match opened {
-        Err(error) if absent == IfNoCache::Leave && error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if absent == NoCacheAction::Leave && error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == IfNoCache::Leave
+    if absent == NoCacheAction::Leave
         && (!directory.has(Path::new(FORMAT_FILE)) || format_if_older(&directory).is_some())
     {
         return Ok(None);
@@ -81,7 +80,8 @@ pub(super) fn format_if_older(directory: &PrivateDirectory) -> Option<u32> {
     read_format(directory).ok().and_then(|text| format_number(&text)).filter(|found| *found < FORMAT)
 }
 
-/// Returns whether a directory that has this name, and no format file, may become a cache.
+/// Returns whether a directory without a format file may become a cache although it contains
+/// `name`.
 fn may_precede_cache(name: &OsStr) -> bool {
     EARLIER_NAMES.iter().any(|earlier| name.as_bytes().starts_with(earlier.as_bytes()))
 }
@@ -93,8 +93,8 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
         match read_format(directory) {
-            // The number is missing: the text did not reach the disk before a power cut, or the
-            // file was cut short.
+            // The number is missing: the machine lost power before the text reached the disk, or
+            // the file was cut short.
             Ok(text) if FORMAT_PREFIX.starts_with(&text) => match write_format(directory) {
                 // The disk is full. The cache can still be used, and a later process writes the
                 // format.
@@ -131,8 +131,8 @@ fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
     Ok(text)
 }
 
-/// Empties a cache of an older format. One process does this while the others wait. A process that
-/// starts to empty the cache after the first one has finished would remove files in use.
+/// Empties a cache of an older format. One process does this while the others wait and then see the
+/// new format, so they do not empty it again: the files could be in use by then.
 pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     let started = Instant::now();
     let _alone = loop {
@@ -176,7 +176,7 @@ fn format_number(text: &str) -> Option<u32> {
     text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim_end().parse().ok())
 }
 
-/// Returns the format of the directory. Fails if the text is not that of a cache, or if the format
+/// Returns the format of the directory. Fails if the text does not mark a cache, or if the format
 /// is newer than [`FORMAT`].
 fn check_format(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match format_number(text) {
@@ -201,7 +201,7 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         .write_all(format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
-        // An error of this removal is ignored, so that the error of the write is reported.
+        // An error of this removal is ignored, so that the caller gets the error of the write.
         let _ = directory.remove(temporary);
     }
     written
@@ -224,8 +224,8 @@ impl CachePaths {
         Self { map, data }
     }
 
-    /// Creates random names for a version whose names are removed as soon as it is open. A process
-    /// id would not be unique, because processes in two containers may have the same one.
+    /// Creates random names for a version whose names are removed as soon as its files are open. A
+    /// process id is no unique name, because processes in two containers may have the same id.
     pub(super) fn temporary() -> Self {
         let name = format!("{:016x}.map", random());
         Self::of_map(Path::new(TEMPORARY).join(name))
@@ -289,7 +289,7 @@ impl Name {
         format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
-    /// Returns whether a file name is that of a map, which consists of two hashes.
+    /// Returns whether a file name has the form of a map's name, which consists of two hashes.
     fn is_of_map(name: &[u8]) -> bool {
         let is_hash = |part: &[u8], digits| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
         let Some(stem) = name.strip_suffix(b".map") else { return false };
@@ -374,8 +374,8 @@ impl CachedIdentity {
     }
 }
 
-/// Returns the hash of a store's endpoint, as identities contain it. The hash of the scheme's own
-/// service is empty.
+/// Returns the hash of a store's endpoint, as identities contain it. An empty endpoint, which means
+/// the default service of the location's scheme, gives an empty text.
 pub(super) fn store_hash(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {
@@ -390,8 +390,8 @@ pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
 }
 
 /// Converts a location to text that parses back to the same location. A path becomes a URL, because
-/// a path may hold any bytes. The path becomes absolute, because the cache outlives the working
-/// directory.
+/// a path may contain bytes that are not text. The path becomes absolute, because the cache
+/// outlives the working directory.
 pub(super) fn location_text(location: &Location) -> String {
     let Location::Local(path) = location else { return location.to_string() };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());

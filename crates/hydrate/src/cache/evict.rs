@@ -27,7 +27,7 @@ use super::clock::Timestamp;
 use super::clock::{boot, random};
 use super::directory::{CachePaths, CachedIdentity, SHARDS, is_same, maps, shard};
 use super::lock::{LockFile, LockMode, LockWait, WHOLE, lock_out};
-use super::open::{IfMissing, OpenVersion, open};
+use super::open::{MissingAction, OpenVersion, open};
 use super::packs::{Packs, SlotCopy};
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared};
@@ -40,16 +40,17 @@ use crate::limits::CACHE_SHARE;
 const SAMPLE_SIZE: usize = 32;
 /// Maximum number of versions that are removed from one sample.
 const MAX_REMOVED: usize = 8;
-/// Bytes to free in one round beyond what is needed. A round takes a quarter of a millisecond; the
-/// 32 blocks that it frees share that cost.
+/// Number of bytes that an eviction frees beyond those that are needed. A round takes a quarter of
+/// a millisecond, and these bytes are 32 blocks, so the cost of the round is shared by 32 fills.
 const BYTES_PER_ROUND: u64 = SHORTEST_REQUEST;
 /// Maximum number of rounds of one eviction. If there is no room after them, the read is not
-/// cached. So if the size of the cache is lowered by a lot, several fills pass until the cache is
-/// that small.
+/// cached. So after the size of the cache was lowered by a lot, several evictions are needed to
+/// reach the new size.
 const MAX_ROUNDS: usize = 64;
-/// Number of rounds that free nothing after which eviction gives up, if only samples were examined.
+/// Number of rounds without effect after which an eviction gives up, if each round examined only a
+/// sample of the cache.
 const MAX_USELESS_ROUNDS: usize = 4;
-/// Maximum number of words examined in one version: the words of 128 GiB, passed twice.
+/// Maximum number of words examined in one version: enough to pass twice over 128 GiB.
 const MAX_WORDS_EXAMINED: u64 = 2 << 20;
 /// Number of blocks whose words fit on one page of a map, for the smallest page size.
 const BLOCKS_PER_MAP_PAGE: u64 = 512;
@@ -60,7 +61,7 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     let _one = shared.evicting.lock();
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
-    // Eviction starts only after the usage has been counted.
+    // Before the usage has been counted, it is unknown how much to evict.
     if bytes > limit || !usage.is_known() {
         return false;
     }
@@ -112,7 +113,7 @@ fn header_of(shared: &Shared, map: &Path) -> Option<MapHeader> {
 }
 
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
-/// Returns whether all of them were freed.
+/// Returns whether all of `bytes` were freed.
 pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock();
     evict_round(shared, bytes + BYTES_PER_ROUND, exempt).freed >= bytes
@@ -145,7 +146,7 @@ enum Candidate {
     Packed(SlotCopy),
 }
 
-/// Samples versions and removes the oldest until `goal` bytes are free.
+/// Samples versions and packed objects, and removes the oldest of them until `goal` bytes are free.
 fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     let (mut found, mut examined) = sample(shared, exempt);
     if let Some(packs) = &shared.packs {
@@ -186,8 +187,8 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Samples versions. Returns each with the time of its last use. If a job needs room, skips the
-/// versions that are exempt: otherwise a job that has filled the cache would find little else.
+/// Samples versions. Returns each with the time of its last use. Skips exempt versions if a job
+/// needs room: in a cache that the job has filled, a sample would otherwise contain little else.
 fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
@@ -201,7 +202,7 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
             if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
             }
-            // A file that is not a map, or not a complete one yet, counts as the oldest.
+            // A file that is no complete map counts as the oldest.
             let used = |header: MapHeader| Timestamp::from_word(header.live.last_open.into_inner()).word();
             found.push((header.map_or(0, used), Candidate::Version(map)));
         }
@@ -248,8 +249,9 @@ pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Ver
 }
 
 /// Returns the bytes that the usage counters include for a version. The header contains this
-/// number. If the version was not opened since the machine restarted, the header may be outdated,
-/// and the number of bytes on the disk counts instead. A recount applies the same rule.
+/// number. If the version was not opened since the machine restarted, the number in the header may
+/// be outdated, so the bytes that the files use on the disk count instead. A recount applies the
+/// same rule.
 pub(super) fn accounted_bytes_of(
     directory: &PrivateDirectory,
     header: Option<&MapHeader>,
@@ -264,13 +266,13 @@ pub(super) fn accounted_bytes_of(
     }
 }
 
-/// Punches blocks of versions in use, in random order.
+/// Punches blocks out of versions that are in use. Takes the versions in random order.
 fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exempt) -> u64 {
     let mut freed = 0;
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
         let map = in_use.swap_remove(to_usize(random() % in_use.len() as u64));
         let paths = CachePaths::of_map(map);
-        let opened = open(shared, paths, IfMissing::Skip, Retention::Persistent, LockWait::Never);
+        let opened = open(shared, paths, MissingAction::Skip, Retention::Persistent, LockWait::Never);
         if let Ok(Some(version)) = opened {
             freed += version.shrink(goal - freed, exempt);
         }
@@ -294,7 +296,8 @@ impl OpenVersion {
         }
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
-        // Two passes, because the first one only clears the flags if all blocks were read.
+        // A second pass is needed if all blocks were read: the first pass then only clears their
+        // flags.
         let most = MAX_WORDS_EXAMINED.min(2 * self.map.blocks());
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
@@ -336,8 +339,8 @@ impl OpenVersion {
         self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
         let (mut block, mut bytes) = (0, 0);
         while block < self.map.blocks() {
-            // One page of words at a time: if a block is being filled, only the blocks on its page
-            // are then removed one by one.
+            // Tries all blocks whose words are on one page of the map at once. If one of them is
+            // being filled, only the blocks of this page are removed one by one.
             let end = self.map.next_page(block).min(self.map.blocks());
             if self.map.word(block).is_some() {
                 bytes += match self.evict(block..end) {
@@ -428,7 +431,7 @@ impl Cache {
             }
             VersionRemoval::Nothing => {}
             VersionRemoval::InUse => {
-                let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
+                let (skip, retention) = (MissingAction::Skip, Retention::Persistent);
                 let opened = open(&self.shared, paths, skip, retention, LockWait::Briefly)?;
                 if let Some(version) = opened {
                     released.bytes += version.remove_all_blocks();

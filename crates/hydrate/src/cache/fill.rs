@@ -1,9 +1,9 @@
 //! Writes a block into the cache.
 //!
 //! The data is written and read back, and only then the block's word is set. If the process is
-//! killed before that, the block is absent. The block's bytes are added to the usage counters first
-//! of all. If the disk is full in spite of the counters, or a quota is reached, the block is not
-//! cached, which is not a failure.
+//! killed before that, the block is absent. The block's bytes are added to the usage counters
+//! before anything is written. If the disk or a quota is full although the counters show room, the
+//! block is not cached, which is no error.
 //!
 //! If another program has cut a file short, a write behind the new end makes the file longer again,
 //! with zeros in between. Every process must notice the cut by the file's length. So no write makes
@@ -224,14 +224,16 @@ impl OpenVersion {
         let Some(_alone) = self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) else { return };
         match self.presence(block) {
             Presence::Present => {}
-            // The block is from before an unclean stop, and part of it has just been overwritten.
+            // The block was cached before an unclean stop, and this write has overwritten a part of
+            // it.
             Presence::Unverified => drop(self.remove_blocks(blocks, RemovedBytes::Leave)),
-            // No reader has seen the block, so the generation and the verified runs remain valid.
+            // No reader has seen the block, so neither the generation nor the verified runs have to
+            // change.
             Presence::Absent => drop(self.punch(blocks)),
         }
     }
 
-    /// Fails if the file returns other bytes than those that were written.
+    /// Fails if the file returns other bytes than were written.
     pub(super) fn compare_written(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let mut piece = [0; COMPARE_SIZE];
         let mut at = block * BLOCK;
@@ -258,12 +260,12 @@ impl OpenVersion {
     }
 }
 
-/// Stores one byte of a file without changing the file's length. Fails if the byte is on a page
-/// behind the end: the kernel writes into the mapping, because this process would get a signal.
+/// Stores one byte through a mapping, which cannot change the file's length. The kernel copies the
+/// byte into the mapping from a pipe. If the page is behind the end of the file, the copy returns
+/// an error, where a store by this process would raise `SIGBUS`.
 fn put_byte(file: &File, at: u64, byte: u8) -> io::Result<()> {
     let from = at / page() * page();
-    // The page is allocated first, because the kernel would report a full disk only as a bad
-    // address.
+    // Without an allocated page, the copy would report a full disk as a bad address (`EFAULT`).
     allocate(file, from..at + 1)?;
     let mapping = SharedMapping::of_range(file, from, to_usize(at + 1 - from))?;
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;

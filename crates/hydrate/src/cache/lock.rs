@@ -18,9 +18,9 @@
 //! 4. [`WHOLE`], [`changes`], [`pins`] and [`leases`]. Threads try these locks, but never wait for
 //!    them.
 //!
-//! An open version keeps its shared [`OPEN`] lock while its reads and fills reserve room. This
-//! cannot cause a deadlock, because no thread waits for that lock: eviction punches blocks of an
-//! open version instead.
+//! An open version keeps its shared [`OPEN`] lock while its reads and fills reserve room, which may
+//! evict. This cannot cause a deadlock, because an eviction does not wait for that lock: it punches
+//! blocks of an open version instead.
 
 use std::fs::File;
 use std::io;
@@ -35,15 +35,15 @@ use rustix_futex_sync::Mutex;
 
 use crate::limits::POLL_INTERVAL;
 
-/// Lock that is shared while a version is open, and exclusive while the version is prepared or
-/// removed.
+/// Lock that is shared while a version is open, and exclusive while a process initializes or
+/// removes the version (see the module `open`).
 pub(super) const OPEN: Range<u64> = 0..1;
 /// Lock that a process holds, exclusively, from before it opens a version until the version is
-/// prepared, and while it examines a version that no process has open. Without this lock, a process
-/// that only examines a version could prevent another from preparing it.
+/// initialized, and while it examines a version that no process has open. Without this lock, a
+/// process that only examines a version could keep another from initializing it.
 pub(super) const ENTRANCE: Range<u64> = 2..3;
-/// Lock that is shared while a caller relies on all blocks being present, and exclusive while
-/// blocks are removed.
+/// Lock that is shared while a caller needs all blocks to stay, and exclusive while blocks are
+/// removed.
 pub(super) const WHOLE: Range<u64> = 1..2;
 /// The range of all locks.
 const EVERYTHING: Range<u64> = 0..i64::MAX as u64;
@@ -51,25 +51,25 @@ const LEASES: u64 = 1 << 60;
 const CHANGES: u64 = 1 << 61;
 const PINS: u64 = 3 << 60;
 
-/// Returns the lock on fetching these blocks, which is always taken exclusively.
+/// Returns the byte range of the lock for fetching these blocks. The lock is always exclusive.
 pub(super) fn leases(blocks: Range<u64>) -> Range<u64> {
     LEASES + blocks.start..LEASES + blocks.end
 }
 
-/// Returns the lock on changing these blocks. Writers share it, because they write the same bytes;
-/// it is taken exclusively to punch.
+/// Returns the byte range of the lock for changing these blocks. It is shared by writers, because
+/// they write the same bytes, and exclusive while blocks are punched.
 pub(super) fn changes(blocks: Range<u64>) -> Range<u64> {
     CHANGES + blocks.start..CHANGES + blocks.end
 }
 
-/// Returns the lock on reading these blocks directly from the file. Readers share it; it is taken
-/// exclusively to punch.
+/// Returns the byte range of the lock for reading these blocks directly from the file. It is shared
+/// by readers, and exclusive while blocks are punched.
 pub(super) fn pins(blocks: Range<u64>) -> Range<u64> {
     PINS + blocks.start..PINS + blocks.end
 }
 
 /// A file that frees its locks when it is dropped. Closing the file would not be enough: a forked
-/// child has the same description, and would hold the locks as long as it lives.
+/// child shares the file description, so the locks would last as long as the child.
 #[derive(Debug)]
 pub(super) struct LockFile(File);
 
@@ -146,42 +146,42 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Rank of a process among those that have the same file open.
+/// Whether a process is the first that opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
-    /// No other process has the file open, so this process must prepare it. Other processes wait
-    /// until this one calls [`opened`] or drops the file.
+    /// No other process has the file open, so this process must initialize it. Other processes wait
+    /// until this one calls [`let_others_open`] or drops the file.
     First,
-    /// Another process has prepared the file.
+    /// Another process has initialized the file.
     Later,
 }
 
-/// Behaviour if another process has a lock.
+/// What to do if another process has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockWait {
-    /// Wait for a short time, because the other process prepares the file.
+    /// Wait for a short time, in which the other process initializes the file.
     Briefly,
     /// Fail at once.
     Never,
 }
 
 /// Takes the [`OPEN`] lock, exclusively if no other process has it. Returns whether this process
-/// has to prepare the file.
+/// has to initialize the file.
 pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener> {
     let started = Instant::now();
     let mut inside = false;
     loop {
         inside = inside || try_lock(file, &ENTRANCE, LockMode::Exclusive)?;
-        // A process that closes the file has the lock exclusively for a moment; then the loop tries
-        // again.
+        // A process that closes the file has the lock exclusively for a moment. Then both attempts
+        // fail, and the loop tries again.
         if inside && try_lock(file, &OPEN, LockMode::Exclusive)? {
             return Ok(Opener::First);
         }
         if inside && try_lock(file, &OPEN, LockMode::Shared)? {
             return Ok(Opener::Later);
         }
-        // Another process prepares the file, which takes a few system calls unless the process is
-        // stopped.
+        // Another process initializes the file, which takes a few system calls unless the process
+        // was suspended.
         match waiting {
             LockWait::Briefly if started.elapsed() <= SHORT_WAIT => {}
             LockWait::Briefly => return Err(io::ErrorKind::TimedOut.into()),
@@ -199,8 +199,8 @@ thread_local! {
     pub(super) static WAITS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// Lets other processes open the file, which is now prepared.
-pub(super) fn opened(file: &LockFile) -> io::Result<()> {
+/// Lets other processes open the file, which this process has initialized.
+pub(super) fn let_others_open(file: &LockFile) -> io::Result<()> {
     try_lock(file, &OPEN, LockMode::Shared)?;
     unlock(file, &ENTRANCE)
 }
@@ -273,7 +273,7 @@ impl VersionLocks {
     }
 }
 
-/// A lock that is held until this value is dropped.
+/// A lock that is freed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Guard<'a> {
     locks: &'a VersionLocks,
@@ -292,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the locks of two descriptions of one file.
+    /// Returns the locks of two open file descriptions of one file.
     fn pair() -> (VersionLocks, VersionLocks) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
@@ -300,7 +300,7 @@ mod tests {
         (open(), open())
     }
 
-    /// Opens a new description of the file at `path`.
+    /// Opens the file at `path` with a new file description.
     fn lock_file(path: &Path) -> LockFile {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
         LockFile::new(file.unwrap())

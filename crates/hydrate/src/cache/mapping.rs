@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped range of a file. Pages that do not exist in the file must not be accessed: if the disk
-/// is full, the kernel can report that only by a signal.
+/// A mapped range of a file. A page must be allocated in the file before it is accessed: if the
+/// disk is full, the kernel can report that only by a signal.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     base: NonNull<u8>,
@@ -59,8 +59,8 @@ impl SharedMapping {
     }
 
     /// Lets the kernel write one byte, read from `source`, at `offset` of the mapping. If the
-    /// mapped file has no page there, this call returns an error, where a write by the process
-    /// would get a signal.
+    /// mapped file has no page there, the call returns an error, where a store by this process
+    /// would raise a signal.
     pub(super) fn write_byte_from(&self, source: impl AsFd, offset: usize) -> io::Result<()> {
         assert!(offset < self.len);
         let source = source.as_fd().as_raw_fd();

@@ -1,9 +1,9 @@
 //! Opens a cached version: finds or creates its two files, and repairs them after an unclean stop.
 //!
-//! A process that finds the version open in no other process locks it exclusively and prepares it:
-//! it creates the files or replaces corrupt ones. It raises the epoch if the last process did not
-//! close the version, or if the machine has restarted. Other processes wait for this. No process
-//! removes files that another process has open; only a user can do that by hand.
+//! The first process that opens the version locks it exclusively and initializes it: it creates the
+//! files or replaces corrupt ones. It raises the epoch if the last process did not close the
+//! version, or if the machine has restarted. Other processes wait for this. No process removes
+//! files that another process has open; only a user can do that by hand.
 //!
 //! A map describes one data file, which was created for the map and is recognized by its inode. No
 //! process empties a data file or makes it longer, so a data file that is not as long as the object
@@ -23,7 +23,9 @@ use rustix_futex_sync::Mutex;
 use super::block_map::{BlockMap, DIRTY, DURABLE, INTACT, MapHeader, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{CachePaths, CachedIdentity};
-use super::lock::{LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
+use super::lock::{
+    LockFile, LockMode, LockWait, OPEN, Opener, VersionLocks, let_others_open, lock_open, try_lock,
+};
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
@@ -46,21 +48,21 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// Behaviour if the files of a version are missing or corrupt.
+/// What to do if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
-pub(super) enum IfMissing<'a> {
+pub(super) enum MissingAction<'a> {
     Create(&'a CachedIdentity),
     Skip,
 }
 
 /// Opens the version at `paths`. Returns `None` if its files are missing and `missing` is
-/// [`IfMissing::Skip`].
+/// [`MissingAction::Skip`].
 ///
 /// Room for a new version is made before its map is locked; [`lock`](super::lock) gives the order.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: CachePaths,
-    missing: IfMissing,
+    missing: MissingAction,
     retention: Retention,
     waiting: LockWait,
 ) -> Result<Option<OpenVersion>> {
@@ -68,8 +70,8 @@ pub(super) fn open(
     let mut room = None;
     for _ in 0..ATTEMPTS {
         let map = match (open_map(&shared.dir, &paths.map, room.is_some()), missing) {
-            (Err(error), IfMissing::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            (Err(error), IfMissing::Create(identity)) if error.kind() == io::ErrorKind::NotFound => {
+            (Err(error), MissingAction::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            (Err(error), MissingAction::Create(identity)) if error.kind() == io::ErrorKind::NotFound => {
                 room = Some(reserve(shared, &paths, identity)?);
                 continue;
             }
@@ -92,8 +94,8 @@ pub(super) fn open(
                 return Err(invalid(&shown, "its data was replaced, and it is in use"));
             }
             (Some(existing), _) => existing,
-            (None, IfMissing::Skip) => return Ok(None),
-            (None, IfMissing::Create(identity)) if opener == Opener::First => match room.take() {
+            (None, MissingAction::Skip) => return Ok(None),
+            (None, MissingAction::Create(identity)) if opener == Opener::First => match room.take() {
                 Some(room) => create(shared, &paths, &map, identity, room)?,
                 None => {
                     drop(map);
@@ -101,7 +103,7 @@ pub(super) fn open(
                     continue;
                 }
             },
-            (None, IfMissing::Create(_)) => return Err(invalid(&shown, "it is corrupt, and in use")),
+            (None, MissingAction::Create(_)) => return Err(invalid(&shown, "it is corrupt, and in use")),
         };
         let files = Files { map: Arc::new(map), data, header };
         return prepare(shared, paths, files, missing, opener, retention).map(Some);
@@ -165,15 +167,15 @@ fn prepare(
     shared: &Arc<Shared>,
     paths: CachePaths,
     files: Files,
-    missing: IfMissing,
+    missing: MissingAction,
     opener: Opener,
     retention: Retention,
 ) -> Result<OpenVersion> {
     let shown = shared.dir.shown(&paths.map);
     let Files { map: file, data, header } = files;
     let identity = CachedIdentity::from_text(&header.text).filter(|identity| match missing {
-        IfMissing::Create(wanted) => identity == wanted,
-        IfMissing::Skip => true,
+        MissingAction::Create(wanted) => identity == wanted,
+        MissingAction::Skip => true,
     });
     let identity = identity.ok_or_else(|| invalid(&shown, "it is another object of the same hash"))?;
     let failed = || Error::cache(&shown, "cannot map a cached object");
@@ -181,7 +183,7 @@ fn prepare(
     if opener == Opener::First {
         recover(shared, &map, &file, &data);
     }
-    opened(&file).map_err(failed())?;
+    let_others_open(&file).map_err(failed())?;
     let stamp = Stamp::new(boot(), map.live().epoch.load(Ordering::Acquire));
     Ok(OpenVersion {
         shared: Arc::clone(shared),
@@ -215,7 +217,8 @@ fn read_existing(
     Ok(DataFile::of_size(file, header.size)?.map(|data| (header, data)))
 }
 
-/// Reserves room for the files of a new version. The caller must hold no lock.
+/// Reserves room for the files of a new version. The caller must hold no lock, because this may
+/// evict.
 fn reserve<'a>(
     shared: &'a Arc<Shared>,
     paths: &CachePaths,
@@ -256,8 +259,8 @@ fn create(
             Ok(made)
         }
         Err(error) => {
-            // No other process uses the files, and the next process that opens the version creates
-            // them again.
+            // An error is ignored: no other process uses the files, and the next process that opens
+            // the version creates them again.
             let _ = paths.remove(&shared.dir);
             let map = shared.dir.shown(&paths.map);
             Err(Error::cache(&map, "cannot make the files of a cached object")(error))
@@ -265,8 +268,8 @@ fn create(
     }
 }
 
-/// Creates a new data file. If there is an old file of this name, it belongs to a map that is gone.
-/// The old file is removed and not overwritten, because processes may still read it.
+/// Creates a new data file. An old file of this name belonged to a map that no longer exists. The
+/// old file is removed and not overwritten, because processes may still read it.
 fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
     match directory.file(name, FileAccess::CreateNew) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -281,7 +284,8 @@ fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
 fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     let live = map.live();
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
-    // The inode differs in a copied cache, and earlier builds recorded none.
+    // If the recorded inode differs, blocks are verified before use. It differs in a copied cache,
+    // and in a cache of an earlier build, which recorded none.
     let was_intact = live.generation.fetch_or(INTACT, Ordering::Relaxed) & INTACT != 0;
     let same_data = live.data.swap(data.inode, Ordering::Relaxed) == data.inode && was_intact;
     if !same_data {
@@ -328,7 +332,8 @@ impl Drop for OpenVersion {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
-        // The files of an object without blocks show that it was hydrated.
+        // An object without blocks has nothing to keep but the files, which show that it was
+        // hydrated.
         let empty = self.map.blocks() > 0
             && live.flags.load(Ordering::Acquire) & PINNED == 0
             && live.present.load(Ordering::Acquire) == 0;

@@ -1,5 +1,5 @@
-//! Reads and fills a small object in the packs: one version of at most one block. A packed version
-//! has no file of its own, and is opened without a system call.
+//! Reads and fills one small object, of at most one block, in the packs. A packed version has no
+//! file of its own, and is opened without a system call.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -43,8 +43,8 @@ pub struct Packed {
 
 impl Cache {
     /// Returns one version of a small object. Returns `None` if the version must be opened by
-    /// [`version`](Self::version): if it has more than one block, if it does not identify the
-    /// content for sure, or if the file system cannot free parts of files.
+    /// [`version`](Self::version): if it has more than one block, if it has no strong identifier,
+    /// or if the file system cannot punch holes into files.
     #[must_use]
     pub fn packed(&self, location: &Location, version: &Version) -> Option<Packed> {
         self.shared.packs.as_ref()?;
@@ -125,8 +125,9 @@ impl Packed {
             .checksum
             .get()
             .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
-        // The record gets a buffer of its own. Buffers of threads would stay allocated in hundreds
-        // of threads that fetch small objects, though only a few of them write at the same time.
+        // Each record gets a buffer of its own. A buffer per thread would stay allocated in each of
+        // the hundreds of threads that fetch small objects, although only a few write at the same
+        // time.
         let record = PackRecord::encode(&self.text, content);
         let write = || {
             let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
@@ -172,7 +173,8 @@ impl Packed {
     /// complete.
     ///
     /// # Errors
-    /// [`Error::Checksum`]: the content is not that of the object. The cached content is dropped.
+    /// [`Error::Checksum`]: the content differs from that of the object in the store. The cached
+    /// content is dropped.
     pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
         let (Some(packs), Some(seen)) = (self.packs(), self.slot()) else {
             return Ok(VersionVerification::Missing);

@@ -6,11 +6,11 @@
 //! DIR/packs/N.table    which record holds which object: see `table`
 //! DIR/packs/N.pack     records, one after another: see `record`
 //! ```
-//! A process appends a record to a pack that no other process has locked, and then publishes the
-//! record's place in the table, which every process maps. No byte of a pack is ever overwritten,
-//! and the number of a pack is never used again, so a place always refers to the same record. To
-//! remove a record, its place is cleared in the table, and then the record is punched out of the
-//! pack.
+//! A process appends a record to a pack that no other process has locked. It then publishes the
+//! record in the table, which every process maps, by its place: the pack's number, the offset and
+//! the length. No byte of a pack is ever overwritten, and the number of a pack is never used again,
+//! so a place always refers to the same record. To remove a record, its place is cleared in the
+//! table, and then the record is punched out of the pack.
 //!
 //! Invariants:
 //!
@@ -55,7 +55,7 @@ use state::PackState;
 pub(super) use table::{COMPLETE, PINNED, SlotCopy, tag};
 use table::{FIRST_TABLE_SLOTS, PackTable, TableInsertion};
 
-/// Length of a pack, in bytes, from which on a new pack is begun.
+/// Length in bytes at which a pack is full, so that the next record begins a new pack.
 const MAX_PACK_SIZE: u64 = 64 << 20;
 /// Number of packs that a new process tries to continue, beginning with the youngest.
 const MAX_CONTINUED_PACKS: u32 = 4;
@@ -76,14 +76,14 @@ pub(super) struct Packs {
     locks: VersionLocks,
     table: RwLock<Arc<PackTable>>,
     /// The pack that this process appends to.
-    appending: Mutex<Option<Appending>>,
+    appending: Mutex<Option<AppendedPack>>,
     /// Packs open for reading.
     reading: RwLock<HashMap<u32, Arc<File>>>,
 }
 
-/// A pack that this process has locked.
+/// A pack to which this process appends. The process has locked it.
 #[derive(Debug)]
-struct Appending {
+struct AppendedPack {
     number: u32,
     file: Arc<LockFile>,
     /// The offset of the next record.
@@ -193,7 +193,7 @@ impl Packs {
         }
         let published = self.publish(tag, place, flags, exempt, shared);
         if published != PackInsertion::Here {
-            // If the table was replaced many times, the last table may still contain the place.
+            // If the table was replaced in between, the current table may contain the place.
             self.current().remove(tag, place);
             punch(&file, place);
         }
@@ -214,8 +214,8 @@ impl Packs {
                 TableInsertion::Already(other) if other != place => return PackInsertion::Already,
                 TableInsertion::Already(_) | TableInsertion::Here => {
                     fence(Ordering::SeqCst);
-                    // A thread that replaces the table may have copied this slot before it was
-                    // filled.
+                    // The table may have been copied before this slot was filled. So wait until the
+                    // copy is complete, and look at the new table.
                     self.wait_for_replacement();
                     if self.state.page().table.load(Ordering::SeqCst) == table.number() {
                         return PackInsertion::Here;
@@ -320,7 +320,8 @@ impl Packs {
             if number == known.number() {
                 return known;
             }
-            // If this table is gone, it was replaced in turn, and the loop tries again.
+            // If this table does not exist any more, another one has replaced it, and the loop
+            // tries again.
             if let Ok(table) = PackTable::open(&self.dir, number) {
                 *self.table.write() = Arc::new(table);
             }
@@ -353,8 +354,8 @@ impl Packs {
         let bytes = PackTable::bytes(slots).next_multiple_of(ALIGNMENT);
         let page = self.state.page();
         let is_replaced = || page.table.load(Ordering::SeqCst) != full.number();
-        // Room is made before the lock is taken: eviction removes records, for which it takes the
-        // same lock.
+        // Room is made before the lock is taken, because eviction takes the same lock to remove
+        // records.
         let (mut reservation, _alone) = loop {
             self.wait_for_replacement();
             if is_replaced() {
@@ -403,9 +404,10 @@ impl Packs {
         Ok((pack.number, Arc::clone(&pack.file), at))
     }
 
-    /// Finds a pack of this boot that has room and to which no process appends. A pack from before
-    /// a power cut is not continued, because the table may contain records that the pack has lost.
-    fn continue_pack(&self) -> Option<Appending> {
+    /// Finds a pack that was created since the machine started, that has room, and that no process
+    /// appends to. An older pack is not continued, because after a power cut the table may contain
+    /// places of records that the pack has lost.
+    fn continue_pack(&self) -> Option<AppendedPack> {
         let page = self.state.page();
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let first_open = page.first_open_pack.load(Ordering::SeqCst) as u32;
@@ -416,7 +418,7 @@ impl Packs {
             }
             let meta = file.metadata().ok()?;
             let is_usable = meta.nlink() > 0 && meta.len() < MAX_PACK_SIZE;
-            is_usable.then(|| Appending {
+            is_usable.then(|| AppendedPack {
                 number,
                 file: Arc::new(file),
                 end: meta.len().next_multiple_of(ALIGNMENT),
@@ -424,7 +426,7 @@ impl Packs {
         })
     }
 
-    fn new_pack(&self) -> io::Result<Appending> {
+    fn new_pack(&self) -> io::Result<AppendedPack> {
         let next = &self.state.page().next_pack;
         for _ in 0..ATTEMPTS {
             let number = next.fetch_add(1, Ordering::SeqCst);
@@ -432,9 +434,10 @@ impl Packs {
             match self.dir.file(&pack_name(number), FileAccess::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
-                    // Another process may have locked the pack first, to see whether it is empty.
+                    // Another process may have locked the pack just before, to find out whether it
+                    // is empty.
                     if try_lock(&file, &OPEN, LockMode::Exclusive)? && file.metadata()?.nlink() > 0 {
-                        return Ok(Appending { number, file: Arc::new(file), end: 0 });
+                        return Ok(AppendedPack { number, file: Arc::new(file), end: 0 });
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

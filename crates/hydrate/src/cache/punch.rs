@@ -16,7 +16,7 @@ use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::block::BLOCK;
 
-/// Treatment of the bytes of a removed block.
+/// What happens to the bytes of removed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovedBytes {
     Punch,
@@ -39,7 +39,8 @@ impl OpenVersion {
         tracing::warn!("{}: cannot read cached blocks, dropping them: {error}", shown(&self.shown_data()));
     }
 
-    /// Removes blocks with wrong content, even if a caller relies on all blocks being present.
+    /// Marks blocks with wrong content absent, even while a caller needs all blocks to stay. In
+    /// that case their bytes are not punched.
     pub(super) fn drop_blocks(&self, blocks: Range<u64>) {
         let middle = blocks.start + (blocks.end - blocks.start) / 2;
         match self.locks.guard(changes(blocks.clone()), LockMode::Exclusive) {
@@ -82,8 +83,8 @@ impl OpenVersion {
             }
         }
         live.generation.fetch_add(1, Ordering::SeqCst);
-        // A thread that has just verified the whole version may have set this field. If that thread
-        // has not set it yet, it will see the new generation.
+        // A thread that has just verified the whole version may have set this field. If it sets the
+        // field later, it first sees the new generation.
         live.complete.store(0, Ordering::SeqCst);
         subtract(&live.present, count);
         if !punches || count == 0 || !self.punch(blocks) {
@@ -104,9 +105,9 @@ impl OpenVersion {
         punched.is_ok()
     }
 
-    /// Records that not all blocks are present. The record is synced to disk before any block is
-    /// punched, because a durable version is trusted after a power cut. Returns whether this
-    /// succeeded.
+    /// Records that not all blocks are present. The record of a durable version is synced to disk
+    /// before any block is punched, because such a version is trusted after a power cut. Returns
+    /// false if the sync has failed.
     fn mark_incomplete(&self) -> bool {
         let live = self.map.live();
         live.complete.store(0, Ordering::SeqCst);

@@ -1,13 +1,16 @@
 //! Recounts the bytes that the cache uses, after a process was killed or the machine restarted.
 //!
-//! The recount runs on a background thread while other processes fill and evict. The count can only
-//! be too high: by the bytes that killed processes have counted and not used. The recount estimates
-//! this leak, and the estimate is never too high. From the count at the start, it subtracts the
-//! charges in all headers when they are read, the bytes freed during the recount, and the bytes in
-//! transition at the start and at the end. A process announces bytes as in transition before it
-//! changes the first of two counts, and until it has changed both. So each used or freed byte is
-//! subtracted at least once. Bytes that are subtracted twice make the estimate smaller, which is
-//! safe.
+//! The recount runs on a background thread while other processes fill and evict. A killed process
+//! may leave bytes in the count that it never used, so the count can only be too high. The recount
+//! estimates this leak and subtracts it. The estimate must never be too high, so it starts with the
+//! count at the start and subtracts everything that may be in use: the charges in all headers when
+//! they are read, the bytes freed during the recount, and the bytes in transition at the start and
+//! at the end.
+//!
+//! Bytes are in transition while a process has changed only one of two counts: the count of the
+//! cache or the count of the version. The process announces them before it changes the first count,
+//! and until it has changed both. So each used or freed byte is subtracted at least once. A byte
+//! that is subtracted twice makes the estimate smaller, which leaves the count too high but safe.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -35,8 +38,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
             while weak.upgrade().is_some_and(|shared| evict::trim(&shared) > 0) {}
         }
     };
-    // Without the thread the count stays too high, and the next process that opens the cache tries
-    // again.
+    // If no thread can be started, the count stays too high, and the next process that opens the
+    // cache tries again.
     let _ = thread::Builder::new().name("cache-count".into()).stack_size(firstbyte_store::STACK).spawn(work);
 }
 
@@ -60,15 +63,15 @@ fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
 fn recount(weak: &Weak<Shared>) -> Option<()> {
     let shared = weak.upgrade()?;
     if shared.usage.is_exact() {
-        // Another process had finished the recount before this process got the lock.
+        // Another process has finished the recount while this process waited for the lock.
         shared.usage.end_recount(0);
         return Some(());
     }
     clear_temporary(&shared);
     let page = shared.usage.counters();
     let freed = page.freed.load(Ordering::SeqCst);
-    // `used` is loaded before `moving`, here and at the end. So bytes in transition at the first
-    // load are counted at the second load, or still in transition.
+    // `used` is loaded before `moving`, here and at the end. So bytes that were in transition at
+    // the first load are either counted at the second load or are still in transition.
     let used = page.used.load(Ordering::SeqCst);
     let moving = page.moving.load(Ordering::SeqCst);
     let mut statuses = Cache { shared, store: "".into() }.statuses();
@@ -95,8 +98,8 @@ fn accounted_bytes_by(directory: &PrivateDirectory, paths: &CachePaths) -> u64 {
     accounted_bytes_of(directory, MapHeader::read(&map).ok().flatten().as_ref(), &map, paths)
 }
 
-/// Removes the temporary files that killed processes have left. A live process that is about to
-/// remove such a file tolerates that it is gone.
+/// Removes the temporary files that killed processes have left. It may also remove a file that a
+/// live process is about to remove; the process ignores that the file is missing.
 fn clear_temporary(shared: &Shared) {
     let temporary = Path::new(TEMPORARY);
     for name in shared.dir.names(temporary).unwrap_or_default() {

@@ -13,26 +13,27 @@ use super::mapping::SharedMapping;
 /// Length of the page, bytes: the smallest page size.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Treatment of a page that another program has cut short while processes use it. Such processes
-/// die at their next access.
+/// What to do with a page file that another program has cut short while processes use it. These
+/// processes die at their next access to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfCut {
-    /// Start the page again with zeros, because its counts can be counted again.
+pub(super) enum CutAction {
+    /// Start again with a page of zeros, because its counts can be counted again.
     Restore,
     Fail,
 }
 
 /// Opens the page `name`, which is all zeros if it is new or had another length. The first opener
-/// must prepare the page. Every opener must then call [`opened`](super::lock::opened).
+/// must initialize the page. Every opener must then call
+/// [`let_others_open`](super::lock::let_others_open).
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,
-    if_cut: IfCut,
+    if_cut: CutAction,
 ) -> io::Result<(LockFile, SharedMapping, Opener)> {
     let file = LockFile::new(directory.file(name, FileAccess::Create)?);
     let mut opener = lock_open(&file, LockWait::Briefly)?;
     let length = file.metadata()?.len();
-    if length < PAGE_BYTES as u64 && if_cut == IfCut::Restore {
+    if length < PAGE_BYTES as u64 && if_cut == CutAction::Restore {
         opener = Opener::First;
     }
     if opener == Opener::First && length != PAGE_BYTES as u64 {

@@ -22,7 +22,7 @@ use super::{Cache, Shared};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// Part of a version that is cached.
+/// How much of a version is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
     /// All blocks are cached.
@@ -50,7 +50,7 @@ impl VersionState {
 pub struct VersionStatus {
     /// The location of the object.
     pub location: Location,
-    /// The hash of the endpoint of the object's store. Empty for the scheme's own service.
+    /// The hash of the endpoint of the object's store. Empty for the scheme's default service.
     pub store: String,
     /// The version of the object. Only the strongest identifier that the store reported is set, for
     /// example the version id without the `ETag`.
@@ -61,9 +61,9 @@ pub struct VersionStatus {
     pub here: u64,
     /// The time at which the version was last opened.
     pub last_use: SystemTime,
-    /// Part of the version that is cached.
+    /// How much of the version is cached.
     pub state: VersionState,
-    /// Protection of the version from eviction.
+    /// Whether the version is protected from eviction.
     pub pin: Pin,
 }
 

@@ -18,14 +18,14 @@ use firstbyte_store::PrivateDirectory;
 
 use super::CacheLimits;
 use super::clock::boot;
-use super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock, unlock};
+use super::lock::{LockFile, LockMode, OPEN, Opener, let_others_open, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
-use super::shared_page::{self, IfCut};
+use super::shared_page::{self, CutAction};
 
 /// Magic number and format. The format changes with the meaning of any byte. A page of another
 /// format is reset, and the bytes are recounted.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
-/// The count while the bytes are not known yet. It is more than any disk has, so nothing fits.
+/// The count before the bytes were counted. No disk is this large, so nothing fits.
 const UNKNOWN: u64 = 1 << 62;
 /// The lock that a process holds while it recounts.
 const RECOUNT: Range<u64> = 1..2;
@@ -34,8 +34,8 @@ const RECOUNT: Range<u64> = 1..2;
 #[repr(C)]
 pub(super) struct UsagePage {
     magic: AtomicU64,
-    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last prepared the
-    /// page.
+    /// Number of the boot ([`boot`](super::clock::boot)) during which a process last initialized
+    /// the page.
     boot: AtomicU64,
     /// 1 while a process uses the cache. Stays 1 if that process is killed.
     in_use: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) struct CacheUsage {
 }
 
 impl CacheUsage {
-    /// Opens the page `name`. The first process that opens it prepares it. `has_contents` says
+    /// Opens the page `name`. The first process that opens it initializes it. `has_contents` says
     /// whether the cache may contain versions.
     pub(super) fn open(
         directory: &PrivateDirectory,
@@ -74,20 +74,20 @@ impl CacheUsage {
         limits: CacheLimits,
         has_contents: bool,
     ) -> io::Result<Self> {
-        let (file, page, opener) = shared_page::open(directory, name, IfCut::Restore)?;
+        let (file, page, opener) = shared_page::open(directory, name, CutAction::Restore)?;
         let usage = Self { file, page, limits, available: AtomicU64::new(0) };
         usage.query_available();
         if opener == Opener::First {
             usage.prepare(has_contents);
         }
-        opened(&usage.file)?;
+        let_others_open(&usage.file)?;
         Ok(usage)
     }
 
     fn prepare(&self, has_contents: bool) {
         let page = self.counters();
         if page.magic.load(Ordering::Relaxed) != MAGIC || page.boot.load(Ordering::Relaxed) != boot() {
-            // After a power cut, the page on the disk may be older than the other files.
+            // After a power cut, the page on the disk may be older than the files of the versions.
             page.used.store(if has_contents { UNKNOWN } else { 0 }, Ordering::Relaxed);
             page.exact.store(u64::from(!has_contents), Ordering::Relaxed);
         } else if page.in_use.load(Ordering::Relaxed) != 0 {
@@ -190,8 +190,8 @@ impl Drop for CacheUsage {
     }
 }
 
-/// Bytes that are counted for a version before they are used. If this value is dropped without
-/// [`keep`](Self::keep), the bytes are subtracted again.
+/// Bytes that are counted for a version before they are used. Unless [`keep`](Self::keep) is
+/// called, dropping this value subtracts them again.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     usage: &'a CacheUsage,
@@ -237,8 +237,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Bytes that are about to be freed. If this value is dropped without [`complete`](Self::complete),
-/// the bytes stay counted.
+/// Bytes that are about to be freed. Unless [`complete`](Self::complete) is called, dropping this
+/// value leaves them counted.
 #[derive(Debug)]
 pub(super) struct Freeing<'a> {
     usage: &'a CacheUsage,

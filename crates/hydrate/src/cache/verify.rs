@@ -25,14 +25,14 @@ use super::block_map::{BlockWord, DURABLE, INTACT, crc};
 use super::cached::CachedVersion;
 use super::directory::CachePaths;
 use super::lock::{LockMode, LockWait, WHOLE};
-use super::open::{IfMissing, OpenVersion, open};
+use super::open::{MissingAction, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::VerifiedRun;
 use super::{Cache, Retention};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// Size of the smallest version that is synced when it is complete, bytes. A sync takes a few
+/// Minimum length of a version that is synced when it is complete, bytes. A sync takes a few
 /// milliseconds, in which a disk reads about this many bytes.
 const MIN_SYNCED_SIZE: u64 = SHORTEST_REQUEST;
 /// Tolerated error in the count of present blocks: blocks that are being filled, and blocks that
@@ -67,9 +67,9 @@ impl CachedVersion {
         self.inner.is_complete()
     }
 
-    /// Verifies the whole version. Reads every block that this process has not read back right
-    /// after writing it. Other threads can get a [`Backing`] as soon as the version is verified,
-    /// before it is synced.
+    /// Verifies the whole version. Reads every block except those that this process has read back
+    /// right after writing them. Other threads can get a [`Backing`] as soon as the version is
+    /// verified, before it is synced.
     ///
     /// # Errors
     /// - [`Error::Checksum`]: the blocks together are not the object. All of them are dropped.
@@ -93,8 +93,7 @@ impl CachedVersion {
             inner.verify_pass(generation, expected.map(|checksum| checksum.algorithm));
         if missing || !wrong.is_empty() {
             inner.correct_count();
-            // The lock is freed first, because blocks are punched only if no thread relies on all
-            // blocks being present.
+            // The lock is freed first, because blocks can be punched only while no thread holds it.
             drop(whole);
             wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
             return Ok(VersionVerification::Missing);
@@ -109,8 +108,8 @@ impl CachedVersion {
         }
         let complete = &inner.map.live().complete;
         complete.store(inner.stamp.as_number(), Ordering::SeqCst);
-        // Blocks that this process wrote were not read again, and the file may have been cut short
-        // since they were written.
+        // Blocks that this process wrote were not read again, so a file that was cut short since
+        // then would go unnoticed.
         if inner.invalidate_if_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
             return Ok(VersionVerification::Missing);
@@ -203,7 +202,7 @@ impl OpenVersion {
     pub(super) fn is_complete(&self) -> bool {
         let live = self.map.live();
         let complete = live.complete.load(Ordering::SeqCst);
-        // The stamp of another boot is valid if the version was synced.
+        // The stamp of an earlier boot is valid only if the version was synced.
         let durable = || complete != 0 && live.flags.load(Ordering::SeqCst) & DURABLE != 0;
         self.map.blocks() == 0 || complete == self.stamp.as_number() || durable()
     }
@@ -234,8 +233,8 @@ impl OpenVersion {
     /// a checksum with `algorithm` over all blocks.
     fn verify_pass(&self, generation: u64, algorithm: Option<Algorithm>) -> VerifyPass {
         let mut known = self.verified.lock().runs(generation);
-        // A sequential algorithm cannot combine the checksums of runs, so all blocks are read for
-        // it.
+        // The checksums of runs can be combined only for some algorithms. For any other, all blocks
+        // are read.
         known.retain(|run| run.checksum.as_ref().map(|checksum| checksum.algorithm) == algorithm);
         let (mut pass, mut at) = (VerifyPass::default(), 0);
         for run in known {
@@ -247,8 +246,9 @@ impl OpenVersion {
         pass
     }
 
-    /// Reads unverified blocks, with several threads if there are many blocks. One thread checks 1
-    /// GiB in 0.2 s, and readers of the whole file wait for the result.
+    /// Reads the unverified blocks between two verified runs, with several threads if there are
+    /// many blocks. One thread checks 1 GiB in 0.2 s, and readers of the whole file wait for the
+    /// result.
     fn verify_gap(&self, gap: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
         let blocks = gap.end - gap.start;
         let sequential = algorithm.is_some_and(|algorithm| !algorithm.is_combinable());
@@ -256,8 +256,8 @@ impl OpenVersion {
         if sequential || most <= 1 {
             return self.verify_part(gap, algorithm);
         }
-        // Called only if it is needed: it reads files of the kernel, which takes as long as
-        // checking a small object.
+        // The number of processors is asked for only if there are enough blocks: the call reads
+        // files of the kernel, which takes as long as checking a small object.
         let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
         let parts = threads.min(most);
         let part = |index| gap.start + blocks * index / parts..gap.start + blocks * (index + 1) / parts;
@@ -343,7 +343,7 @@ impl OpenVersion {
     }
 }
 
-/// The result of checking a block.
+/// The result of checking a block against its CRC.
 enum Check<'a> {
     /// The block is present and has these bytes.
     Right(&'a [u8]),
@@ -357,8 +357,8 @@ enum Check<'a> {
 pub struct VerificationReport {
     /// Number of versions examined.
     pub versions: u64,
-    /// Number of versions whose files are corrupt. The next open creates them again. A version
-    /// whose creation was interrupted does not count, because it held no blocks.
+    /// Number of versions whose files are corrupt. The next open creates these files again. A
+    /// version whose creation was interrupted is not counted, because it had no blocks.
     pub corrupt: u64,
     /// Number of blocks that are right.
     pub blocks: u64,
@@ -378,8 +378,13 @@ impl Cache {
         let mut buffer = vec![0; to_usize(BLOCK)];
         while let Some(map) = statuses.next_map() {
             let paths = CachePaths::of_map(map?);
-            let opened =
-                open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent, LockWait::Briefly)?;
+            let opened = open(
+                &self.shared,
+                paths.clone(),
+                MissingAction::Skip,
+                Retention::Persistent,
+                LockWait::Briefly,
+            )?;
             let Some(version) = opened else {
                 report.corrupt +=
                     u64::from(self.shared.dir.has(&paths.map) && !is_unfinished(&self.shared.dir, &paths));

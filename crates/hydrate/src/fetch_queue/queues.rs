@@ -12,13 +12,13 @@ use firstbyte_store::THREAD_MEMORY;
 use crate::block::BLOCK;
 use crate::block_table::{Fetch, FetchId, PendingRead, Priority};
 
-/// Largest length, in bytes, of a fetch that mostly waits for its round trip.
+/// Maximum length of a small fetch, bytes. A small fetch spends most of its time on the round trip.
 const SMALL_FETCH: u64 = BLOCK;
 /// Maximum number of whole-block fetches for which memory is reserved. Fetches ahead leave this
 /// much memory for fetches on demand, and background fetches leave it for fetches ahead.
 pub(super) const RESERVED_FETCHES: u64 = START as u64;
-/// Divisor of the memory. If memory is short, only this share is reserved, because a sequential
-/// reader waits for the fetches ahead of it, which need most of the memory.
+/// Reciprocal of the largest share of the memory that is reserved. The rest is for fetches ahead,
+/// because a sequential reader waits for them.
 const RESERVED_SHARE: u64 = 4;
 /// Memory of a fetch of whole blocks, bytes, including its thread.
 pub(super) const WHOLE_BLOCK_MEMORY: u64 = THREAD_MEMORY + BLOCK;
@@ -51,13 +51,13 @@ pub(super) struct Queues {
     pub(super) free_slots: Vec<usize>,
     pub(super) threads: usize,
     /// True if there is no thread, and none could be started.
-    pub(super) threadless: bool,
+    pub(super) has_no_thread: bool,
     /// True if the supervisor's thread exists.
-    pub(super) supervised: bool,
+    pub(super) is_supervised: bool,
     /// True if the supervisor sleeps until it is woken. Otherwise it wakes after a tick by itself,
     /// because waking it for each request would cost more.
-    pub(super) dormant: bool,
-    pub(super) closed: bool,
+    pub(super) is_dormant: bool,
+    pub(super) is_closed: bool,
     /// Reads with a callback, in the order of their deadlines. All deadlines are equally long, so
     /// this is the order in which the reads began.
     pub(super) waiting: VecDeque<Weak<PendingRead>>,
@@ -121,8 +121,8 @@ impl Queues {
         self.concurrency.saturating_sub(running).min(fetches_that_fit(free, self.background.front()))
     }
 
-    /// Returns whether another thread may become idle. Idle threads and their buffers use no more
-    /// than the memory that no fetch uses.
+    /// Returns whether there is memory for another idle thread. Frees the thread's `buffer` if
+    /// there is no memory for the buffer too. Idle threads use only memory that no fetch uses.
     pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
         let threads = self.idle as u64 + 1;
         if threads * WHOLE_BLOCK_MEMORY > self.memory {
@@ -131,8 +131,8 @@ impl Queues {
         threads * THREAD_MEMORY <= self.memory
     }
 
-    /// Counts an idle thread that runs again. Returns whether a thread was woken and has not run
-    /// yet. This thread need not be the one that was woken.
+    /// Counts an idle thread that runs again. Returns whether any thread was woken and has not run
+    /// yet. That may be another thread than this one, which has then woken by itself.
     pub(super) fn count_resumed_thread(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {
@@ -159,7 +159,7 @@ impl Queues {
     }
 
     /// Counts a fetch that starts, and its memory.
-    pub(super) fn started(&mut self, priority: Priority, memory: u64) {
+    pub(super) fn count_start(&mut self, priority: Priority, memory: u64) {
         self.running += 1;
         self.memory -= memory;
         match priority {
@@ -170,7 +170,8 @@ impl Queues {
         self.non_demand_budget -= memory;
     }
 
-    pub(super) fn ended(&mut self, priority: Priority, memory: u64) {
+    /// Counts the end of a fetch, and releases its memory.
+    pub(super) fn count_end(&mut self, priority: Priority, memory: u64) {
         self.running -= 1;
         self.memory += memory;
         match priority {
@@ -241,7 +242,7 @@ mod tests {
         let (startable, mut started, mut memory) = (queues.startable_count(), 0, 0);
         while let Some(fetch) = queues.next() {
             memory = memory_of(&fetch);
-            queues.started(priority, memory);
+            queues.count_start(priority, memory);
             started += 1;
         }
         assert_eq!(started, startable);
@@ -259,7 +260,7 @@ mod tests {
             assert_eq!(start(&mut queues, Priority::Ahead, size).0, 0);
             assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 16);
             assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 0);
-            queues.ended(Priority::Background, memory);
+            queues.count_end(Priority::Background, memory);
             assert_eq!(start(&mut queues, Priority::Background, size).0, 0, "it is left for those ahead");
             assert_eq!(start(&mut queues, Priority::Ahead, size).0, 1);
         }
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn idle_threads_and_their_buffers_fit_into_the_memory_that_no_fetch_uses() {
         let mut queues = Queues::new(20 * WHOLE_BLOCK_MEMORY);
-        queues.started(Priority::Demand, 18 * WHOLE_BLOCK_MEMORY);
+        queues.count_start(Priority::Demand, 18 * WHOLE_BLOCK_MEMORY);
         let mut can_idle = |idle: usize| {
             queues.idle = idle;
             let mut buffer = vec![0; 9];

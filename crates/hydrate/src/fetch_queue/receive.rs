@@ -24,7 +24,7 @@ use crate::block_table::{Fetch, Priority, Requests};
 use crate::error::Error;
 use crate::limits::POLL_INTERVAL;
 
-/// Meters that all fetches share, and that the queue's supervisor observes.
+/// Meters that all fetches update and the queue's supervisor reads.
 pub(super) struct FetchMeters {
     pub(super) tracker: RequestTracker<Cancel>,
     pub(super) throttle: BackgroundThrottle,
@@ -61,18 +61,18 @@ pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &m
     let table = &fetch.table;
     let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: table.location.to_string() }));
     if let Err(error) = &result {
-        table.failed(fetch.id, error);
+        table.fail_fetch(fetch.id, error);
     }
     table.verify_if_complete(&queue.store);
     if let Some(job) = fetch.job {
-        job.ended(result.err());
+        job.count_end(result.err());
     }
 }
 
 fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
     resize_buffer(buffer, to_usize(fetch.buffer()));
     let table = &fetch.table;
-    table.started(fetch.id);
+    table.record_start(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
         table.learn_checksum(&queue.store);
     }
@@ -93,23 +93,23 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
                 (error.unwrap_or_else(|| interest.error_of_cut_request()).into(), false)
             }
         };
-        // The fetch goes on if a read has just joined it, because that read is entitled to attempts
-        // of its own.
+        // The fetch continues if a read has just joined it, because the new read is entitled to
+        // attempts of its own.
         if is_final || table.give_up(fetch.id, Some(&error)) {
             return Err(error);
         }
     }
 }
 
-/// Answers whether reads or a job still want a fetch.
+/// Reports whether reads or a job still want a fetch.
 struct FetchInterest<'a> {
     queue: &'a FetchQueue,
     fetch: &'a Fetch,
 }
 
 impl FetchInterest<'_> {
-    /// Returns the error of a fetch whose last request was cut off. If the job was cancelled, that
-    /// was the cause, and the server has not failed.
+    /// Returns the error of a fetch whose last request was cut off: `Cancelled` if the job was
+    /// cancelled, otherwise a timeout of the server.
     fn error_of_cut_request(&self) -> StoreError {
         let (location, after) = (self.fetch.table.location.to_string(), self.queue.deadline);
         if self.fetch.is_wanted() {
@@ -127,7 +127,7 @@ impl Interest for FetchInterest<'_> {
         }
         match (self.deadline(), self.fetch.priority) {
             (Some(deadline), _) => deadline > Instant::now(),
-            // A reader may have promoted the fetch and then left, so the job decides.
+            // A reader may have promoted this fetch of a job and then left. Then the job decides.
             (None, _) if self.fetch.job.is_some() => self.fetch.is_wanted(),
             (None, Priority::Ahead) => {
                 tries.failures.max(tries.cuts) <= MAX_AHEAD_RETRIES && self.fetch.is_wanted()
@@ -136,13 +136,13 @@ impl Interest for FetchInterest<'_> {
         }
     }
 
-    /// The version of the object came from a response, so the endpoint has answered before.
+    /// Returns true: the table's version came from a response, so the endpoint has answered before.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// Reads fail fast, because their deadline covers all requests. Background work waits until the
-    /// server responds again.
+    /// Fetches for readers fail at an outage, because the deadline of a read covers all of its
+    /// requests. Background work waits until the server responds again.
     fn outages(&self) -> Outages {
         match self.fetch.priority {
             Priority::Background => Outages::WaitFor,
@@ -179,8 +179,8 @@ fn resize_buffer(buffer: &mut Vec<u8>, length: usize) {
     buffer.resize(length, 0);
 }
 
-/// The right of a fetch to fetch its blocks, which only one of the processes sharing the cache can
-/// have.
+/// The lease of a fetch: the right to fetch its blocks, which only one of the processes sharing the
+/// cache can have.
 struct Lease<'a> {
     queue: &'a Arc<FetchQueue>,
     fetch: &'a Fetch,
@@ -288,7 +288,7 @@ impl<'a> Receiver<'a> {
             checksum: whole && table.blocks.has_cache(),
             ..attempt.get_options(&self.throttle().cloned().unwrap_or_default())
         };
-        self.queue.counters.started(fetch.priority);
+        self.queue.counters.count_fetch(fetch.priority);
         let mut body = self.queue.store.get(&table.location, &get)?;
         let head = Instant::now();
         attempt.head_arrived(range.len());
@@ -306,14 +306,14 @@ impl<'a> Receiver<'a> {
             if is_whole && !table.is_owned_by(fetch.id, block) {
                 continue;
             }
-            self.queue.counters.received(fetch.priority, read);
+            self.queue.counters.count_received(fetch.priority, read);
             self.queue.submit(if bytes.len() < table.blocks.bytes(&(block..block + 1)).len() {
                 table.arrived_in_part(fetch.id, block, bytes.start, &self.buffer[..read])
             } else {
                 self.store(block, read, outcome)
             });
             if let Some(job) = &fetch.job {
-                job.received(read as u64);
+                job.count_received(read as u64);
             }
             let is_wanted = fetch.priority == Priority::Demand || fetch.is_wanted();
             if !is_wanted || !table.is_needed(fetch.id) {
@@ -428,8 +428,8 @@ impl<'a> Receiver<'a> {
         self.fetch.job.as_ref().filter(|_| background).map(|job| job.throttle())
     }
 
-    /// Waits while a whole response is too far ahead of its readers and only memory holds its
-    /// blocks.
+    /// Waits while a whole response is too far ahead of its readers and its blocks are only in
+    /// memory.
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let table = &self.fetch.table;
         attempt.record_pause();

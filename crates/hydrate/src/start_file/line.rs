@@ -8,7 +8,7 @@ use super::location;
 /// The format that this release reads and writes.
 const FORMAT: u64 = 1;
 
-/// Maximum offset of a byte in an object, which is that of a file on Linux.
+/// Maximum offset of a byte in an object: the maximum in a file on Linux.
 pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// A line of a start file.

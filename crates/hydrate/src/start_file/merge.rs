@@ -6,7 +6,7 @@ use firstbyte_location::{Location, Version};
 
 use super::{Builder, StartFile};
 
-/// The joined file, and what was left out of it.
+/// The joined file, and the reads that were left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedStartFile {
     /// The joined file.
@@ -18,9 +18,9 @@ pub struct MergedStartFile {
     pub left_out: u64,
 }
 
-/// Joins start files, the newest of which must be the last. Ranges are ordered by the number of
-/// bytes that a run had read before them. If several runs read a range, the lowest number counts.
-/// Ranges after the first `max` bytes are left out, in whole blocks.
+/// Joins start files, the newest of which must be the last. Each range is ordered by the number of
+/// bytes that its run had read before it. If several runs have read a range, the smallest of their
+/// numbers counts. Ranges after the first `max` bytes are left out, in whole blocks.
 ///
 /// # Errors
 /// The files are of several locations, or a file is from a release that recorded no location.
@@ -55,7 +55,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
             before = u64::saturating_add(before, read.range.len());
         }
     }
-    // The sort is stable, so of ranges with equal numbers, those of the first run come first.
+    // The sort is stable. So if ranges have equal numbers, the ranges of the first run come first.
     ordered.sort_by_key(|(before, ..)| *before);
     let mut builder = Builder { root: Some(root.clone()), ..Builder::default() };
     for directory in files.iter().flat_map(|file| &file.directories) {
@@ -65,10 +65,10 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
         let number = builder.object(object.location.clone(), object.version.clone());
         number.into_iter().for_each(|number| builder.add_read(number, range));
     }
-    merged.left_out = builder.cut(max);
+    merged.left_out = builder.shorten(max);
     merged.changed.sort_by_key(ToString::to_string);
     merged.changed.dedup();
-    merged.file = builder.finished();
+    merged.file = builder.into_start_file();
     Ok(merged)
 }
 

@@ -34,8 +34,8 @@ impl Drop for Window {
 impl SharedVersion {
     /// Fills `parts`, waiting for absent blocks. Calls `requested` after the first blocks are
     /// requested, so that requests of lower priority can follow. Calls `go_on` every `tick` while
-    /// it waits, and fails as cancelled if `go_on` returns false. The deadline starts again with
-    /// each progress.
+    /// it waits, and fails with the store's `Cancelled` if `go_on` returns false. Whenever a group
+    /// of parts is filled, the deadline starts again.
     pub(crate) fn read(
         &self,
         parts: Vec<ObjectPart>,
@@ -80,7 +80,7 @@ impl SharedVersion {
         }
     }
 
-    /// Fills the parts whose bytes are all present. Returns the other parts.
+    /// Fills the parts whose bytes are all present. Returns the parts that were not filled.
     fn read_present(&self, mut parts: Vec<ObjectPart>) -> Vec<ObjectPart> {
         parts.retain_mut(|part| {
             let (range, memory) = (part.range, part.all());
@@ -89,9 +89,9 @@ impl SharedVersion {
         parts
     }
 
-    /// Returns the maximum number of groups that one read has in flight. A few keep a near server
-    /// busy. While the distance of the server is unknown, the number is small, so that a near
-    /// server does not get a queue of short requests.
+    /// Returns the maximum number of groups that one read has in flight. A few groups keep a near
+    /// server busy. The number is small as long as the distance of the server is unknown, because a
+    /// near server would otherwise get a queue of short requests.
     fn most_groups(&self) -> usize {
         match self.context.queue.server() {
             Proximity::Near => 2 * START_NEAR,
@@ -100,8 +100,8 @@ impl SharedVersion {
         }
     }
 
-    /// Requests `expected`, which a reader is about to read, together with the blocks of `read`
-    /// before it.
+    /// Requests the blocks from the start of `read` to the end of `expected`, which the reader is
+    /// about to read. Makes no request if `read` already contains the blocks of `expected`.
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
             let segment = self.context.queue.read_sizes().request / BLOCK * BLOCK;

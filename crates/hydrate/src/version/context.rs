@@ -17,7 +17,7 @@ use crate::fetch_queue::FetchQueue;
 use crate::limits::MEMORY_SHARE;
 use crate::settings::HydrationSettings;
 
-/// A callback that is called for every read, in order, with the location and range.
+/// A callback that is called for every read, in order, with the location and the byte range.
 pub type ReadObserver = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
 
 pub(crate) struct HydrationContext {
@@ -35,8 +35,8 @@ pub(crate) struct HydrationContext {
 
 impl HydrationContext {
     pub(crate) fn new(store: Store, settings: HydrationSettings, cache: Option<Cache>) -> Self {
-        // Without a cache, blocks that were read ahead are only in memory, so blocks get a larger
-        // share of the memory.
+        // Without a cache, blocks that were read ahead exist only in memory, so blocks get more of
+        // it.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let counters = Arc::<HydrationCounters>::default();
         let queue = FetchQueue::new(store.clone(), threads, settings.deadline, Arc::clone(&counters));

@@ -40,7 +40,8 @@ impl MountJobs {
         let mut list: HydrationList = if request.recursive {
             wanted::below(store, &location)
         } else {
-            // The job looks the object up, so that the client gets its answer at once.
+            // The object is looked up by the job's thread, so that the client gets its answer at
+            // once.
             let store = store.clone();
             Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };

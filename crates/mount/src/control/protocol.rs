@@ -114,7 +114,7 @@ pub struct JobProgress {
     pub seconds: f64,
     /// Total number of files that could not be hydrated.
     pub failures: usize,
-    /// Some of the failures, from number `known_failures` on, which is that of the request.
+    /// Some of the failures. The first of them has the number `known_failures` of the request.
     pub failed: Vec<JobFailure>,
     /// Number of failures before those in `failed`. Daemons of earlier versions have only the first
     /// failures.

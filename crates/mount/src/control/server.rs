@@ -28,7 +28,8 @@ impl ControlListener {
     /// Starts to answer requests about `core` on a socket at `path`.
     pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
-        // If there is a socket, its daemon has died: the caller chooses a path where none answers.
+        // If there is a socket, its daemon has died, because the caller has chosen a path where no
+        // daemon answers.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -46,7 +47,8 @@ impl ControlListener {
                 }
             }
         };
-        // The thread is not joined: it runs as long as the process, and holds no strong reference.
+        // The thread is not joined. It runs until the process ends, and has no strong reference to
+        // the file system.
         thread::Builder::new().name("control".into()).stack_size(STACK).spawn(accept).map_err(failed)?;
         Ok(Self { path: path.to_owned() })
     }
@@ -68,8 +70,8 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &MountJobs) {
             Ok(read) if read > 0 && line.ends_with(b"\n") => {}
             _ => return,
         }
-        // The file system is not held while the connection waits, because `unmount` keeps the
-        // connection open until the daemon has ended.
+        // The reference is dropped before the next wait: `unmount` keeps its connection open until
+        // the daemon has ended, and the daemon ends only without references.
         let Some(core) = core.upgrade() else { return };
         let response = match serde_json::from_slice(&line) {
             Ok(request) => respond(&core, jobs, request),

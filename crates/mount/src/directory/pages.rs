@@ -27,7 +27,7 @@ struct Page {
     path: Arc<[u8]>,
     /// The position of the page's first name in the listing.
     first: usize,
-    /// The first and the last name of the page in byte order.
+    /// The smallest and the largest name of the page, in byte order.
     least: Box<[u8]>,
     greatest: Box<[u8]>,
     /// The packed names. For each: the part that differs from the previous name, the attributes,
@@ -132,8 +132,8 @@ fn packed(listed: &[ListedName]) -> Option<Vec<u8>> {
             None => None,
         };
         let has_time = if time.is_some() { HAS_TIME } else { 0 };
-        // Permissions are not packed. Only names that were looked up have them, because listings
-        // of such sources contain only names.
+        // Permissions cannot be packed. A listing reports no permissions, so only names that were
+        // looked up have them.
         if child.permissions.is_some() {
             return None;
         }

@@ -39,7 +39,7 @@ pub(super) struct FileOpener {
     pub(super) handles: Arc<HandleTable<OpenFile, PassthroughFile>>,
     pool: BlockingPool,
     /// True if the kernel has refused to pass files through.
-    refused: AtomicBool,
+    is_refused: AtomicBool,
     /// The connection through which content is given to the kernel. Not set until the file system
     /// is mounted.
     pub(super) notifier: OnceLock<Notifier>,
@@ -47,13 +47,13 @@ pub(super) struct FileOpener {
 
 impl FileOpener {
     pub(super) fn new(core: Arc<FileSystem>, pool: BlockingPool) -> Self {
-        let (handles, refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
-        Self { core, pool, handles, refused, notifier: OnceLock::new() }
+        let (handles, is_refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
+        Self { core, pool, handles, is_refused, notifier: OnceLock::new() }
     }
 
     /// Records that the kernel passes no file through.
     pub(super) fn refuse(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        self.is_refused.store(true, Ordering::Relaxed);
     }
 
     /// Opens an inode. Replies at once, or after the file was hydrated.
@@ -85,8 +85,8 @@ impl FileOpener {
                             }
                         }
                     },
-                    // The reply is the same if the file is not complete: a read of missing bytes
-                    // requests them again, and reports why that fails.
+                    // The reply is the same if the file is not complete by now: a read of a missing
+                    // byte requests it again, and reports an error if that fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
@@ -120,8 +120,8 @@ impl FileOpener {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        // Until the closure returns, no other open of the inode is answered, so no read of it has
-        // to wait for pages that are being given to the kernel.
+        // Until the closure returns, no other open of this inode gets its reply. So no read of the
+        // inode has to wait for pages that are being given to the kernel.
         let (handle, mode) = self.handles.open(ino, reader, || {
             self.hand_over(ino, &node, &file);
             self.pass_through(&file, &reply)
@@ -160,7 +160,7 @@ impl FileOpener {
     }
 
     /// Puts the content of a small hydrated file into the kernel's page cache, once per inode. If
-    /// the kernel drops pages of it, it requests them again as usual.
+    /// the kernel later drops pages of the file, it requests them again as usual.
     fn hand_over(&self, ino: Ino, node: &Node, file: &File) {
         let Some(notifier) = self.notifier.get() else { return };
         let store = |content: &[u8]| {
@@ -173,6 +173,6 @@ impl FileOpener {
     }
 
     fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+        self.is_refused.load(Ordering::Relaxed)
     }
 }

@@ -21,13 +21,13 @@ const MAX_INODES: usize = 1024;
 
 /// The connection to the kernel on which the messages are sent.
 #[derive(Default)]
-pub(super) struct Pruning {
+pub(super) struct InodePruner {
     device: OnceLock<OwnedFd>,
     /// True if the kernel has rejected the message as unknown.
     is_unknown: AtomicBool,
 }
 
-impl Pruning {
+impl InodePruner {
     /// Sets the connection to the kernel.
     pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
@@ -36,8 +36,8 @@ impl Pruning {
         }
     }
 
-    /// Asks the kernel to forget those of the `inodes` that are not in use. Returns false if the
-    /// kernel cannot be asked.
+    /// Asks the kernel to forget the given inodes, except inodes in use. Returns false if the
+    /// kernel does not support the message.
     pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
         let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {
             return false;

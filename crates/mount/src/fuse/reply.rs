@@ -52,7 +52,7 @@ pub(super) fn add_with_attributes(
         named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
     let Some(child) = known_child else {
         // These names are sent without an inode: `.`, `..`, and names that have to be looked up
-        // separately. While the kernel holds too many inodes, all names are sent this way.
+        // separately. If the kernel has too many inodes, all names are sent without one.
         let attributes = of_kind(core, named.ino(), named.kind());
         return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
     };

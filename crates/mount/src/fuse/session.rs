@@ -17,18 +17,18 @@ use rustix_futex_sync::RwLock;
 
 use super::Fuse;
 use super::opening::{FileOpener, PassthroughFile};
-use super::prune::Pruning;
-use super::splice::Splicing;
+use super::prune::InodePruner;
+use super::splice::ReplySplicer;
 use crate::filesystem::FileSystem;
 use crate::handles::HandleTable;
 use crate::inodes::Fullness;
 use crate::options::AllowedUsers;
 use crate::reader::OpenFile;
 
-/// Minimum and maximum number of threads that take requests. None of them waits for a network. With
-/// two threads, one can look up names while the other copies; more than four only contend for the
-/// kernel's queue. Each thread has a buffer of 16 MiB, of which only one page is used, because the
-/// mount is never written to.
+/// Minimum and maximum number of threads that receive requests. None of them waits for a network.
+/// With two threads, one can look up names while the other copies bytes; more than four only
+/// compete for the kernel's queue. Each thread has a buffer of 16 MiB, which is meant for writes.
+/// The mount is read-only, so only one page of the buffer is used.
 const THREADS: RangeInclusive<usize> = 2..=4;
 /// Time to wait for the kernel's FORGET after a request, and the interval of checks.
 const FORGET_WAIT: Duration = Duration::from_millis(50);
@@ -46,22 +46,22 @@ impl ServedMount {
     }
 }
 
-/// Asks the kernel to forget inodes, in one of two ways.
+/// Asks the kernel to forget inodes: by `prune`, or else by invalidating their names.
 #[derive(Default)]
-pub(super) struct Forgetting {
+pub(super) struct InodeForgetter {
     notifier: OnceLock<Notifier>,
-    pruning: Pruning,
-    under_way: AtomicBool,
+    pruning: InodePruner,
+    is_running: AtomicBool,
 }
 
-impl Forgetting {
+impl InodeForgetter {
     /// Asks the kernel to forget unused inodes. The kernel keeps inodes as long as it has memory,
     /// and this process has to keep them as long. Without such requests, `ls -lR` of a bucket would
     /// leave an inode for every object.
     fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, PassthroughFile>) {
         let most = core.inodes.bounds().soft;
-        // While the loop runs, a listing adds inodes, and there may be no request after its end. So
-        // the loop repeats until there are few inodes. Each inode is asked for only once.
+        // A listing may add inodes while the loop runs, and may be the last request for a long
+        // time. So the loop repeats until there are few inodes. It asks for each inode only once.
         let mut last_asked = 0;
         loop {
             let len = core.inodes.len();
@@ -122,9 +122,10 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &shared)
     }
 
-    /// Returns the parts that need the connection to the kernel after it was made.
-    fn shared(&self) -> Connected {
-        Connected {
+    /// Returns the parts that use the connection to the kernel directly. They get it once it
+    /// exists.
+    fn shared(&self) -> ConnectionUsers {
+        ConnectionUsers {
             forgetting: Arc::clone(&self.forgetting),
             splicing: Arc::clone(&self.splicing),
             opening: Arc::clone(&self.opening),
@@ -134,29 +135,29 @@ impl Fuse {
     /// Asks the kernel to forget the oldest inodes, if it holds many.
     pub(super) fn bound_memory(&self) {
         if self.core.inodes.fullness() == Fullness::Room
-            || self.forgetting.under_way.swap(true, Ordering::Relaxed)
+            || self.forgetting.is_running.swap(true, Ordering::Relaxed)
         {
             return;
         }
         let (core, handles, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
-        // The work does not run on a thread that answers requests: the kernel may lock the
-        // directory while it waits for such a thread.
+        // This work must not run on a thread that answers requests: the kernel may have locked the
+        // directory while it waits for a reply from such a thread.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
-            forgetting.under_way.store(false, Ordering::Relaxed);
+            forgetting.is_running.store(false, Ordering::Relaxed);
         });
     }
 }
 
 /// The parts of a file system that use the connection directly.
-struct Connected {
-    forgetting: Arc<Forgetting>,
-    splicing: Arc<Splicing>,
+struct ConnectionUsers {
+    forgetting: Arc<InodeForgetter>,
+    splicing: Arc<ReplySplicer>,
     opening: Arc<FileOpener>,
 }
 
-fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<ServedMount> {
+fn serving(session: Session<Fuse>, connected: &ConnectionUsers) -> io::Result<ServedMount> {
     connected.splicing.set_connection(session.as_fd());
     connected.forgetting.pruning.set_connection(session.as_fd());
     // Setting cannot fail, because no other code sets the notifiers.
@@ -173,15 +174,15 @@ fn config(access: AllowedUsers) -> io::Result<Config> {
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);
-    // A reply must be written to the descriptor on which the request came. All threads share one
-    // descriptor, so it is known.
+    // A reply must be written to the descriptor from which the request was read. If all threads
+    // share one descriptor, it is known.
     config.clone_fd = false;
     Ok(config)
 }
 
-/// Returns how many of the `wanted` threads this process may start, in addition to one that waits
-/// for them. The session starts its threads where the mount cannot see an error, and an error would
-/// end the mount.
+/// Returns how many of the `wanted` threads this process may start, besides one more that waits for
+/// them. The session starts its threads itself, and if one of them cannot be started, the mount
+/// just ends. So the limit is tested before.
 fn startable_threads(wanted: usize) -> io::Result<usize> {
     let hold = Arc::new(RwLock::new(()));
     let held = hold.write();

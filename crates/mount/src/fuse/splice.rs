@@ -38,11 +38,11 @@ thread_local! {
 
 /// Sends replies by splice on the connection to the kernel.
 #[derive(Default)]
-pub(super) struct Splicing {
+pub(super) struct ReplySplicer {
     device: OnceLock<OwnedFd>,
 }
 
-impl Splicing {
+impl ReplySplicer {
     /// Sets the connection. If its file descriptor cannot be duplicated, replies are copied.
     pub(super) fn set_connection(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
@@ -52,7 +52,7 @@ impl Splicing {
     }
 
     /// Answers request `id` with the range that `lend` returns. Returns the length of the range. If
-    /// no byte was sent, returns the reply, so that the caller can use it.
+    /// no byte was sent, returns `reply`, so that the caller can send it from memory.
     pub(super) fn answer_read(
         &self,
         id: RequestId,
@@ -72,9 +72,9 @@ impl Splicing {
             return Err(reply);
         }
         OWN.set(Some(pipe));
-        // Dropping the reply would answer the request again. Forgetting it leaks only a count of
-        // the connection's users: the connection ends when it is unmounted, and its descriptor ends
-        // with the process.
+        // Dropping `reply` would answer the request a second time, so it is forgotten. That leaks
+        // only a reference to the connection. The connection ends anyway when it is unmounted, and
+        // its descriptor is closed when the process ends.
         std::mem::forget(reply);
         Ok(range.len())
     }

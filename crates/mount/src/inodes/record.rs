@@ -144,7 +144,7 @@ impl InodeRecord {
     }
 
     /// Returns whether this is the record of `child` in `directory`. A version that is stored
-    /// elsewhere is not compared.
+    /// outside of this record is not compared.
     pub(crate) fn matches_child(&self, directory: u32, child: &Child) -> bool {
         let (pinned_by, pin) = packed(&child.pin);
         self.directory() == directory
@@ -155,8 +155,8 @@ impl InodeRecord {
             && (self.kind() == EntryKind::Directory || self.has_time_of(child))
     }
 
-    /// Returns whether the times do not differ. Some listings report no time. A second is no
-    /// difference, because a server may round the date of a stat up and that of a listing down.
+    /// Returns whether the times are equal, or one of them is unknown. A difference of one second
+    /// does not count, because a server may round the date up in a stat and down in a listing.
     fn has_time_of(&self, child: &Child) -> bool {
         let apart =
             |one: SystemTime, other| one.duration_since(other).unwrap_or_else(|early| early.duration());

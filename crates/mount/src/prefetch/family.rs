@@ -71,8 +71,8 @@ impl Prefetch {
         directory: &DirectorySnapshot,
         pool: &BlockingPool,
     ) {
-        // If opens wait for whole files, a part that is already cached would only cost one more
-        // request.
+        // If opens wait for whole files, fetching the start of each file first would only cost one
+        // more request.
         if self.eager > 0 {
             return;
         }

@@ -2,16 +2,17 @@
 //! one by one takes a round trip for each; fetching them together takes one for dozens of files.
 //!
 //! For each directory, the file that was opened last is recorded. If the next opened file is the
-//! one after it in the listing, the files after that are fetched: twice as many each time, and
-//! later half of the window at a time, because each fetch wakes a thread. If a listing was read to
-//! its end, opening the directory's first file counts in the same way, because `cp -r` and `tar`
-//! work like that.
+//! one after it in the listing, the files after that are fetched: twice as many each time, up to a
+//! maximum window. Later, files are fetched only when half of the window has been opened, because
+//! each fetch wakes a thread. If a listing was read to its end, opening the directory's first file
+//! counts in the same way, because `cp -r` and `tar` read directories like that.
 //!
 //! If files are opened in any other order, each open after the first in a directory fetches a few
 //! other files, beginning with the directory's first, and twice as many each time. After
 //! [`MAX_UNPROVED`] files, an open fetches more than a few again only if its own file was among
 //! those fetched. So a directory that is read completely, in any order, is fetched after a dozen
-//! opens. If only some files of a large directory are read, each open costs a few more small files.
+//! opens. If only some files of a large directory are read, each open costs the fetch of a few
+//! small files.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -29,15 +30,15 @@ use crate::inodes::{Node, name_of, parent};
 /// Maximum length of a file that is fetched ahead, bytes. A larger file is worth requests of its
 /// own, and is read ahead by itself.
 pub(super) const SMALL_FILE: u64 = 1 << 20;
-/// Number of files that are fetched ahead when the first file is opened in order, maximum number of
-/// files fetched ahead, and maximum number of their bytes. More than half of `MAX_BATCH` are wanted
-/// at any time: with a round trip of 30 ms and enough memory for so many requests, this is 4,000
-/// files per second.
+/// Three numbers for files that are opened in order: how many files the first open fetches, the
+/// maximum number of files fetched ahead, and the maximum number of their bytes. At any time, more
+/// than half of `MAX_BATCH` files are fetched ahead. With a round trip of 30 ms and enough memory
+/// for as many requests, that is enough for 4,000 files per second.
 const FIRST_BATCH: usize = 8;
 const MAX_BATCH: usize = 256;
 const MAX_BATCH_BYTES: u64 = 16 << 20;
-/// Maximum number of files of a directory that are fetched for opens in no order before one of
-/// these files is opened. Of 500 files in no order, the seventh open finds every second file
+/// Maximum number of files that are fetched in a directory whose files are opened in no order,
+/// before any of these files is opened. With 500 files, the seventh open finds every second file
 /// cached.
 const MAX_UNPROVED: usize = 256;
 /// Maximum number of bytes of files that are fetched for an open that was not expected. A link of
@@ -49,7 +50,7 @@ const MAX_DIRECTORIES: usize = 1024;
 
 /// The state of the reads in one directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Run {
+struct DirectoryOpens {
     /// The position after the file that was opened last.
     next: usize,
     /// The position up to which files were fetched ahead.
@@ -57,11 +58,11 @@ struct Run {
     /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
     /// True if a file has been opened.
-    opened: bool,
+    is_opened: bool,
     /// The position up to which files were fetched for opens in no order, and the number of files
     /// fetched last.
-    beside: usize,
-    width: usize,
+    unordered_end: usize,
+    unordered_count: usize,
 }
 
 /// The positions of files to fetch, and the maximum number of their bytes.
@@ -81,31 +82,38 @@ enum Order {
     Any,
 }
 
-impl Run {
+impl DirectoryOpens {
     /// The state after a listing was read: the files may be opened in order, from the first on.
-    const LISTED: Self =
-        Self { next: 0, ahead: 0, window: FIRST_BATCH / 2, opened: false, beside: 0, width: 0 };
+    const LISTED: Self = Self {
+        next: 0,
+        ahead: 0,
+        window: FIRST_BATCH / 2,
+        is_opened: false,
+        unordered_end: 0,
+        unordered_count: 0,
+    };
 
     /// Records that the file at `position` is opened. Returns the files to fetch.
     fn open(&mut self, position: usize) -> Batch {
-        let was_opened = std::mem::replace(&mut self.opened, true);
+        let was_opened = std::mem::replace(&mut self.is_opened, true);
         // Some files up to `ahead` may be skipped: entries that are not files, and files that the
-        // program does not want.
-        let goes_on = (self.next..=self.ahead.max(self.next)).contains(&position);
-        if goes_on {
+        // program does not read.
+        let is_in_order = (self.next..=self.ahead.max(self.next)).contains(&position);
+        if is_in_order {
             return Batch { files: self.in_order(position), bytes: MAX_BATCH_BYTES, order: Order::Listed };
         }
         (self.next, self.ahead, self.window) = (position + 1, position + 1, 0);
         if !was_opened {
             return Batch::default();
         }
-        let was_expected = position < self.beside;
-        let grows = was_expected || self.beside < MAX_UNPROVED;
-        self.width = if grows { (self.width * 2).clamp(FIRST_BATCH, MAX_BATCH) } else { FIRST_BATCH };
-        let from = self.beside;
-        self.beside += self.width;
+        let was_expected = position < self.unordered_end;
+        let grows = was_expected || self.unordered_end < MAX_UNPROVED;
+        self.unordered_count =
+            if grows { (self.unordered_count * 2).clamp(FIRST_BATCH, MAX_BATCH) } else { FIRST_BATCH };
+        let from = self.unordered_end;
+        self.unordered_end += self.unordered_count;
         let bytes = if was_expected { MAX_BATCH_BYTES } else { UNEXPECTED_BATCH_BYTES };
-        Batch { files: from..self.beside, bytes, order: Order::Any }
+        Batch { files: from..self.unordered_end, bytes, order: Order::Any }
     }
 
     /// Records that the next file in order is opened. Returns the files to fetch ahead.
@@ -124,10 +132,11 @@ impl Run {
 /// The state of the reads in all directories.
 #[derive(Default)]
 pub(super) struct Siblings {
-    runs: Mutex<HashMap<Box<[u8]>, Run>>,
+    directories: Mutex<HashMap<Box<[u8]>, DirectoryOpens>>,
     alive: Arc<()>,
-    /// The files that were fetched ahead most recently, so that an open that soon follows finds its
-    /// file ready. Each holds a file descriptor, so there are at most `MAX_BATCH`.
+    /// The files that were fetched ahead most recently. They are kept open, so that an open that
+    /// soon follows finds its file ready. Each has a file descriptor, so there are at most
+    /// `MAX_BATCH`.
     held: Mutex<VecDeque<File>>,
 }
 
@@ -135,8 +144,8 @@ impl Siblings {
     /// Records that the listing of a directory was read to its end.
     pub(super) fn note_listing_read(&self, path: &[u8]) {
         self.with(path, |run| {
-            if *run == Run::default() {
-                *run = Run::LISTED;
+            if *run == DirectoryOpens::default() {
+                *run = DirectoryOpens::LISTED;
             }
         });
     }
@@ -149,11 +158,11 @@ impl Siblings {
     fn reached(&self, path: &[u8], order: Order, end: usize) {
         self.with(path, |run| match order {
             Order::Listed => run.ahead = run.ahead.min(end),
-            Order::Any => run.beside = run.beside.min(end),
+            Order::Any => run.unordered_end = run.unordered_end.min(end),
         });
     }
 
-    /// Returns the interest in prefetched bytes, which lasts as long as the mount.
+    /// Returns the interest with which bytes are prefetched. It lasts as long as the mount.
     pub(super) fn interest(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
@@ -167,12 +176,12 @@ impl Siblings {
         drop(oldest);
     }
 
-    fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut Run) -> T) -> T {
-        let mut runs = self.runs.lock();
-        if runs.len() >= MAX_DIRECTORIES && !runs.contains_key(path) {
-            runs.clear();
+    fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut DirectoryOpens) -> T) -> T {
+        let mut directories = self.directories.lock();
+        if directories.len() >= MAX_DIRECTORIES && !directories.contains_key(path) {
+            directories.clear();
         }
-        change(runs.entry(path.into()).or_default())
+        change(directories.entry(path.into()).or_default())
     }
 }
 
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_first_file_fetches_nothing_and_the_next_in_order_does() {
-        let mut run = Run::default();
+        let mut run = DirectoryOpens::default();
         assert_eq!(run.open(20), Batch::default());
         assert_eq!(run.open(21).files, 22..30);
         assert_eq!(run.open(22).files, 30..39);
@@ -242,7 +251,7 @@ mod tests {
 
     #[test]
     fn in_no_order_twice_as_many_are_fetched_each_time_and_few_again_if_none_was_right() {
-        let mut run = Run::default();
+        let mut run = DirectoryOpens::default();
         assert_eq!(run.open(500), Batch::default());
         assert_eq!(run.open(20), Batch { files: 0..8, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
         assert_eq!(run.open(300), Batch { files: 8..24, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
@@ -259,11 +268,11 @@ mod tests {
 
     #[test]
     fn a_directory_of_500_read_in_any_order_is_fetched_after_few_opens() {
-        let mut run = Run::default();
+        let mut run = DirectoryOpens::default();
         // Opens each file once, in steps whose length has no common divisor with the number of
         // files.
         let waits = (0..500).map(|step| step * 277 % 500).filter(|position| {
-            let was_here = *position < run.beside;
+            let was_here = *position < run.unordered_end;
             run.open(*position);
             !was_here
         });
@@ -272,14 +281,14 @@ mod tests {
 
     #[test]
     fn after_a_listing_the_first_file_is_enough() {
-        let mut run = Run::LISTED;
+        let mut run = DirectoryOpens::LISTED;
         assert_eq!(run.open(0).files, 1..9);
     }
 
     proptest! {
         #[test]
         fn nothing_is_fetched_ahead_twice_and_nothing_is_left_out(count in 1_usize..2000) {
-            let mut run = Run::LISTED;
+            let mut run = DirectoryOpens::LISTED;
             let mut fetched = 1;
             for position in 0..count {
                 let wanted = run.open(position).files;

@@ -46,7 +46,7 @@ impl fmt::Debug for AzureAccount {
     }
 }
 
-/// The fields of a connection string, or of the variables that replace one.
+/// The fields of a connection string, or the environment variables that replace them.
 #[derive(Default)]
 struct AccountFields {
     name: Option<String>,

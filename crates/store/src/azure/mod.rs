@@ -25,8 +25,8 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use account::{AzureAccount, Credential};
 
-/// Version of the API that requests name. It accepts 5,000 MiB in one write, as some earlier
-/// versions do, and reports errors more precisely than these.
+/// Version of Azure's API that requests ask for. Like some earlier versions, it accepts 5,000 MiB
+/// in one write. It reports errors more precisely than they do.
 const API_VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
@@ -59,8 +59,8 @@ impl Azure {
         self.open(&call, get, with_s3_headers, |get| self.get(object, get))
     }
 
-    /// Returns the account and its address, or an empty string if the configuration is unusable. An
-    /// unusable configuration makes every request fail with the reason.
+    /// Returns the account and its address. Returns an empty string if the configuration is
+    /// unusable, because every request then fails with the reason.
     pub(crate) fn account_url(&self) -> String {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
@@ -120,7 +120,8 @@ impl RestStore for Azure {
             ("BlobArchived" | "BlobBeingRehydrated", _) => {
                 Error::Archived { location, class: "Archive".to_owned(), trace: None }
             }
-            // Azure does not tell unsigned requests whether a container is private or missing.
+            // Azure answers an unsigned request in the same way for a private container and for a
+            // missing one.
             ("ResourceNotFound", 404) if asked == RequestAuthentication::Unsigned => {
                 Error::Denied { location, detail: refusal.code, request: asked, trace: None }
             }

@@ -1,7 +1,7 @@
 //! Uploads blobs in parts, by `Put Block` and `Put Block List`.
 //!
-//! The service keeps no record of an upload. An upload is only a common prefix of the names of its
-//! blocks. The service deletes uncommitted blocks when the blob is written, or after a week.
+//! The service keeps no record of an upload: the blocks of an upload only have names with a common
+//! prefix. The service deletes uncommitted blocks when the blob is written, or after a week.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -70,8 +70,8 @@ impl Azure {
         Ok(parts)
     }
 
-    /// Sends `Put Block List`. May be repeated: blocks that the first attempt committed are found
-    /// in the blob.
+    /// Sends `Put Block List`. A retry is harmless: the service finds blocks that the first attempt
+    /// has committed in the blob itself.
     pub(crate) fn complete_upload(
         &self,
         object: &ObjectLocation,

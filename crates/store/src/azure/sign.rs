@@ -39,7 +39,8 @@ fn text(call: &RestCall<'_>, account: &AzureAccount, headers: &[(String, String)
         &length,
         value("content-md5"),
         value("content-type"),
-        // The header `Date` is not sent: `x-ms-date` has the date.
+        // The signed text has an empty line for the header `Date`, because `x-ms-date` is sent
+        // instead.
         "",
         value("if-modified-since"),
         value("if-match"),

@@ -26,12 +26,12 @@ pub(super) struct LocalSource {
     data_end: u64,
     cancel: Cancel,
     /// True once the kernel has refused to copy between these two files.
-    refused: bool,
+    is_refused: bool,
 }
 
 impl LocalSource {
     pub(super) fn new(file: File, range: ByteRange, cancel: Cancel) -> Self {
-        Self { file, offset: range.start, end: range.end, data_end: 0, cancel, refused: false }
+        Self { file, offset: range.start, end: range.end, data_end: 0, cancel, is_refused: false }
     }
 
     pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
@@ -62,7 +62,7 @@ impl LocalSource {
             Ok(count) => return Some(Ok(to_usize(count))),
             Err(source) => return Some(Err(Error::Io { location: place.to_owned(), source })),
         }
-        if self.refused {
+        if self.is_refused {
             return None;
         }
         let most = most.min(self.data_end - self.offset).min(self.end.saturating_sub(self.offset));
@@ -81,10 +81,10 @@ impl LocalSource {
             Err(error) if !cannot_copy_in_kernel(error) => {
                 Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
             }
-            // The kernel also returns 0 for pseudo files, which have content but no size. So the
-            // bytes are read instead, and a read returns 0 only at the real end.
+            // The kernel returns 0 at the end, but also for pseudo files, which have content but no
+            // size. So the bytes are read instead, because a read returns 0 only at the real end.
             _ => {
-                self.refused = true;
+                self.is_refused = true;
                 None
             }
         }
@@ -98,8 +98,8 @@ impl LocalSource {
             return Ok(0);
         }
         let (hole, data_end) = self.extent(most)?;
-        // The hole must lie within the destination, because punching a hole does not lengthen a
-        // file. Not every file system can punch holes.
+        // Only a hole within the destination's length can be punched, because punching does not
+        // lengthen a file. Some file systems cannot punch holes.
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_within = hole > 0 && sink.file().metadata()?.len() >= to + hole;
         let count = if is_within && fallocate(sink.file(), punch, to, hole).is_ok() { hole } else { 0 };

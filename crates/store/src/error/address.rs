@@ -21,7 +21,8 @@ pub(crate) const PROXY_ANSWERED: &str = "the proxy answered ";
 /// Domain of AWS's endpoints. The region is part of their host names.
 const AWS: &str = ".amazonaws.com";
 
-/// Domains of public services. A failed connection hardly means that such a service is down.
+/// Domains of public services. If a connection to one of them fails, the service is hardly the
+/// cause.
 const PUBLIC_SERVICES: [&str; 3] = [AWS, ".googleapis.com", ".windows.net"];
 
 /// The source of the address of an endpoint.

@@ -1,5 +1,5 @@
-//! Describes by what two versions of an object differ. Called by the text of
-//! [`Error::Changed`](super::Error::Changed), and by the crates that compare versions themselves.
+//! Describes how two versions of an object differ. Called for the text of
+//! [`Error::Changed`](super::Error::Changed), and by crates that compare versions themselves.
 
 use firstbyte_location::Version;
 

@@ -197,8 +197,8 @@ impl Error {
             Self::Server { code, .. } if code == "QuotaExceeded" => FailureKind::Full,
             Self::Server { status: 507, .. } => FailureKind::Full,
             Self::Server { status: 501, .. } => FailureKind::Unsupported,
-            // SFTP statuses are below 100. SFTP servers use one status for most failures, so none
-            // means a refusal.
+            // SFTP statuses are below 100. SFTP servers use one status for most failures, so no
+            // status certainly means a refusal.
             Self::Server { status: 500.. | ..100, .. } => FailureKind::ServerError,
             Self::Server { .. } => FailureKind::Refused,
             Self::OwnTagRefused { .. } | Self::Protocol { .. } | Self::Disordered { .. } => {
@@ -215,8 +215,7 @@ impl Error {
             | Self::Options { .. } => FailureKind::BadInput,
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
             Self::CreateDirectory { source, .. } => match FailureKind::of_io(source) {
-                // The directory itself was to be created, so this is not a failure to find
-                // something.
+                // The directory itself was to be created, so this is not the absence of an object.
                 FailureKind::NotFound => FailureKind::Io,
                 kind => kind,
             },

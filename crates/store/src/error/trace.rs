@@ -1,5 +1,5 @@
-//! Holds the facts about a failed request that a service's support asks for. Errors of this crate
-//! contain them as a [`Trace`].
+//! Defines the trace of a failed request: the facts that a service's support needs. Errors of this
+//! crate contain them as a [`Trace`].
 //!
 //! [`WireClient::send`](crate::wire::WireClient::send) and the readers of responses add the trace
 //! of the request that failed first. The retry loops add the number of attempts. The command line
@@ -17,7 +17,7 @@ pub type Traced = Option<Box<Trace>>;
 /// identifiers, with 76 characters.
 const MAX_ID_CHARACTERS: usize = 256;
 
-/// Headers that hold the identifier of a request, the most specific first: those of S3 and
+/// Headers with the identifier of a request, the most specific first. They are used by S3 and
 /// compatible servers, Azure, Google, web servers and content delivery networks. Sources:
 /// docs/decisions/0150-failures.md.
 pub(crate) const REQUEST_IDS: [&str; 8] = [
@@ -111,8 +111,8 @@ impl Error {
         of_request!(self)
     }
 
-    /// Sets the trace of the request that failed, unless the error has a trace: the first request
-    /// is the one that failed, and later requests only asked about the failure.
+    /// Sets the trace of the request that failed, unless the error already has a trace: the first
+    /// request is the one that failed, and later requests were only sent to find the reason.
     #[must_use]
     pub(crate) fn traced(mut self, of: impl FnOnce() -> Trace) -> Self {
         if let Some(slot) = self.slot() {

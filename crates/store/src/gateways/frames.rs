@@ -38,7 +38,7 @@ pub(crate) fn framed_len(range: ByteRange) -> u64 {
 pub(crate) struct Frames {
     incoming: Box<Incoming>,
     place: String,
-    /// The bytes that have not arrived yet.
+    /// The range of the bytes that have not arrived yet.
     range: ByteRange,
     /// The current block. Its first `returned` bytes have been returned.
     block: Vec<u8>,
@@ -92,8 +92,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Reports an error to the gateway's state. The reader then gets the missing blocks from
-    /// another gateway or from the origin.
+    /// Records the failure of the gateway that sends this body. The reader then requests the
+    /// missing blocks from another gateway or from the origin.
     fn record_error(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {

@@ -18,12 +18,12 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::{POLL_INTERVAL, STACK};
 
-/// Number of requests that allow one second request. At this share, four nodes that share one link
-/// do not notice the additional bytes from the origin.
+/// Number of requests that allow one second request. With this number, four nodes that share one
+/// link do not notice the additional bytes from the origin.
 const REQUESTS_PER_HEDGE: u64 = 32;
 
-/// Second requests allowed in addition to that share. A reader that waits for each block sends so
-/// few requests that the share alone would allow none.
+/// Number of second requests that are allowed in any case. A reader that waits for each block sends
+/// so few requests that it would otherwise be allowed none.
 const FREE_HEDGES: u64 = 2;
 
 /// Sends the second request of a read, until the handle is cancelled.
@@ -99,7 +99,7 @@ impl HedgeWatch {
         let took = answer.is_ok().then(|| begun.elapsed());
         match self.shared.end(number, took) {
             Some(_not_started) => (answer, None),
-            None => race.settle(answer),
+            None => race.wait_for_results(answer),
         }
     }
 
@@ -132,13 +132,13 @@ impl Drop for HedgeWatch {
 
 impl WatchState {
     /// Returns the time after which a second request is sent: half of the time after which a silent
-    /// request is cut. A cut request would only be sent to the same gateway again.
+    /// request is cut. Cutting the request instead would only send it to the same gateway again.
     fn delay(&self) -> Duration {
         self.policy.limit(Wait::Head, 0) / 2
     }
 
-    /// Takes a second request from the budget, and returns false if the budget is spent. If the
-    /// gateway is excluded for a failure, a second request is free.
+    /// Counts a second request. Returns false if the budget of second requests is spent. If the
+    /// gateway is excluded because of a failure, the request is allowed and not counted.
     fn take_hedge(&mut self, member: &Member) -> bool {
         let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
         if !member.gets_requests() {
@@ -150,7 +150,7 @@ impl WatchState {
 }
 
 impl Shared {
-    /// Ends the wait for the first request. Returns `None` if its second request was already
+    /// Ends the wait for the first request. Returns `None` if the second request was already
     /// started.
     fn end(&self, number: u64, took: Option<Duration>) -> Option<Waiting> {
         let mut state = self.state.lock();
@@ -215,7 +215,7 @@ impl Race {
     }
 
     /// Waits until one request has succeeded or both have failed, and returns their results.
-    fn settle(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
+    fn wait_for_results(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
         let mut outcome = self.outcome.lock();
         if first.is_ok() && outcome.body.is_none() {
             outcome.is_decided = true;

@@ -14,7 +14,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct Member {
     pub(super) url: String,
     failed_at: Mutex<Option<Instant>>,
-    /// Time at which the gateway was first found not to respond, since its last response.
+    /// Time at which the gateway was first too late for a request, since its last response.
     silent_since: Mutex<Option<Instant>>,
 }
 
@@ -37,14 +37,14 @@ impl Member {
         }
     }
 
-    /// Records a response, which ends the time without one.
+    /// Records a response. The gateway is then no longer silent.
     pub(super) fn record_response(&self) {
         *self.silent_since.lock() = None;
     }
 
-    /// Records that the gateway did not respond to a request before another gateway did or the
-    /// caller gave up. A gateway that is merely slow, as with an empty cache, responds to other
-    /// requests in between.
+    /// Records that the gateway was too late for a request: another gateway responded first, or the
+    /// caller gave up. A gateway that is only slow, for example because its cache is empty,
+    /// responds to other requests in between.
     pub(crate) fn record_silence(&self) {
         self.record_silence_at(Instant::now());
     }

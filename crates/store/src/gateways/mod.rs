@@ -82,8 +82,8 @@ impl Ring {
         Ok(Some(Self { members, watch: HedgeWatch::default() }))
     }
 
-    /// Returns the beginning of a range, up to the end of its segment, from a gateway; if gateways
-    /// are late, from `origin`. `None` if the caller must read from the origin itself.
+    /// Requests a range from a gateway, but at most up to the end of its segment. If the gateways
+    /// are late, requests it from `origin` too. Returns `None` if no gateway can serve the range.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -121,8 +121,8 @@ impl Ring {
         Ok(None)
     }
 
-    /// Returns the gateways to try for a segment, in order. The list stops before the gateway of
-    /// this process, which reads its own segments from the origin into its cache.
+    /// Returns the gateways to try for a segment, in order. If the gateway in this process is among
+    /// them, the list stops before it, because that gateway reads from the origin itself.
     fn candidates(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
         let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
@@ -132,8 +132,9 @@ impl Ring {
     }
 }
 
-/// Returns true if a gateway's refusal is about the requested object, so that the gateway may serve
-/// others: it knows another version, may not serve the object, or its origin refuses or delays it.
+/// Returns true if a gateway's refusal is about this object only, so that the gateway may serve
+/// others: the gateway knows another version, may not serve the object, or its origin refuses or
+/// delays it.
 fn concerns_object(refusal: &Error) -> bool {
     matches!(
         refusal.kind(),
@@ -207,8 +208,8 @@ impl GatewayRequest {
                 member.record_response();
                 Ok(body.watched_by(&member))
             }
-            // The failure is not recorded here: as the next in order, this gateway gets the request
-            // again, and the failure is recorded then.
+            // The failure is not recorded here. This gateway is the next in order, so it gets the
+            // request again, and the failure is recorded then.
             _ => Err(Error::Cancelled),
         })
     }

@@ -44,8 +44,8 @@ fn hash(text: &str) -> u64 {
 }
 
 /// Mixes the bits of a hash, as `SplitMix64` does in its last step
-/// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear: without this step, one bit would
-/// decide the order of two gateways.
+/// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear: without this step, a single bit
+/// would decide which of two gateways comes first.
 fn mix_bits(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -80,8 +80,9 @@ impl Google {
 }
 
 impl Google {
-    /// Returns the address of the emulator. Empty for the service itself, and for an unusable
-    /// configuration, which makes every request fail with the reason.
+    /// Returns the address of the emulator. Returns an empty string for the service itself. Also
+    /// returns an empty string for an unusable configuration, because every request then fails with
+    /// the reason.
     pub(crate) fn emulator(&self) -> String {
         let place = self.identity.place(&self.client.options).ok();
         place.filter(|place| place.is_emulator).map_or_else(String::new, |place| place.origin.to_string())
@@ -163,7 +164,8 @@ fn json_path(object: &ObjectLocation) -> String {
 fn with_s3_headers(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {
-            // The generation identifies the version better: both APIs return it.
+            // The generation of the object is used as its version instead, because both APIs return
+            // it.
             "etag" => return None,
             "x-goog-generation" => "x-amz-version-id",
             "x-goog-storage-class" if value == "STANDARD" => return None,

@@ -78,7 +78,7 @@ impl Google {
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Vec<u8>> {
-        // The boundary is random: content cannot be made to contain it.
+        // Content cannot be made to contain the boundary, because it is random.
         let random = RandomState::new();
         let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
         let content_type = options.metadata.content_type.as_deref().unwrap_or("application/octet-stream");
@@ -111,8 +111,7 @@ impl Google {
         let mut retry = Retry::new(&self.client, begin.cancel);
         loop {
             let (head, _) = self.call(&begin)?;
-            // Only the path and query of the URL are used, because the session is at the same
-            // service.
+            // The session is at the same service, so only the path and query of the URL are needed.
             let session = head
                 .get("location")
                 .and_then(|url| Some(url.split_once("://")?.1))

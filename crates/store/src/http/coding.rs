@@ -1,6 +1,6 @@
 //! Recognizes content that a server has compressed for the transfer, although the request asked for
-//! the stored bytes (`Accept-Encoding: identity`). RFC 9110, 12.5.3 does not bind servers to that.
-//! The compressed bytes are not the file, so such an answer is unusable
+//! the stored bytes (`Accept-Encoding: identity`), which RFC 9110, 12.5.3 allows. The compressed
+//! bytes are not those of the file, so such a response is unusable
 //! (docs/decisions/0258-content-that-a-server-compresses.md).
 
 use firstbyte_location::HttpUrl;
@@ -9,8 +9,8 @@ use super::protocol;
 use crate::error::Result;
 use crate::wire::{Incoming, ResponseHead};
 
-/// Extensions of names of compressed files, by coding. Servers state the coding of such a file too,
-/// such as Apache with `AddEncoding x-gzip .gz .tgz`.
+/// Extensions of the names of compressed files, by coding. Some servers state the coding of such a
+/// file too, such as Apache with `AddEncoding x-gzip .gz .tgz`.
 const EXTENSIONS: [(&str, &[&str]); 6] = [
     ("gzip", &["gz", "tgz", "taz", "svgz", "bgz"]),
     ("compress", &["z"]),
@@ -42,8 +42,8 @@ pub(super) fn refuse_applied(
     }
 }
 
-/// Returns the coding that was applied for the transfer. A stored object may have a coding too, as
-/// in S3. Its answer has a length and does not depend on the coding that was requested.
+/// Returns the coding that was applied for the transfer. A stored object may have a coding of its
+/// own, as in S3. The response then has a length and does not depend on the request's coding.
 fn applied<'h>(url: &HttpUrl, head: &'h ResponseHead, length: Option<u64>) -> Option<&'h str> {
     let coding = head.get("content-encoding")?.trim();
     if coding.is_empty() || coding.eq_ignore_ascii_case("identity") {

@@ -50,7 +50,7 @@ impl Pages {
 }
 
 impl Pages {
-    /// Sends a HEAD request for each link without a final slash, to find the links that lead to
+    /// Sends a HEAD request for each link without a final slash, to find out which of them lead to
     /// directories.
     fn complete_entries(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let files: Vec<_> =
@@ -180,8 +180,8 @@ impl Http {
             let (head, incoming) = reply.success(&place)?;
             let is_open_ended = incoming.is_open_ended();
             let body = incoming.collect(MAX_PAGE_BYTES)?;
-            // A page cut by the loss of its connection would count as complete, and `--delete`
-            // would delete the files whose names are missing.
+            // If the connection is lost, a page without a length looks complete. With `--delete`,
+            // the files whose names are missing would be deleted.
             if is_open_ended && !ends_as_html(&body) {
                 return Err(Error::Disconnected {
                     location: place.clone(),

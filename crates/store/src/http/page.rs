@@ -11,8 +11,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::origin::Origin;
 
-/// Beginnings of the titles of directory pages: first that of nginx, Apache and lighttpd, then
-/// Python's.
+/// Beginnings of the titles of directory pages: the first is used by nginx, Apache and lighttpd,
+/// the second by Python.
 const DIRECTORY_TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.

@@ -44,7 +44,7 @@ pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
 struct Cookie {
     origin: Origin,
     /// True if the cookie is sent only with TLS.
-    secure: bool,
+    needs_tls: bool,
     path: String,
     name: String,
     value: String,
@@ -80,9 +80,9 @@ impl Cookies {
         }
         let origin = Origin::parse(at.tls, &at.authority)?;
         let path = at.target.split('?').next().unwrap_or_default();
-        let own = cookies
-            .iter()
-            .filter(|it| it.origin.host == origin.host && (at.tls || !it.secure) && is_below(path, &it.path));
+        let own = cookies.iter().filter(|it| {
+            it.origin.host == origin.host && (at.tls || !it.needs_tls) && is_below(path, &it.path)
+        });
         let value = own.map(|it| format!("{}={}", it.name, it.value)).collect::<Vec<_>>().join("; ");
         (!value.is_empty()).then(|| ("cookie".to_owned(), value))
     }
@@ -99,12 +99,13 @@ fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
         Some(slash) if slash > 0 => &asked[..slash],
         _ => "/",
     };
-    let mut cookie = Cookie { origin: origin.clone(), secure: false, path: default.to_owned(), name, value };
+    let mut cookie =
+        Cookie { origin: origin.clone(), needs_tls: false, path: default.to_owned(), name, value };
     let (mut max_age, mut expires) = (None, None);
     for part in parts {
         let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
         match attribute.trim().to_ascii_lowercase().as_str() {
-            "secure" => cookie.secure = true,
+            "secure" => cookie.needs_tls = true,
             "path" if value.starts_with('/') => value.trim().clone_into(&mut cookie.path),
             "max-age" => max_age = value.trim().parse::<i64>().ok().or(max_age),
             "expires" => expires = parse_http_date(value).or(expires),

@@ -1,10 +1,10 @@
 //! Copies the owner, mode and times of a file, directory or link to another, and makes links.
 //! Copies that preserve everything (`cp -a`) call this module after the content is in place.
 //!
-//! No link is followed, neither at the destination nor at the source: each entry is opened itself,
-//! and changed through its descriptor. Another user may own a directory on the path and may have
-//! put another file there. So a file gets attributes only if it is a copy of the present source, or
-//! if no other user can write to the directories above it.
+//! No link is followed, neither at the destination nor at the source: each entry itself is opened,
+//! and changed through its descriptor. If another user owns a directory on the path, that user may
+//! have put another file there. So a file gets attributes only if it is certainly a copy of the
+//! present source, or if no other user can write to the directories above it.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,17 +26,17 @@ use crate::syscall_refusal::is_refusal;
 /// The set-user-ID and set-group-ID bits, which run a program with the rights of the file's owner.
 const SET_ID: u32 = 0o6000;
 
-/// Knowledge about the files that get attributes.
+/// Whether the files that get attributes are known to be copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
     /// Each file was just copied, or was found to be a copy.
     Complete,
-    /// A file may differ from its source, because the run has left it as it was.
+    /// The run may have skipped a file, so the file may differ from its source.
     Perhaps,
 }
 
 impl Beneath {
-    /// Gives `name` the owner, mode and times of `from` beneath `source`. An empty name is the
+    /// Copies the owner, mode and times of `from` beneath `source` to `name`. An empty name is the
     /// directory itself. If this process may not set the owner, it clears the set-ID bits. Leaves
     /// the entry unchanged if it is missing, is of another kind, or is a file that is not
     /// [complete](CopyState).
@@ -76,7 +76,7 @@ impl Beneath {
         let modified = file_times::timespec(modified);
         let set = || {
             if name.as_os_str().is_empty() {
-                return file_times::set_time(readable(&self.opened()?)?, modified);
+                return file_times::set_time(readable(&self.reopen_root()?)?, modified);
             }
             // The directory itself may not be readable for this process.
             let (above, last) = self.parent(name, MissingDirectories::Refuse)?;
@@ -109,7 +109,7 @@ impl Beneath {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&directory, last, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&file)?;
-        // The name was replaced since the entry was looked at.
+        // The name may have been replaced by another entry since it was opened.
         let is_it = (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino);
         if is_it { Ok(file) } else { Err(Errno::STALE) }
     }
@@ -118,7 +118,7 @@ impl Beneath {
     /// opens the directory.
     fn entry(&self, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         if name.as_os_str().is_empty() {
-            return self.opened();
+            return self.reopen_root();
         }
         let (directory, last) = self.parent(name, MissingDirectories::Refuse)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -151,7 +151,7 @@ impl Beneath {
                 _ => rustix::fs::symlinkat(target, &directory, &partial)?,
             }
             rustix::fs::renameat(&directory, &partial, &directory, last).inspect_err(|_| {
-                // Reports the error of the rename, not that of the removal.
+                // An error of the removal is ignored, so that the error of the rename is reported.
                 let _ = rustix::fs::unlinkat(&directory, &partial, AtFlags::empty());
             })?;
             Ok(true)
@@ -178,12 +178,12 @@ fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
     there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
 }
 
-/// Treatment of the attributes of an entry.
+/// What to do with the attributes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AttributeAction {
     Set,
     Keep,
-    /// The attributes differ, and the entry may not be the copy.
+    /// The attributes differ, and the entry may be another user's file and not the copy.
     Refuse,
 }
 

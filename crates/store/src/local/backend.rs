@@ -13,7 +13,7 @@ use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to
 use super::io_error;
 use super::partial::{Durability, LocalFile, PartialPermissions, truncate};
 use super::removal::is_still;
-use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
+use super::stat::{describe, describe_unmeasured, has_byte_at, lookup_error, open_regular};
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ pub(crate) struct LocalListing {
 impl LocalListing {
     fn shows(&self, entry: &Entry) -> bool {
         let last = entry.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        self.options.takes(&entry.name)
+        self.options.includes(&entry.name)
             && (entry.kind != EntryKind::Directory
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
@@ -126,8 +126,8 @@ impl LocalListing {
             && !self.is_gone_but_open(last)
     }
 
-    /// Returns true if an error says that a name below the root, or the target of a link, does not
-    /// exist, and the options say that this is no failure.
+    /// Returns true if an error means that a name below the root, or the target of a link, does not
+    /// exist, and if the options allow that.
     fn is_missing_name(&self, path: &Path, error: &io::Error) -> bool {
         self.options.links == Links::FollowExisting
             && error.kind() == io::ErrorKind::NotFound
@@ -172,7 +172,7 @@ impl Iterator for LocalListing {
     }
 }
 
-/// Writes the payload to a file that may hold the content of an interrupted writer.
+/// Writes the payload to a file, which may have content from an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
     truncate(file)?;
     fill_from_start(file, payload)
@@ -219,7 +219,7 @@ fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
 
 fn from_listing(error: listing::Error) -> Error {
     match error {
-        listing::Error::Io { path, source } => missing(&path, source),
+        listing::Error::Io { path, source } => lookup_error(&path, source),
         listing::Error::Loop { ref path } => {
             io_error(path, io::Error::other("a symbolic link to a directory above it"))
         }

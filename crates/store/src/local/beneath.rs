@@ -52,7 +52,8 @@ pub struct Beneath {
     folds_case: OnceLock<bool>,
     /// Locked while a directory is created whose name the file system may change.
     changed_names: Mutex<()>,
-    /// Directories known to have exactly the spelling by which they were opened for writing.
+    /// Directories whose spelling was checked: each is listed with exactly the name by which it was
+    /// opened for writing.
     spelled: Mutex<HashSet<PathBuf>>,
     /// The times that the file systems beneath the directory can store, by device.
     stored_times: Mutex<HashMap<u64, StoredTimes>>,
@@ -82,7 +83,7 @@ pub struct FoundEntry {
 
 impl Beneath {
     /// Returns the directory `path`, which is opened or created at first use. If `like` is given, a
-    /// new directory gets the permission bits of the directory of the same name below `like`.
+    /// new directory gets the permission bits of the directory with the same name below `like`.
     #[must_use]
     pub fn new(path: &Path, like: Option<&Path>) -> Self {
         let like = like.map(Path::to_owned);
@@ -209,9 +210,9 @@ impl Beneath {
     }
 
     /// Renames `name` to `to` beneath another directory, and creates the directories of `to`. If
-    /// `name` is a link, the link itself is renamed. Returns false if `name` does not exist, if
-    /// `to` exists and is not only another spelling of `name`, or if the two are on different file
-    /// systems.
+    /// `name` is a link, the link itself is renamed. Returns false if `name` does not exist or is
+    /// on another file system, or if `to` exists. If `to` is another spelling of `name` itself, the
+    /// rename succeeds.
     pub fn rename(&self, name: &Path, target: &Self, to: &Path) -> Result<bool> {
         let explained = |error| self.explain(name, error);
         let (from, last) = match self.parent(name, MissingDirectories::Refuse) {
@@ -223,7 +224,8 @@ impl Beneath {
             .map_err(|error| target.explain_parent(to, error))?;
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) if is_often_changed(new) && other_spelling(&into, new).map_err(explained)?.is_some() => {
-                // The rename is undone. A later copy to this name fails, with the reason.
+                // The rename is undone, because the file system has stored another name than the
+                // requested one. A later copy to that name fails, and reports the reason.
                 rename_exclusively(into.as_fd(), new, from.as_fd(), last).map_err(explained)?;
                 Ok(false)
             }
@@ -254,7 +256,7 @@ impl Beneath {
     }
 
     /// Opens a new descriptor of the directory, which must exist.
-    pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
+    pub(super) fn reopen_root(&self) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::openat(self.root(MissingDirectories::Refuse)?, ".", LOOKUP, Mode::empty())
     }
 
@@ -380,8 +382,8 @@ impl Beneath {
             return Ok(Arc::clone(root));
         }
         let is_changed = missing == MissingDirectories::Create && name.iter().any(is_often_changed);
-        // While a directory with such a name is created, it may exist under another name until its
-        // creator removes it. The lock hides that state from other threads.
+        // A new directory with such a name may be stored under another name, until the thread that
+        // created it removes it. The lock hides that state from other threads.
         let _alone = is_changed.then(|| self.changed_names.lock());
         let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
             Err(Errno::NOENT) if missing == MissingDirectories::Create => self.descend(root, name),
@@ -393,8 +395,8 @@ impl Beneath {
         Ok(Arc::new(opened))
     }
 
-    /// Checks that a directory has exactly the spelling `name`. Otherwise a file system that also
-    /// finds other spellings would merge what is written there into another directory.
+    /// Checks that the directory is listed with exactly the spelling `name`. A file system that
+    /// also finds other spellings would otherwise merge two directories of the source into one.
     fn check_spelling(&self, root: &OwnedFd, name: &Path) -> std::result::Result<(), Errno> {
         let folds = self.folds_case.get().is_some_and(|folds| *folds);
         if !folds && !name.iter().any(is_often_changed) || self.spelled.lock().contains(name) {
@@ -465,9 +467,9 @@ impl Beneath {
     }
 }
 
-/// Renames an entry to a name that its file system finds already, as another spelling of the
-/// entry's own. Returns false if the new name is that of another entry. A plain rename between two
-/// names of one inode does nothing (rename(2)), so the entry gets a third name in between.
+/// Renames an entry to another spelling of its own name, by which the file system already finds it.
+/// Returns false if another entry has the new name. The entry is first renamed to a third name,
+/// because a rename between two names of one inode does nothing (rename(2)).
 fn respell(
     directory: &OwnedFd,
     name: &OsStr,

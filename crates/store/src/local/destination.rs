@@ -34,8 +34,8 @@ static RENAME_LOCK: Mutex<()> = Mutex::new(());
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplaceKind {
     /// None: the name was free when it was looked up. If the name is taken when the file is
-    /// complete, another process wrote it meanwhile: only a file of exactly the same name is then
-    /// replaced.
+    /// complete, another process has created it since. Then only a file with exactly the same name
+    /// is replaced.
     Nothing,
     /// A file or a link may be replaced.
     #[default]
@@ -164,8 +164,8 @@ impl PartialDestination {
         }
     }
 
-    /// Renames the file to its name, replacing another file. `renameat` without flags is older, and
-    /// is supported everywhere.
+    /// Renames the file to its name, replacing another file. Unlike `renameat2` with flags,
+    /// `renameat` is supported by all kernels and file systems.
     fn replace(&self, partial: &OsStr) -> Result<()> {
         let Self { directory, name, .. } = self;
         rustix::fs::renameat(directory, partial, directory, name).map_err(|error| self.explain(error))
@@ -186,7 +186,7 @@ impl PartialDestination {
         }
     }
 
-    /// Removes the renamed file if the file system has stored it under another name.
+    /// Removes the file after its rename, if the file system has stored it under another name.
     fn check_stored_name(&self, file: &File) -> Result<()> {
         let Self { directory, name, path, .. } = self;
         if !is_often_changed(name) {

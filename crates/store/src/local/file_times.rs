@@ -41,12 +41,12 @@ pub struct StoredTimes {
 }
 
 impl StoredTimes {
-    /// The times of a host with SSH: whole seconds since 1970 in 32 bits
+    /// The times that a host with SSH can store: whole seconds since 1970 in 32 bits
     /// (draft-ietf-secsh-filexfer-02, 5).
     pub const HOST: Self = Self { unit: Duration::from_secs(1), earliest: 0, latest: u32::MAX as i64 };
 
-    /// Returns the whole seconds since 1970 that are stored for a time: rounded down, or the first
-    /// or the last time.
+    /// Returns the whole seconds since 1970 that are stored for a time. The time is rounded down.
+    /// Outside of the range, the first or the last time is stored.
     #[cfg(feature = "sftp")]
     pub(crate) fn seconds(self, time: SystemTime) -> i64 {
         timespec(time).tv_sec.clamp(self.earliest, self.latest)
@@ -99,8 +99,8 @@ pub(super) fn set_and_check(file: &File, modified: SystemTime) -> Result<(), Err
     let wanted = timespec(modified);
     set_time(file, wanted)?;
     let kept = rustix::fs::fstat(file)?.st_mtime;
-    // Nearly all file systems have the times of this range. Other times may have been replaced by
-    // the first or the last one of the file system.
+    // Nearly all file systems can store the times of this range. A time outside of it may have been
+    // replaced by the first or the last time of the file system.
     let is_usual = USUAL_SECONDS.contains(&wanted.tv_sec);
     if is_usual && kept.abs_diff(wanted.tv_sec) > UNITS[0].as_secs() { Err(Errno::OPNOTSUPP) } else { Ok(()) }
 }

@@ -1,9 +1,9 @@
 //! Makes the system calls that only improve a copy: locks, times, modes, syncs. If a file system or
 //! a sandbox refuses one of them, the copy continues without it.
 //!
-//! A call is tried on each file system until that file system refuses it. Each refusal is
-//! remembered, and shown to the user as one line ([`refused_calls`]). The other modules of
-//! [`local`](super) use this module.
+//! A call is tried on each file system until that file system refuses it for the first time. Each
+//! refusal is remembered, and shown to the user as one line ([`refused_calls`]). The other modules
+//! of [`local`](super) use this module.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::syscall_refusal::is_refusal;
 
-/// Improvement of a copy by an optional call.
+/// What an optional call improves about a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
     /// A single writer per file, by `flock`. Resuming a copy requires it.
@@ -41,7 +41,7 @@ impl Improvement {
     }
 }
 
-/// Refused calls, with the device of the file system.
+/// The refused calls, each with the device of the file system that refused it.
 static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap::new());
 /// True if any call was refused. While it is false, calls need no lookup in [`REFUSED`].
 static ANY_REFUSED: AtomicBool = AtomicBool::new(false);

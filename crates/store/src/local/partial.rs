@@ -26,7 +26,7 @@ use crate::object::Metadata;
 use crate::sink::Sink;
 use crate::upload::Precondition;
 
-/// Data on stable storage when a write is reported as done.
+/// Data that is on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: no fsync (the default). After a power failure, a file just written may be missing,
@@ -88,8 +88,9 @@ pub struct LocalFile {
     path: PathBuf,
     /// The permission bits that the partial file had when it was opened.
     mode: u32,
-    /// True if the kernel chose the permission bits, as it does for any new file.
-    usual: bool,
+    /// True if the kernel chose the permission bits, as it does for any new file without an
+    /// explicit mode.
+    has_usual_mode: bool,
 }
 
 impl LocalFile {
@@ -137,7 +138,8 @@ impl LocalFile {
         let path = place.path.with_file_name(&partial);
         let is_text = place.name.to_str().is_some();
         let opened = opened.map_err(|error| match error.kind() {
-            // The directory is open, so it exists: the file system refuses to create the file.
+            // The directory is open, so it exists. The error means that the file system refuses to
+            // create a file of this name.
             io::ErrorKind::NotFound if is_text => Error::InvalidName {
                 location: shown(&place.path).to_string(),
                 why: "no file can be created in this directory; name another destination".into(),
@@ -145,9 +147,9 @@ impl LocalFile {
             _ if is_refused_name(errno(&error)) || !is_text => refused_name(&place.path, errno(&error)),
             _ => io_error(&place.path, error),
         })?;
-        let usual = opened.new && privacy == PartialPermissions::Usual && place.mode.is_none();
+        let has_usual_mode = opened.is_new && privacy == PartialPermissions::Usual && place.mode.is_none();
         let sink = Arc::new(Sink::new(opened.file));
-        Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
+        Ok(Self { sink, place, stem, partial, path, mode: opened.mode, has_usual_mode })
     }
 
     /// Returns the file, for writes by several threads.
@@ -219,7 +221,7 @@ impl LocalFile {
             let set = || set_and_check(self.file(), modified);
             attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
-        self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
+        self.set_final_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
         flush(self.file()).map_err(at_destination)?;
         let synced = match durability {
             Durability::None => Ok(None),
@@ -251,14 +253,14 @@ impl LocalFile {
         Ok(())
     }
 
-    /// Sets the final permission bits: those of the source. If the file replaces another, it gets
-    /// only the bits that both have: neither a private source nor a private destination becomes
-    /// readable.
-    fn settle_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
+    /// Sets the final permission bits, which are the bits of the source. A file that replaces
+    /// another gets only the bits that both have. So neither a private source nor a private
+    /// destination becomes readable.
+    fn set_final_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,
             (Some(mode), None) | (None, Some(mode)) => mode,
-            (None, None) if self.usual => return Ok(()),
+            (None, None) if self.has_usual_mode => return Ok(()),
             (None, None) => usual_mode(&self.place.directory, self.file())?,
         };
         if mode & PRESERVED_BITS == self.mode {
@@ -300,7 +302,7 @@ struct OpenedPartial {
     file: File,
     mode: u32,
     /// True if the file was created, false if an interrupted writer left it.
-    new: bool,
+    is_new: bool,
 }
 
 /// Opens and locks the partial file, and ensures that its permission bits do not exceed `bits`.
@@ -312,17 +314,17 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
     let mode = Mode::from_raw_mode(bits);
     loop {
         let made = rustix::fs::openat(directory, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
-        let new = made.is_ok();
+        let is_new = made.is_ok();
         let file = match made {
             Err(Errno::EXIST) => match rustix::fs::openat(directory, name, flags, mode) {
                 Err(Errno::NOENT) => continue,
-                // The partial file of another user.
+                // The file is the partial file of another user.
                 Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
                 other => other?,
             },
             other => other?,
         };
-        if !new && FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        if !is_new && FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("a pipe or device has the name of the partial file; remove it"));
         }
         let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -334,7 +336,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
                 ));
             }
             Ok(None) => {
-                if new {
+                if is_new {
                     rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
                 }
                 return Ok(None);
@@ -347,7 +349,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => continue,
         }
-        if !new && others_reach(&ours, bits) {
+        if !is_new && others_reach(&ours, bits) {
             match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
                 // The directory is sticky, like `/tmp`, and the partial file is another user's.
                 Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
@@ -355,7 +357,11 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             }
             continue;
         }
-        return Ok(Some(OpenedPartial { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
+        return Ok(Some(OpenedPartial {
+            file: File::from(file),
+            mode: ours.st_mode & PRESERVED_BITS,
+            is_new,
+        }));
     }
 }
 
@@ -364,7 +370,7 @@ fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<OpenedPart
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
     let mode = rustix::fs::fstat(&file)?.st_mode & PRESERVED_BITS;
-    Ok(OpenedPartial { file: File::from(file), mode, new: true })
+    Ok(OpenedPartial { file: File::from(file), mode, is_new: true })
 }
 
 /// Returns true if other users can read or change an existing partial file: it grants them more
@@ -374,9 +380,9 @@ fn others_reach(file: &Stat, bits: u32) -> bool {
     strange || file.st_mode & 0o077 & !bits != 0
 }
 
-/// Returns the permission bits of a new file: 0666 without the bits of the umask, or the bits that
-/// the access control list of the directory gives. Creates a file to find them, because only the
-/// kernel knows both rules.
+/// Returns the permission bits of a new file: 0666 without the bits of the umask, or the bits from
+/// the access control list of the directory. Only the kernel knows both rules, so this function
+/// creates a file and reads its bits.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
     // The name is unique, because it contains the inode number of the partial file. Listings omit
     // the name.

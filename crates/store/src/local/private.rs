@@ -51,7 +51,7 @@ pub enum FileAccess {
     CreateNew,
 }
 
-/// An open directory for this program's own files.
+/// An open directory for files of this program.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     directory: OwnedFd,
@@ -147,7 +147,8 @@ impl PrivateDirectory {
                 found.st_uid, found.st_gid
             )));
         }
-        // A write would also change the file under its second name, which may be elsewhere.
+        // A write would also change the file under its other name, which may be outside the
+        // directory.
         if opening != FileAccess::Read && found.st_nlink > 1 {
             return Err(denied("it has a second name (hard link)"));
         }
@@ -244,7 +245,7 @@ impl PrivateDirectory {
         rustix::fs::fstat(&self.directory).is_ok_and(|found| found.st_nlink == 0)
     }
 
-    /// Returns an error for a directory that other users may have prepared.
+    /// Returns an error if another user may have filled the directory.
     fn check(&self) -> io::Result<()> {
         let found = rustix::fs::fstat(&self.directory)?;
         if self.sharing == Sharing::Group {
@@ -257,8 +258,8 @@ impl PrivateDirectory {
             return Err(foreign(&found));
         }
         if found.st_mode & OTHERS_WRITE != 0 {
-            // The second check comes after the directory was closed, when only this user can add
-            // files.
+            // The directory was empty before it was closed to other users, who may have added files
+            // until then. So it is checked again now that only this user can add files.
             let is_empty_now = self.is_empty() && self.restrict().is_ok() && self.is_empty();
             if !is_empty_now {
                 return Err(denied(
@@ -269,8 +270,9 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Returns true if a file belongs to this user or to the group that shares the directory. Other
-    /// files are not used, because their owners could read what is written to them.
+    /// Returns true if a file belongs to this user or to the group that shares the directory. A
+    /// file of any other user is not used, because its owner could read what this program writes to
+    /// it.
     fn is_of_group(&self, found: &Stat) -> io::Result<bool> {
         Ok(found.st_uid == geteuid().as_raw() || found.st_gid == rustix::fs::fstat(&self.directory)?.st_gid)
     }
@@ -295,11 +297,11 @@ impl PrivateDirectory {
     }
 }
 
-/// The treatment of missing directories of a path.
+/// What to do about missing directories of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,
-    /// Create the missing directories, the last of them for these users.
+    /// Create the missing directories. The last of them is for the users that share it.
     Create(Sharing),
 }
 

@@ -18,7 +18,7 @@ use super::io_error;
 use super::resolve::{READ, entries, stat_at};
 use crate::error::{Error, Result};
 
-/// Inodes of which this process has removed one of several names. A removal changes the change
+/// Inodes of which this process has removed one of several names. Removing a name sets the change
 /// time, which is part of the version by which the other names are read and removed.
 static UNLINKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
@@ -102,7 +102,7 @@ impl Beneath {
             rustix::fs::openat(&directory, last, flags, Mode::empty())
         });
         let lock = |file: &OwnedFd| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
-        // The lock is held until the name is gone.
+        // The lock on the partial file is held until the name is removed.
         let is_free = match &opened {
             Ok(file) => lock(file).is_ok(),
             Err(error) => *error == Errno::NOENT,

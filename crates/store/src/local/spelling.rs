@@ -1,7 +1,7 @@
 //! Finds names that a file system stores or finds in another spelling, and makes the errors for
 //! such names. `beneath`, `partial` and `attributes` call this module.
 //!
-//! No rule of a particular file system is assumed: if a lookup finds a name that its directory does
+//! No rule of a particular file system is assumed. If a lookup finds a name that the directory does
 //! not list, the entry has another name.
 
 use std::ffi::{OsStr, OsString};
@@ -79,9 +79,10 @@ pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf,
     Ok(None)
 }
 
-/// Returns the name in a directory that the file system takes for `name`: the name of the entry
-/// that a lookup has found (`found`), otherwise the name with the same letters in another case.
-/// File systems may derive inode numbers from names, so that one entry has two numbers.
+/// Returns the listed name of the entry that the file system finds as `name`. This is the name of
+/// the inode that a lookup has found (`found`), or else a name with the same letters in another
+/// case. The second rule is needed because file systems may derive inode numbers from names, so
+/// that one entry has two numbers.
 pub(super) fn similar_name(
     directory: &OwnedFd,
     name: &OsStr,

@@ -17,9 +17,9 @@ use crate::object::{Metadata, Stat};
 /// Describes the file or directory at `path`, following links. If a file has content although its
 /// stated length is 0, its length is unknown.
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
-    let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
+    let metadata = fs::metadata(path).map_err(|error| lookup_error(path, error))?;
     let is_empty = metadata.is_file() && metadata.size() == 0;
-    // A file that cannot be opened keeps its stated length of 0.
+    // A file that cannot be opened keeps its reported length of 0.
     if is_empty && open_regular(path).is_ok_and(|(file, _)| has_byte_at(&file, 0)) {
         return Ok(describe_unmeasured(&metadata));
     }
@@ -46,7 +46,7 @@ pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         // For a socket, `open` fails with `ENXIO`.
         Some(Errno::NXIO) => special(),
-        _ => missing(path, error),
+        _ => lookup_error(path, error),
     })?;
     let metadata = file.metadata().map_err(|error| io_error(path, error))?;
     if metadata.is_dir() {
@@ -89,15 +89,16 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
     }
 }
 
-/// Describes a file like [`describe`], but without the length, which the file system states
-/// wrongly.
+/// Describes a file like [`describe`], but without a length, because the length that the file
+/// system reports is wrong.
 pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
     let mut stat = describe(metadata);
     stat.version.size = None;
     stat
 }
 
-pub(super) fn missing(path: &Path, error: io::Error) -> Error {
+/// Converts the error of a look-up of `path` to this crate's error.
+pub(super) fn lookup_error(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         // `NotADirectory` means that a component of the path is a file. The named file then does
         // not exist, as with object keys.

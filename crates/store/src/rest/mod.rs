@@ -191,7 +191,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     /// directory.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         if object.key.is_empty() {
-            // The bucket is listed, because a caller that may list it need not be allowed to read
+            // The bucket is listed, because a caller may have the right to list it but not to read
             // its description.
             let query = RestQuery::new(object, &ListOptions::default());
             return self.page(&query, None, Some(1)).map(|_| Stat::directory());
@@ -282,8 +282,8 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 }
 
-/// Returns an error for options that only S3 supports. Ignoring them would write the objects
-/// otherwise than the user asked for.
+/// Returns an error for options that only S3 supports. If they were ignored, objects would be
+/// stored in another way than the user requested.
 pub(crate) fn refuse_s3_options(options: &StoreOptions) -> Result<()> {
     let given = [
         ("--acl", options.acl.is_some()),

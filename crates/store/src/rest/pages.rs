@@ -35,8 +35,8 @@ pub(crate) struct RestPage {
     pub(crate) disorder: Option<Disorder>,
     /// The token that requests the next page; `None` on the last page.
     pub(crate) next: Option<String>,
-    /// True if the response had any key, even if the only key marks the prefix itself and is not
-    /// listed.
+    /// True if the response had any key. The only key may be the one that marks the prefix itself,
+    /// which is not listed.
     pub(crate) brought_names: bool,
 }
 

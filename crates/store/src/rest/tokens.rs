@@ -1,5 +1,5 @@
-//! Holds bearer tokens. A token is requested when one is first needed, and again at the first use
-//! within [`RENEW_BEFORE`] of its end.
+//! Keeps bearer tokens. A token is requested when it is first needed, and again when it is used
+//! less than [`RENEW_BEFORE`] before its end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireClient, WireRequest};
 
-/// Remaining validity below which a token is renewed. An earlier renewal would be useless with
-/// Google's metadata server, which returns the old token until five minutes before its end.
+/// Remaining validity below which a token is renewed. Earlier renewals have no effect with Google's
+/// metadata server, which returns the old token until five minutes before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
 /// Maximum length of a response from a token endpoint, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;

@@ -38,7 +38,7 @@ pub(super) struct CredentialService {
 #[derive(Clone, Default)]
 pub(super) struct ChainFailure {
     pub(super) detail: String,
-    /// The service that did not respond, if that is why the chain failed.
+    /// The service that did not respond, if the chain failed because of it.
     pub(super) silence: Option<Silence>,
 }
 
@@ -74,7 +74,7 @@ impl CredentialChain {
         }
     }
 
-    /// Requests credentials: from the profile if one is named, otherwise from the whole chain.
+    /// Requests credentials: from the profile if one was named, otherwise from the whole chain.
     pub(super) fn provide(
         &self,
         service: &CredentialService,

@@ -1,10 +1,10 @@
-//! Finds out whether an upload was completed, when the response that says so was lost.
+//! Finds out whether an upload was completed, if the response to its completion was lost.
 //!
 //! A repeated completion is refused, because the upload no longer exists. So the object is compared
-//! with the upload: it must have the same length, and the same checksum. In a store without CRC-64,
-//! its modification time in the metadata must be the one that this client sent. Without such a
-//! time, the object must have been written since the completion was first sent, or must end with
-//! the bytes of the last part.
+//! with the upload: both must have the same length and the same checksum. In a store without
+//! CRC-64, the modification time in the object's metadata must be the one that this client sent. If
+//! the client sent none, the object must have been written since the completion was first sent, or
+//! must end with the bytes of the last part.
 
 use std::time::Instant;
 

@@ -68,8 +68,8 @@ pub(super) fn has_section(kind: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the name of a profile or section as the parser accepts it: its other characters are
-/// percent-encoded.
+/// Returns the name of a profile or section in the form that the parser accepts. Any other
+/// character is percent-encoded.
 pub(super) fn identifier(name: &str) -> Cow<'_, str> {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.%@:+".contains(&byte);
     if name.bytes().all(is_legal) {
@@ -83,7 +83,7 @@ pub(super) fn identifier(name: &str) -> Cow<'_, str> {
 /// Returns the text of a file in the grammar of the parser, with the same number of lines.
 fn rewrite(text: &str) -> String {
     let mut lines = String::with_capacity(text.len());
-    // True below a property without a value, whose indented lines are properties of it.
+    // True after a property without a value. Indented lines after it are its nested properties.
     let mut has_nested = false;
     for line in text.trim_start_matches('\u{feff}').lines() {
         let trimmed = line.trim();
@@ -95,7 +95,7 @@ fn rewrite(text: &str) -> String {
                 has_nested = property.trim_end().ends_with('=');
                 property
             }
-            // botocore uses such a line in no profile that is read.
+            // botocore ignores such a line in every profile that is read.
             _ if has_nested && !trimmed.contains('=') => Cow::Borrowed(""),
             _ => Cow::Borrowed(line),
         };

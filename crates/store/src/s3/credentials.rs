@@ -30,12 +30,13 @@ use crate::wire::WireClient;
 /// shorter than the shortest AWS session (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// Pause between attempts to renew, if the source fails or returns the same credentials. Requests
-/// wait during an attempt, which may start a process or take a round trip.
+/// Pause between attempts to renew, if the source fails or returns the same credentials. The pause
+/// is long, because requests wait during an attempt, which may start a process or take a round
+/// trip.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// Finds credentials when they are first used, and again at the first use within [`RENEW_BEFORE`]
-/// of their end.
+/// Finds credentials when they are first used, and again when they are used less than
+/// [`RENEW_BEFORE`] before their end.
 pub(super) struct S3Credentials {
     /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,
@@ -55,7 +56,7 @@ struct ChainState {
 struct CredentialState {
     known: Option<KnownCredentials>,
     /// True while a thread runs the chain.
-    asking: bool,
+    is_chain_running: bool,
     /// Number of times that the chain has failed. `failure` is the last failure.
     failures: u64,
     failure: ChainFailure,
@@ -69,12 +70,13 @@ struct KnownCredentials {
 
 impl KnownCredentials {
     /// Returns true if the credentials can be used without a renewal.
-    fn serves(&self) -> bool {
-        self.live(RENEW_BEFORE) || (self.live(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
+    fn is_usable(&self) -> bool {
+        self.is_valid_for(RENEW_BEFORE)
+            || (self.is_valid_for(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
     }
 
     /// Returns true if the credentials stay valid for longer than `margin`.
-    fn live(&self, margin: Duration) -> bool {
+    fn is_valid_for(&self, margin: Duration) -> bool {
         self.credentials.expiry.is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
 }
@@ -128,7 +130,7 @@ impl S3Credentials {
             }
         };
         let mut state = self.asked.state.lock();
-        if let Some(known) = state.known.as_ref().filter(|known| known.serves()) {
+        if let Some(known) = state.known.as_ref().filter(|known| known.is_usable()) {
             return Ok(Some(known.credentials.clone()));
         }
         if let Some(credentials) = from_variables(options) {
@@ -138,16 +140,16 @@ impl S3Credentials {
         let failures = state.failures;
         let settings = self.settings(options)?;
         let service = CredentialService { region: settings.region.clone(), variants: settings.variants };
-        if !state.asking {
-            state.asking = true;
+        if !state.is_chain_running {
+            state.is_chain_running = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
             let thread = std::thread::Builder::new().name("credentials".into());
             if let Err(error) = thread.spawn(move || asked.ask(&service, profile)) {
-                state.asking = false;
+                state.is_chain_running = false;
                 return Err(refused(error.to_string().into()));
             }
         }
-        while state.asking {
+        while state.is_chain_running {
             state = self.asked.answered.wait_timeout(state, POLL_INTERVAL).0;
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -156,15 +158,16 @@ impl S3Credentials {
         match &state.known {
             // The renewal failed, but the old credentials are still valid. A later request tries
             // again.
-            Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
+            Some(known) if known.is_valid_for(Duration::ZERO) => Ok(Some(known.credentials.clone())),
             Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
             _ => Err(refused(state.failure.clone())),
         }
     }
 
-    /// Drops credentials that the service has rejected as expired. Another program may have written
-    /// new ones to the files, so the files are read again, as aws-sdk-go does. Users of other
-    /// clients ask for that (<https://github.com/aws/aws-sdk-go-v2/issues/2135>,
+    /// Drops credentials that the service has rejected as expired. The configuration files are then
+    /// read again, because another program may have written new credentials to them. aws-sdk-go
+    /// does so too, and users of other clients ask for it
+    /// (<https://github.com/aws/aws-sdk-go-v2/issues/2135>,
     /// <https://github.com/s3fs-fuse/s3fs-fuse/issues/1290>, as of 28 November 2026).
     pub(super) fn forget(&self) {
         self.asked.state.lock().known = None;
@@ -197,7 +200,7 @@ impl ChainState {
                 }
             }
         }
-        state.asking = false;
+        state.is_chain_running = false;
         self.answered.notify_all();
     }
 }

@@ -56,7 +56,8 @@ impl S3 {
                 });
                 failed.collect()
             }
-            // A store that does not respond now would not respond to 1,000 single requests either.
+            // If the store does not respond now, it would not respond to 1,000 single requests
+            // either.
             Err(error) if error.is_transient() || matches!(error, Error::Cancelled) => {
                 batch.iter().map(|object| (located(object), of_object(&error, object))).collect()
             }

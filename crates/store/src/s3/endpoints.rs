@@ -106,7 +106,7 @@ impl EndpointSettings {
         Ok(self)
     }
 
-    /// Returns the options for requests to this endpoint: those of the store, changed by the
+    /// Returns the options for requests to this endpoint: the options of the store, changed by the
     /// settings of the endpoint.
     fn options(&self, options: &StoreOptions) -> StoreOptions {
         let signing = match (&self.profile, self.sign) {

@@ -98,8 +98,8 @@ impl S3Refusal {
         named.filter(|region| elsewhere && is_region(region))
     }
 
-    /// Returns the host, with a port if it has one, to which a redirect leads: that of the header
-    /// `Location`, else the element `<Endpoint>`.
+    /// Returns the host, with a port if it has one, to which a redirect leads: from the header
+    /// `Location`, or else from the element `<Endpoint>`.
     fn other_authority(&self) -> Option<&str> {
         let target = self.head.get("location").and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
         let target =

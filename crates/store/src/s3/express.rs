@@ -19,8 +19,8 @@ use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
 
-/// Remaining validity below which the next request renews a session. It is longer than the head of
-/// a request takes to arrive.
+/// Remaining validity below which the next request renews a session. It is longer than a request
+/// takes until its head arrives at the server.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// Validity of a session if the response does not state when the session ends.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(5 * 60);

@@ -162,7 +162,7 @@ impl S3 {
         Self { identity, ..Self::new(client) }
     }
 
-    /// Returns the same service, within the scope of another client.
+    /// Returns the same service with the scope of another client.
     fn in_scope_of(&self, client: &WireClient) -> Self {
         self.with_client(Arc::new(self.client.in_scope_of(client)))
     }
@@ -255,8 +255,8 @@ impl S3 {
         }
     }
 
-    /// Sends a call once, and again if the bucket is in another region, the credentials have
-    /// expired, or the object may be stored without the key of the customer.
+    /// Sends a call once, and again if the bucket is in another region, if the credentials have
+    /// expired, or if the object may have been stored without the customer's key.
     fn send(&self, call: &S3Call<'_>) -> Result<Reply> {
         let place = call.place();
         let mut renewed = false;
@@ -395,9 +395,9 @@ impl S3 {
         !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 
-    /// Runs a write with checksum headers, and again without them if the service refuses the
-    /// headers, or with `Content-MD5` if it requires that. `write` adds that header if the second
-    /// flag is set.
+    /// Runs a write with checksum headers. If the service refuses them, runs it again without them.
+    /// If the service requires `Content-MD5`, runs it again with that header. The first argument of
+    /// `write` says whether to send checksum headers, and the second whether to send `Content-MD5`.
     fn with_checksums<T>(&self, write: impl Fn(bool, bool) -> Result<T>) -> Result<T> {
         let with_md5 = self.with_md5.load(Ordering::Relaxed);
         match self.with_crc(|checked| write(checked, with_md5)) {
@@ -411,7 +411,7 @@ impl S3 {
     }
 
     fn with_crc<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        // Other threads may find out meanwhile that the service refuses checksums.
+        // Another thread may find out during the write that the service refuses checksums.
         let checked = self.uses_checksums();
         match write(checked) {
             Err(error) if checked && errors::refuses_checksums(&error) => {

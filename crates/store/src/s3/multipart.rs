@@ -155,9 +155,9 @@ impl S3 {
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
         let (mut retry, began) = (Retry::new(&self.client, call.cancel), Instant::now());
-        // The HTTP client repeats a request by itself if its reused connection was closed, and
-        // counts that as a retry. So a higher count means that the first completion may have
-        // arrived.
+        // If a reused connection was closed, the HTTP client repeats a request by itself and counts
+        // that as a retry. So if the count is higher afterwards, the first completion may have
+        // arrived at the service.
         let sent_again = || self.client.counters.retries.load(Ordering::Relaxed);
         let sent_before = sent_again();
         let (head, stored) = loop {
@@ -173,7 +173,7 @@ impl S3 {
                     return self.completed_before(&lost);
                 }
                 Err(error) => {
-                    // A response that was cut may have been that of a success.
+                    // The completion may have succeeded, although its response was cut.
                     if write::is_cut_response(&error) {
                         let metadata = &options.metadata;
                         let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
@@ -279,7 +279,7 @@ fn part_call<'a>(
     call
 }
 
-/// Combines the checksum of the whole object from those of the parts. `None` if a part has none.
+/// Combines the checksums of the parts to that of the whole object. `None` if a part has none.
 fn combined_checksum(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()

@@ -3,8 +3,8 @@
 //! Listings are requested with `encoding-type=url`, because keys may have characters that are
 //! illegal in XML. A service that claims this encoding may still send names in another form. A
 //! wrongly decoded name denotes another object or none, and deleting it would report success. So if
-//! the forms that are still possible for a service decode a name differently, the same page is
-//! requested again without the parameter. Forms that do not yield the names on that page are
+//! a name would be decoded differently by the forms that are still possible for a service, the same
+//! page is requested again without the encoding. Forms that do not give the names on that page are
 //! excluded.
 
 use std::borrow::Cow;

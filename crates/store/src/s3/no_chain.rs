@@ -1,5 +1,5 @@
-//! Replaces the credential chain in a build without the feature `aws-config`. Credentials are then
-//! found only as keys, in options or environment variables.
+//! Replaces the credential chain in a build without the feature `aws-config`. Such a build finds
+//! credentials only as keys in options or environment variables.
 
 use std::time::Duration;
 

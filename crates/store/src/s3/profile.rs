@@ -1,8 +1,8 @@
 //! Finds a profile in the AWS configuration files, and checks that it has credentials.
 //!
-//! A profile given by name must exist and have a source of credentials, as in aws-cli, because the
-//! role of the machine is no substitute for the requested identity. Only the profile `default` may
-//! be missing, or lack credentials.
+//! A profile that was named must exist and have a source of credentials, as in aws-cli. Otherwise
+//! requests would be sent under the role of the machine, which is not the requested identity. Only
+//! the profile `default` may be missing or lack credentials.
 
 use aws_config::profile::{Profile, ProfileSet};
 use aws_runtime::env_config::EnvConfigValue;
@@ -113,12 +113,13 @@ pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     let Some(profiles) = read(options)? else { return Ok(()) };
     let Some(profile) = profiles.0.get_profile(&identifier(&name)) else { return Ok(()) };
     check_codes(&name, profile, &profiles.0)?;
-    // The profile `default` may lack credentials: the chain then asks its other sources.
+    // The profile `default` may lack credentials: the chain then tries its other sources.
     if name == "default" { Ok(()) } else { Ok(check_credentials(&name, profile, &profiles.0)?) }
 }
 
-/// Refuses a role that requires a code from a device, in a profile or in those that it refers to.
-/// The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is denied.
+/// Refuses a role that requires a code from a device, in a profile or in a profile that it refers
+/// to. The chain of `aws-config` ignores `mfa_serial`, and AWS would answer only that access is
+/// denied.
 fn check_codes(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), UnusableSetting> {
     let has = |profile: &Profile, key| profile.get(key).is_some_and(|value| !value.is_empty());
     let mut reached = Some((name, profile));
@@ -199,7 +200,7 @@ pub(super) fn keys_before_process(name: &str) -> Option<AccessKey> {
 }
 
 fn load(name: Option<&str>, files: &EnvConfigFiles) -> std::result::Result<ProfileSet, String> {
-    // An empty AWS_PROFILE is no name, so that the name is always given.
+    // An empty AWS_PROFILE names no profile. So the name is always passed explicitly.
     let name = Some(identifier(name.unwrap_or("default")).into_owned().into());
     let load = || {
         let (fs, env) = (Fs::real(), Env::real());

@@ -2,7 +2,7 @@
 //!
 //! So these requests use the deadline, the certificates and the proxies of the options.
 //! `credentials` passes this client to `aws-config`. The client remembers the first service that
-//! does not respond, because the errors of the providers do not name it.
+//! does not respond, because the providers' errors do not name the service.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -45,8 +45,8 @@ impl S3 {
         self.has_keys_under(&object.with_key(key))
     }
 
-    /// Sends `HeadObject`, for a version if one is given. If the request is refused, has failed
-    /// three times, or states an implausible length, sends `GetObject` for one byte.
+    /// Sends `HeadObject`, for a version if one is given. If HEAD is refused, has failed three
+    /// times, or returns an implausible length, sends `GetObject` for one byte.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = S3Call::new(S3Operation::HeadObject, object, &cancel);

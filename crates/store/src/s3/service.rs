@@ -74,8 +74,7 @@ impl S3 {
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
         let settings = self.identity.settings(options)?;
-        // With an endpoint of its own, the call goes to a stand-in for the service, which ignores
-        // the region.
+        // If the call has its own endpoint, that is a test service, which ignores the region.
         let region = match (&settings.region, call.endpoint_url) {
             (Some(region), _) => region.as_str(),
             (None, Some(_)) => super::endpoint::FIRST_REGION,

@@ -1,11 +1,11 @@
 //! Finds the configured service: endpoint, region, addressing.
 //!
-//! Options take precedence over environment variables, and variables over the profile. A named
-//! endpoint uses its own table in place of variables. In variables and profile, a setting for S3
-//! takes precedence over one for all services. An exception are dual-stack endpoints, which are
-//! used if either setting asks for them. `profile` finds settings as AWS's own clients do, so a
-//! file means the same here. A setting that cannot be honoured is refused by name, because the
-//! bytes of a private service must not go elsewhere.
+//! Options take precedence over environment variables, and variables over the profile. For a named
+//! endpoint, its own table replaces the variables. In variables and in the profile, a setting for
+//! S3 takes precedence over one for all services. Dual-stack endpoints are an exception: they are
+//! used if either of the two settings asks for them. `profile` finds settings as AWS's own clients
+//! do, so a file has the same effect here. A setting that cannot be honoured is an error that names
+//! the setting, because the bytes of a private service must not go elsewhere.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ pub(super) struct Variants {
     pub(super) dual_stack: bool,
 }
 
-/// The settings of a service: those of the options, the environment and the files combined.
+/// The settings of a service, combined from the options, the environment and the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
     pub(super) endpoint_url: Option<String>,
@@ -278,8 +278,8 @@ impl Lookup {
     }
 }
 
-/// Chooses between the value that [`Lookup::find`] returns for a setting and the value below `s3
-/// =`. The value below `s3 =` takes precedence only over the profile's value for all services.
+/// Chooses between the value that [`Lookup::find`] returns for a setting and the value below `s3 =`
+/// in the profile. The second takes precedence only over the profile's value for all services.
 fn most_specific(found: Option<(String, SettingSource)>, nested: Option<String>) -> Option<String> {
     match found {
         Some((general, SettingSource::Profile)) => Some(nested.unwrap_or(general)),

@@ -90,8 +90,8 @@ impl S3 {
         })
     }
 
-    /// Converts the error of a copy. A failed precondition becomes an error about the source if the
-    /// destination has no precondition, or if the source has changed.
+    /// Converts the error of a copy. A failed precondition concerns the source if the destination
+    /// has no precondition, or if the source has changed.
     pub(super) fn source_error(
         &self,
         error: Error,

@@ -23,9 +23,10 @@ pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option
     (name == root).then(|| parse(body)).flatten()
 }
 
-/// Parses an `xsd:boolean`: `1` and `true` are equal (XML Schema 2, 3.2.2). The letter case is
-/// ignored, because clients in Go accept `True` and `TRUE` too (`strconv.ParseBool`). `None` for
-/// any other text, whose meaning must not be guessed: a truncated listing would count as complete.
+/// Parses an `xsd:boolean`, in which `1` means `true` (XML Schema 2, 3.2.2). The letter case is
+/// ignored, because clients in Go accept `True` and `TRUE` too (`strconv.ParseBool`). Returns
+/// `None` for any other text: if it were taken for false, a truncated listing would count as
+/// complete.
 pub(super) fn parse_boolean(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "1" => Some(true),
@@ -34,7 +35,7 @@ pub(super) fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns a token or marker, or `None` if it is blank: no page begins at an empty one.
+/// Returns a token or marker, or `None` if it is blank, because no page can begin at an empty one.
 pub(super) fn token(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }

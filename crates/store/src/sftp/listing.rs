@@ -8,7 +8,7 @@ use firstbyte_location::{Entry, EntryKind, Location, SftpPath, is_partial_name};
 use rustix_futex_sync::Mutex;
 
 use super::packet::{SftpAttributes, SftpEntry, SftpReply, SftpRequest, code, kind};
-use super::pool::Load;
+use super::pool::SessionLoad;
 use super::session::Exchange;
 use super::{Sftp, wire_path};
 use crate::cancel::Cancel;
@@ -41,9 +41,9 @@ struct RemoteTree {
 enum LinkTarget {
     /// A directory to list. The value is the real path of the directory that holds the link.
     Listed(Vec<u8>),
-    /// A directory above the link, or one whose real path the server does not tell.
+    /// A directory above the link, or a directory whose real path the server does not report.
     Above,
-    /// The destination of the run, or a directory that holds the link's copy.
+    /// The destination of the run, or a directory that contains the copy of this link.
     Destination,
 }
 
@@ -100,7 +100,7 @@ impl DirectoryTree for RemoteTree {
         self.check_enterable(directory)?;
         let place = self.at(directory);
         self.sftp.retrying(&self.cancel, || {
-            let mut exchange = self.sftp.exchange(&place, Load::Control, &self.cancel)?;
+            let mut exchange = self.sftp.exchange(&place, SessionLoad::Control, &self.cancel)?;
             let mut names = read_directory(&mut exchange, &place)?;
             names.retain(|named| {
                 !matches!(named.name.as_slice(), b"." | b"..")
@@ -170,8 +170,8 @@ impl RemoteTree {
     }
 
     /// Replaces the descriptions of links by the descriptions of their targets. A link without a
-    /// target stays a link. Returns the links to files of the destination, which the run may
-    /// delete.
+    /// target stays a link. Returns the links that lead to files of the destination, because the
+    /// run may delete those files.
     fn look_at_links(
         &self,
         exchange: &mut Exchange,
@@ -229,7 +229,7 @@ impl RemoteTree {
     }
 
     /// Records a link to the directory `target`. `here` is the real path of the directory that
-    /// holds the link. Links above this one have been recorded before.
+    /// contains the link. The links above this one must have been recorded before.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
         let mut seen = self.links_seen.lock();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
@@ -281,9 +281,10 @@ impl RealDestination {
         Ok(Some(Self { within: within.filter(|name| !name.is_empty()), path, deletes: to.deletes }))
     }
 
-    /// Returns true if a link of the source harms the run: if its target holds the copy of the
-    /// link, the run would copy its own copies. If the target and the destination overlap, a run
-    /// that deletes could delete the target. A link to its own copy is harmless.
+    /// Returns true if following a link of the source harms the run. If the link's target contains
+    /// the copy of the link, the run would copy its own copies. If the target and the destination
+    /// overlap, a run that deletes names could delete the target. A link to its own copy is
+    /// harmless.
     fn is_harmed_by(&self, link: &[u8], target: &[u8]) -> bool {
         let copy = [self.path.strip_suffix(b"/").unwrap_or(&self.path), b"/", link].concat();
         let overlaps = || is_within(target, &self.path) || is_within(&self.path, target);
@@ -291,10 +292,10 @@ impl RealDestination {
     }
 }
 
-/// Requests the real path of a location. Returns `None` if the server does not tell it.
+/// Requests the real path of a location. Returns `None` if the server does not report it.
 fn resolve(sftp: &Sftp, place: &SftpPath, cancel: &Cancel) -> Result<Option<Vec<u8>>> {
     sftp.retrying(cancel, || {
-        let mut exchange = sftp.exchange(place, Load::Control, cancel)?;
+        let mut exchange = sftp.exchange(place, SessionLoad::Control, cancel)?;
         let reply = exchange.call(SftpRequest::of(kind::REALPATH, wire_path(&place.path)))?;
         Ok(real_path(&reply))
     })
@@ -315,7 +316,7 @@ fn resolve_missing(sftp: &Sftp, location: &Location, cancel: &Cancel) -> Result<
     Ok(None)
 }
 
-/// Returns true if a real path is that of a directory, or of a name below it.
+/// Returns true if a real path leads to a directory or to a name below it.
 fn is_within(path: &[u8], directory: &[u8]) -> bool {
     let rest = path.strip_prefix(directory);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || directory.ends_with(b"/"))

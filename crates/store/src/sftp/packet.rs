@@ -192,9 +192,9 @@ pub(super) enum SftpReply {
 /// The extensions that the server announces in its greeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
-    pub(super) posix_rename: bool,
-    pub(super) fsync: bool,
-    pub(super) limits: bool,
+    pub(super) has_posix_rename: bool,
+    pub(super) has_fsync: bool,
+    pub(super) has_limits: bool,
 }
 
 fn garbled(why: &str) -> io::Error {
@@ -241,9 +241,9 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     while !fields.0.is_empty() {
         let (name, version) = (fields.string()?, fields.string()?);
         match (name, version) {
-            (b"posix-rename@openssh.com", b"1") => found.posix_rename = true,
-            (b"fsync@openssh.com", b"1") => found.fsync = true,
-            (b"limits@openssh.com", b"1") => found.limits = true,
+            (b"posix-rename@openssh.com", b"1") => found.has_posix_rename = true,
+            (b"fsync@openssh.com", b"1") => found.has_fsync = true,
+            (b"limits@openssh.com", b"1") => found.has_limits = true,
             _ => {}
         }
     }
@@ -420,7 +420,7 @@ mod tests {
             |text: &str| [&u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
         let fields = [vec![0, 0, 0, 3], text("fsync@openssh.com"), text("1"), text("x"), text("y")].concat();
         let found = read_greeting(&mut &*packet(VERSION, &fields)).unwrap();
-        assert_eq!(found, Extensions { fsync: true, ..Extensions::default() });
+        assert_eq!(found, Extensions { has_fsync: true, ..Extensions::default() });
         let error = read_greeting(&mut &b"Welcome to this host"[..]).unwrap_err();
         assert!(error.to_string().contains("start file"), "{error}");
     }

@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 
-/// Maximum number of sessions with one host. Each session is a login, and a process at both ends
-/// that encrypts. By default, servers refuse more than ten logins at a time.
+/// Maximum number of sessions with one host. Each session needs a login, and an encrypting process
+/// at both ends. By default, servers refuse more than ten logins at a time.
 const MAX_SESSIONS: usize = 4;
 
 /// How much data a caller will send or receive in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub(super) enum SessionLoad {
     /// Few bytes. Any session is suitable.
     Control,
     /// Many bytes. A session without other users is best.
@@ -45,7 +45,7 @@ struct SftpPoolState {
     opening: usize,
 }
 
-/// A session to use, or what to do in order to get one.
+/// A session to use, or what has to be done to get one.
 enum SessionChoice {
     Use(SessionLease),
     Open,
@@ -58,7 +58,7 @@ impl SftpPool {
         &self,
         options: &StoreOptions,
         place: &SftpPath,
-        load: Load,
+        load: SessionLoad,
         cancel: &Cancel,
     ) -> Result<Exchange> {
         let host = Arc::clone(self.hosts.lock().entry(place.authority.clone()).or_default());
@@ -72,7 +72,7 @@ impl SftpHost {
         &self,
         options: &StoreOptions,
         place: &SftpPath,
-        load: Load,
+        load: SessionLoad,
         cancel: &Cancel,
     ) -> Result<SessionLease> {
         let mut state = self.state.lock();
@@ -101,18 +101,18 @@ impl SftpHost {
 }
 
 impl SftpPoolState {
-    fn choose(&mut self, load: Load) -> SessionChoice {
+    fn choose(&mut self, load: SessionLoad) -> SessionChoice {
         self.sessions.retain(|session| session.is_live());
         let least = self.sessions.iter().min_by_key(|session| session.users());
         let is_enough = |session: &SftpSession| {
             session.users() == 0
-                || load == Load::Control
+                || load == SessionLoad::Control
                 || self.sessions.len() + self.opening >= MAX_SESSIONS
         };
         match least.filter(|session| is_enough(session)) {
             Some(session) => SessionChoice::Use(SessionLease::new(Arc::clone(session))),
             None if self.sessions.len() + self.opening < MAX_SESSIONS
-                && (load == Load::Content || self.opening == 0) =>
+                && (load == SessionLoad::Content || self.opening == 0) =>
             {
                 SessionChoice::Open
             }

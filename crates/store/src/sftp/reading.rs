@@ -24,8 +24,8 @@ pub(crate) struct SftpReading {
     data: Vec<u8>,
     /// The part of `data` that the caller has not read yet.
     unread: std::ops::Range<usize>,
-    /// The number of the request that follows the last read and requests the description of the
-    /// file.
+    /// The number of the last request, which is sent after all reads and asks for the file's
+    /// description. It shows whether the file has changed.
     last_look: Option<u32>,
     end: LastRead,
     received: Arc<AtomicU64>,

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix_futex_sync::Mutex;
 
 use super::packet::{self, Extensions, SftpReply, SftpRequest, code, kind};
-use super::ssh::{Lost, Ssh};
+use super::ssh::{SessionEnd, Ssh};
 use crate::cancel::Cancel;
 use crate::error::{Error, RequestAuthentication, Result};
 use crate::limits::{POLL_INTERVAL, STACK};
@@ -77,13 +77,13 @@ struct Shared {
 /// The requests that wait for a reply, by the number of the request.
 enum Waiting {
     Open(HashMap<u32, Sender<Answer>>),
-    Ended(Lost),
+    Ended(SessionEnd),
 }
 
 /// Message from the reading thread to a caller.
 enum Answer {
     Reply(u32, SftpReply),
-    Ended(Lost),
+    Ended(SessionEnd),
 }
 
 impl SftpSession {
@@ -142,7 +142,7 @@ impl Drop for SftpSession {
 }
 
 fn await_greeting(
-    greeting: &Receiver<std::result::Result<Greeting, Lost>>,
+    greeting: &Receiver<std::result::Result<Greeting, SessionEnd>>,
     deadline: Duration,
     cancel: &Cancel,
     location: &dyn Fn() -> String,
@@ -177,9 +177,9 @@ fn read(
     shared: &Arc<Shared>,
     output: ChildStdout,
     requests: &Sender<Vec<u8>>,
-    greet: &Sender<std::result::Result<Greeting, Lost>>,
+    greet: &Sender<std::result::Result<Greeting, SessionEnd>>,
 ) {
-    let mut input = BufReader::with_capacity(MIN_REUSED_BYTES, Heard { output, shared });
+    let mut input = BufReader::with_capacity(MIN_REUSED_BYTES, TimedOutput { output, shared });
     // Sending the greeting fails if the caller has given up, which is not an error here.
     let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
     while ended.is_ok() {
@@ -206,7 +206,8 @@ fn read(
 fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
     let extensions = packet::read_greeting(input)?;
     let mut limits = (0, 0);
-    if extensions.limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok() {
+    if extensions.has_limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok()
+    {
         // No caller has the session yet, so the next reply answers this request.
         if let (0, SftpReply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
             limits = packet::limits(&reply)?;
@@ -221,12 +222,12 @@ fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Resul
 }
 
 /// The output of `ssh`. Records the time of the last byte.
-struct Heard<'a> {
+struct TimedOutput<'a> {
     output: ChildStdout,
     shared: &'a Shared,
 }
 
-impl Read for Heard<'_> {
+impl Read for TimedOutput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.output.read(buffer)?;
         let now = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -280,7 +281,7 @@ impl Shared {
         }
     }
 
-    fn end(&self, lost: &Lost) {
+    fn end(&self, lost: &SessionEnd) {
         let before = std::mem::replace(&mut *self.waiting.lock(), Waiting::Ended(lost.clone()));
         if let Waiting::Open(waiting) = before {
             for caller in waiting.into_values() {
@@ -312,7 +313,7 @@ pub(super) struct Exchange {
     lease: SessionLease,
     send: Sender<Answer>,
     receive: Receiver<Answer>,
-    /// Replies that came before the one that the caller waits for, by number.
+    /// Replies that arrived before the reply for which the caller waits, by request number.
     early: HashMap<u32, SftpReply>,
     /// Bytes in flight for this caller.
     in_flight: usize,

@@ -1,8 +1,8 @@
 //! Runs the `ssh` process of a session: builds the command line, ends the process, and finds the
 //! reason of its end in its last messages.
 //!
-//! The process has its own process group. So Ctrl-C does not reach the process, and the processes
-//! that `ssh` starts for a jump host end together with it.
+//! The process has its own process group. So Ctrl-C does not reach it. If `ssh` starts further
+//! processes for a jump host, they are in the same group and are ended together with it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -32,9 +32,9 @@ pub(super) struct Ssh {
     printed: File,
     /// The host in messages: `sftp://HOST`, with the port if one is given.
     endpoint: String,
-    /// True once the process was waited for. From then on, its process id may belong to another
-    /// process.
-    ended: bool,
+    /// True once the process has ended and its status was read. From then on, its process id may
+    /// belong to another process.
+    has_ended: bool,
 }
 
 impl Ssh {
@@ -71,7 +71,7 @@ impl Ssh {
         tracing::debug!(?command, "session");
         let mut child = command.spawn().map_err(failed)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let ssh = Self { child, printed, endpoint, ended: false };
+        let ssh = Self { child, printed, endpoint, has_ended: false };
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
@@ -94,7 +94,7 @@ impl Ssh {
 
     /// Waits for the end of the process, which has closed its output. Returns the reason of the
     /// end.
-    pub(super) fn end(mut self) -> Lost {
+    pub(super) fn end(mut self) -> SessionEnd {
         let status = self.wait();
         let mut text = Vec::new();
         let length = self.printed.metadata().map_or(0, |metadata| metadata.len());
@@ -103,12 +103,12 @@ impl Ssh {
             .printed
             .seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)))
             .and_then(|_| self.printed.read_to_end(&mut text));
-        Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
+        SessionEnd::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
     }
 
     /// Waits for the process, which is about to end. Ends it by signals if that takes too long.
     fn wait(&mut self) -> Option<ExitStatus> {
-        self.ended = true;
+        self.has_ended = true;
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             signal.into_iter().for_each(|signal| self.signal(signal));
             let began = Instant::now();
@@ -125,16 +125,16 @@ impl Ssh {
 
 impl Drop for Ssh {
     fn drop(&mut self) {
-        if !self.ended {
+        if !self.has_ended {
             self.stop();
             self.wait();
         }
     }
 }
 
-/// Options with which `ssh` does not prompt, and does nothing but SFTP. `ssh` may use a connection
-/// that another `ssh` process shares, but starts no shared connection itself. If the network is
-/// dead, `ssh` exits by itself, even when this program has already exited.
+/// Options that keep `ssh` from prompting, and from doing anything but SFTP. `ssh` may use a
+/// connection that another `ssh` process shares, but starts no shared connection itself. If the
+/// network is dead, `ssh` exits by itself, even when this program has already exited.
 const SSH_OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",
@@ -162,14 +162,14 @@ enum Cause {
 
 /// The end of a session, and the reason.
 #[derive(Clone, Debug)]
-pub(super) struct Lost {
+pub(super) struct SessionEnd {
     cause: Cause,
     endpoint: String,
     /// The last line that `ssh` printed, or how `ssh` ended, or what was wrong with its output.
     detail: String,
 }
 
-impl Lost {
+impl SessionEnd {
     fn new(printed: &str, status: Option<ExitStatus>, endpoint: String) -> Self {
         let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
         let detail = match (last, status) {
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_last_lines_of_ssh_name_the_cause() {
-        let at_start = |printed: &str| Lost::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
+        let at_start =
+            |printed: &str| SessionEnd::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
         let denied = at_start("Warning: Permanently added\r\nme@h: Permission denied (publickey).\r\n");
         assert!(matches!(&denied, Error::Credentials { detail, .. } if detail.ends_with("(publickey).")));
         assert!(matches!(at_start("x\nHost key verification failed.\n"), Error::Certificate { .. }));
@@ -234,6 +235,6 @@ mod tests {
         for cut in ["", "kex_exchange_identification: Connection closed by remote host"] {
             assert!(at_start(cut).is_transient(), "{cut}");
         }
-        assert!(Lost::new("", None, "h".into()).under_way("sftp://h/x".into()).is_transient());
+        assert!(SessionEnd::new("", None, "h".into()).under_way("sftp://h/x".into()).is_transient());
     }
 }

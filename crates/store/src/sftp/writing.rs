@@ -176,15 +176,16 @@ impl SftpWriting<'_> {
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
             (Some(source), Some(before)) => Some(source & before & PRESERVED_BITS),
             (Some(mode), None) | (None, Some(mode)) => Some(mode & PRESERVED_BITS),
-            // The server has chosen the mode, and it stays.
+            // The server has chosen the mode of the file, which is kept.
             (None, None) => None,
         };
         let modified = metadata.modified.map(|time| StoredTimes::HOST.seconds(time));
-        // The limits of a host's times are those of these 32 bits.
+        // The protocol sends times in 32 bits, which is also the range of the times that hosts
+        // store.
         let modified = modified.and_then(|seconds| u32::try_from(seconds).ok());
         let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
-        let sync = exchange.session().greeting.extensions.fsync;
+        let sync = exchange.session().greeting.extensions.has_fsync;
         let set = exchange.send(SftpRequest::of(kind::FSETSTAT, handle).attributes(attributes))?;
         let synced = match sync {
             true => Some(exchange.send(SftpRequest::extended("fsync@openssh.com").string(handle))?),
@@ -223,7 +224,7 @@ impl SftpWriting<'_> {
         if let Precondition::Matches(_) = self.options.precondition {
             self.before()?;
         }
-        let replacing = self.exchange.session().greeting.extensions.posix_rename && !is_new;
+        let replacing = self.exchange.session().greeting.extensions.has_posix_rename && !is_new;
         let request = match replacing {
             true => SftpRequest::extended("posix-rename@openssh.com").string(partial),
             false => SftpRequest::of(kind::RENAME, partial),

@@ -20,8 +20,8 @@ pub fn require_bucket(location: &Location) -> Result<()> {
 }
 
 /// Returns an error for a bucket where an object is required. Without a key, a request to write an
-/// object would create the bucket, a request to delete an object would delete it, and a request to
-/// read an object would return the bucket's listing.
+/// object would create the bucket, a request to delete one would delete the bucket, and a request
+/// to read one would return the bucket's listing.
 ///
 /// # Errors
 /// [`Error::Io`] for a directory.

@@ -1,5 +1,6 @@
-//! Tracks the clocks of stores, by the `Date` of their listings, and of S3's HEAD and refusals. The
-//! date of an object is by the store's clock, and is compared with the time of a file.
+//! Tracks the clocks of stores by the `Date` headers of listings, and of S3's HEAD responses and
+//! refusals. The clock is needed to compare the date of an object, which is by the store's clock,
+//! with the time of a local file.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,8 +11,8 @@ use rustix_futex_sync::Mutex;
 use super::response::ResponseHead;
 use crate::dates;
 
-/// Difference of two clocks, in seconds, that counts as none. Dates have whole seconds, and
-/// responses take time.
+/// Maximum difference of two clocks, in seconds, that counts as no difference. Dates have whole
+/// seconds, and responses take time.
 const TOLERATED_SECONDS: i64 = 2;
 
 /// The number of seconds by which the clock of each service is ahead of this machine's clock.

@@ -42,12 +42,12 @@ pub(crate) struct HttpConnection {
     ahead: Vec<u8>,
     consumed: usize,
     /// True if the connection has carried an earlier request.
-    pub(crate) used: bool,
+    pub(crate) is_used: bool,
 }
 
 impl HttpConnection {
     pub(crate) fn plain(socket: TcpStream) -> Self {
-        Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, used: false }
+        Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, is_used: false }
     }
 
     /// Performs the TLS handshake within `deadline`.
@@ -71,7 +71,7 @@ impl HttpConnection {
                 // The connection was lost during the handshake. The request is retried like any
                 // other.
                 _ => {
-                    let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
+                    let fault = if is_timeout(&error) { Fault::Silent } else { Fault::Other };
                     FailedRequest { error: classify(&error, place, cancel, deadline), fault }
                 }
             }
@@ -183,8 +183,8 @@ impl HttpConnection {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The file system does not support splice.
                 Err(error) if is_refusal(error) => return Ok(false),
-                // sendfile both reads the file and writes to the socket. Only reading the file, on
-                // a disk or a network file system, can cause these errors.
+                // sendfile reads the file and writes to the socket. These errors can come only from
+                // reading the file, on a disk or a network file system.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
                 Err(error) => return Err(SendError::Socket(error.into())),
             }
@@ -238,7 +238,7 @@ fn read_from(
 }
 
 /// Returns true if an error means that the deadline of a socket has passed.
-pub(crate) fn timed_out(error: &io::Error) -> bool {
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn classify(error: &io::Error, place: &str, cancel: &Cancel, deadline
     let location = place.to_owned();
     if cancel.is_cancelled() {
         Error::Cancelled
-    } else if timed_out(error) {
+    } else if is_timeout(error) {
         Error::TimedOut { location, after: deadline, trace: None }
     } else {
         Error::Disconnected { location, detail: error.to_string(), trace: None }

@@ -19,7 +19,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result, Trace};
 use crate::limits::RECORD;
 use crate::sink::Sink;
-use crate::spending::{Payment, Purse};
+use crate::spending::{Charge, SpendingAccount};
 
 /// The rule that determines where a body ends.
 enum Framing {
@@ -32,14 +32,15 @@ enum Framing {
     Unusable(String),
 }
 
-/// The pool to which the connection returns after the body, and the budget that pays for the bytes.
+/// What the connection of a body needs afterwards: the pool to which it returns, and the budget to
+/// which the bytes are charged.
 pub(super) struct AfterBody {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,
     pub(super) deadline: Duration,
-    /// The budget that pays for the bytes.
-    pub(super) purse: Arc<Purse>,
-    pub(super) payment: Payment,
+    /// The budget to which the bytes are charged.
+    pub(super) account: Arc<SpendingAccount>,
+    pub(super) charge: Charge,
 }
 
 /// A body that is being read. If the body is dropped after its last byte was read, its connection
@@ -47,10 +48,10 @@ pub(super) struct AfterBody {
 pub(crate) struct Incoming {
     connection: Option<HttpConnection>,
     framing: Framing,
-    /// True if nothing shows that the body is complete: it ends with the connection, and TLS does
-    /// not protect the end (RFC 9112, 8).
+    /// True if a cut body would look complete: it ends with the connection, and TLS does not
+    /// protect its end (RFC 9112, 8).
     is_open_ended: bool,
-    ended: bool,
+    is_ended: bool,
     back: AfterBody,
     place: String,
     cancel: Cancel,
@@ -83,7 +84,7 @@ impl Incoming {
             is_open_ended: matches!(framing, Framing::UntilClose) && connection.is_plain(),
             connection: Some(connection),
             framing,
-            ended: false,
+            is_ended: false,
             back,
             place: request.place.to_owned(),
             cancel: request.cancel.clone(),
@@ -126,7 +127,7 @@ impl Incoming {
     }
 
     fn read_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.ended || buffer.is_empty() {
+        if self.is_ended || buffer.is_empty() {
             return Ok(0);
         }
         let Some(connection) = &mut self.connection else { return Ok(0) };
@@ -166,7 +167,7 @@ impl Incoming {
             .as_ref()
             .filter(|connection| connection.is_plain() && connection.ahead().is_empty())?;
         let Framing::Length(left) = self.framing else { return None };
-        if self.ended || limit == 0 {
+        if self.is_ended || limit == 0 {
             return Some(Ok(0));
         }
         Some(match splice::to_file(&connection.socket, sink, offset, left.min(limit)) {
@@ -197,17 +198,17 @@ impl Incoming {
         }
     }
 
-    /// Sets how the body is paid for, once its length is known.
-    pub(super) fn set_payment(&mut self, payment: Payment) {
-        self.back.payment = payment;
+    /// Sets how the body is charged, once its length is known.
+    pub(super) fn set_charge(&mut self, charge: Charge) {
+        self.back.charge = charge;
     }
 
     /// Subtracts `count` bytes from the rest of the body, and checks its end. A `count` of 0 is the
     /// end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.count_received(count as u64);
-        match self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
-            Ok(rest) => self.back.payment = rest,
+        match self.back.account.charge_bytes(self.back.charge, count, &self.place) {
+            Ok(rest) => self.back.charge = rest,
             Err(error) => {
                 self.connection = None;
                 return Err(error);
@@ -259,7 +260,7 @@ impl Incoming {
     }
 
     fn finish(&mut self) {
-        self.ended = true;
+        self.is_ended = true;
         self.event = None;
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };

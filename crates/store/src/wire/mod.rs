@@ -40,7 +40,7 @@ use crate::options::{Proxies, StoreOptions};
 use crate::order::UnsortedBuckets;
 use crate::origin::Origin;
 use crate::requests::{RequestCounters, RequestKind};
-use crate::spending::{Payment, Purse, Spending};
+use crate::spending::{Charge, Spending, SpendingAccount};
 
 pub(crate) use incoming::Incoming;
 pub(crate) use request::{HttpMethod, WireRequest};
@@ -81,7 +81,7 @@ pub(crate) struct WireClient {
     /// Number of retries of a control request.
     pub(crate) retries: u32,
     pub(crate) counters: Arc<StoreCounters>,
-    purse: Arc<Purse>,
+    account: Arc<SpendingAccount>,
     /// The buckets that are known to list names out of order.
     pub(crate) unsorted: Arc<UnsortedBuckets>,
     pub(crate) clocks: Arc<Clocks>,
@@ -102,7 +102,7 @@ impl WireClient {
         Self {
             retries: options.retries,
             counters: Arc::new(StoreCounters::default()),
-            purse: Arc::new(Purse::new(options.spending.clone())),
+            account: Arc::new(SpendingAccount::new(options.spending.clone())),
             unsorted: Arc::default(),
             clocks: Arc::default(),
             own_tags: Arc::default(),
@@ -128,21 +128,21 @@ impl WireClient {
 
     /// Returns a clone whose requests, from now on, cost at most what `spending` says.
     pub(crate) fn with_spending(&self, spending: Spending) -> Self {
-        Self { purse: Arc::new(Purse::new(Some(spending))), ..self.clone() }
+        Self { account: Arc::new(SpendingAccount::new(Some(spending))), ..self.clone() }
     }
 
-    /// Counts a request about an object of the storage class `class`, if the prices are not those
-    /// of the class. Returns an error if there is a budget.
+    /// Counts a request about an object of the storage class `class`, if the known prices do not
+    /// apply to that class. If there is a budget, also returns an error.
     fn check_priced_class(&self, class: Option<&str>, place: &str) -> Result<()> {
         let Some(class) = class.filter(|class| !PRICED_CLASSES.contains(class)) else { return Ok(()) };
         self.counters.unpriced.fetch_add(1, Ordering::Relaxed);
-        self.purse.refuse_class(class, place)
+        self.account.refuse_class(class, place)
     }
 
     /// Returns an error for a bucket in another region than the one that the prices of the budget
     /// are for.
     pub(crate) fn check_priced_region(&self, found: &str, place: &str) -> Result<()> {
-        self.purse.check_region(found, place)
+        self.account.check_region(found, place)
     }
 
     /// Returns a clone whose requests end only when `cancel` or their own handle is cancelled.
@@ -150,11 +150,11 @@ impl WireClient {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// Returns a clone whose requests end with those of `other`, and are repeated and paid like
-    /// them.
+    /// Returns a clone whose requests end with those of `other`. It also has the retries and the
+    /// budget of `other`.
     pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
-        let (scope, purse) = (other.scope.clone(), Arc::clone(&other.purse));
-        Self { scope, purse, retries: other.retries, ..self.clone() }
+        let (scope, account) = (other.scope.clone(), Arc::clone(&other.account));
+        Self { scope, account, retries: other.retries, ..self.clone() }
     }
 
     /// Returns a client for another service. The result has its own options, connections and
@@ -267,7 +267,7 @@ struct FailedRequest {
 /// Conclusion about the server from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The server had closed the reused connection, or something was on it that belongs to no
+    /// The server had closed the reused connection, or had sent bytes on it that belong to no
     /// request.
     Stale,
     /// The server did not respond in time.
@@ -285,7 +285,7 @@ impl From<Error> for FailedRequest {
 impl FailedRequest {
     /// Returns the failure to connect, from an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
-        let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
+        let fault = if connection::is_timeout(error) { Fault::Silent } else { Fault::Other };
         let detail = match tls::is_plain(error) {
             true => WITHOUT_TLS.to_owned(),
             false => format!("{what}{error}"),
@@ -354,12 +354,12 @@ impl Exchange<'_> {
         let payload = request.payload.length();
         let written = client.options.storage_class.as_deref().filter(|_| request.kind == RequestKind::Put);
         client.check_priced_class(written, request.place)?;
-        let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
+        let charge = client.account.charge_request(request.kind, request.range(), payload, request.place)?;
         if !request.cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
         }
         client.counters.requests.add(request.kind);
-        let used = connection.used;
+        let used = connection.is_used;
         let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
             // The rest of the payload is missing, so the connection is closed without waiting for a
@@ -371,7 +371,7 @@ impl Exchange<'_> {
         // payload. The response of the server then explains the failed write.
         let head = match &sent {
             // The server accepted no bytes for a whole deadline, so a response is not waited for.
-            Err(SendError::Socket(error)) if connection::timed_out(error) => {
+            Err(SendError::Socket(error)) if connection::is_timeout(error) => {
                 Err(response::ResponseHeadError::Io(error.kind().into()))
             }
             _ => self.read_head(&mut connection, wait),
@@ -396,13 +396,12 @@ impl Exchange<'_> {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
                 // The rest of the payload was not sent, so the connection cannot be reused.
-                let incoming =
-                    Incoming::new(connection, &head, (request, began), self.back_to(None, payment));
+                let incoming = Incoming::new(connection, &head, (request, began), self.back_to(None, charge));
                 return Ok((head, incoming));
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)
             | (Ok(()), Err(response::ResponseHeadError::Io(error))) => {
-                let fault = match connection::timed_out(&error) {
+                let fault = match connection::is_timeout(&error) {
                     true => Fault::Silent,
                     false if used && connection.ahead().is_empty() => Fault::Stale,
                     false => Fault::Other,
@@ -418,18 +417,18 @@ impl Exchange<'_> {
                 return Err(FailedRequest { error: unusable.into_error(request.origin), fault });
             }
         };
-        connection.used = true;
+        connection.is_used = true;
         let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
-        let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, payment));
-        let paid = client.purse.pay_length(payment, incoming.length(), request.place)?;
-        incoming.set_payment(paid);
+        let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, charge));
+        let charge = client.account.charge_length(charge, incoming.length(), request.place)?;
+        incoming.set_charge(charge);
         client.check_priced_class(head.get(STORAGE_CLASS), request.place)?;
         Ok((head, incoming))
     }
 
-    /// Reads the head within `wait`, or within the whole deadline if the endpoint responds to other
-    /// requests meanwhile. Both times are extended by the time for which the server may process the
-    /// bytes.
+    /// Reads the head within `wait`. If the endpoint responds to other requests in the meantime,
+    /// waits for a whole deadline. Both times are extended by the time that the server may need to
+    /// process the bytes of the request.
     fn read_head(
         &self,
         connection: &mut HttpConnection,
@@ -448,9 +447,9 @@ impl Exchange<'_> {
         let io = response::ResponseHeadError::Io;
         connection.socket.set_read_timeout(Some(wait)).map_err(io)?;
         let mut head = ResponseHead::read(connection, place);
-        if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::timed_out(error))
+        if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::is_timeout(error))
             && wait < deadline
-            && self.endpoint.answered_since(&self.admitted)
+            && self.endpoint.has_answered_since(&self.admitted)
         {
             connection.socket.set_read_timeout(Some(deadline - wait)).map_err(io)?;
             head = ResponseHead::read(connection, place);
@@ -464,13 +463,13 @@ impl Exchange<'_> {
         Duration::from_secs((self.request.payload.length() + self.request.work) / SLOWEST_WORK_RATE)
     }
 
-    /// Returns what to do with the connection after the response.
+    /// Decides what to do with the connection after the response.
     fn back_to(
         &self,
         pool: Option<(Arc<ConnectionPool>, pool::ConnectionKey)>,
-        payment: Payment,
+        charge: Charge,
     ) -> incoming::AfterBody {
-        let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
-        incoming::AfterBody { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
+        let (deadline, account) = (self.client.options.read_deadline, Arc::clone(&self.client.account));
+        incoming::AfterBody { pool, endpoint: Arc::clone(self.endpoint), deadline, account, charge }
     }
 }

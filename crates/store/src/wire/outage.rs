@@ -1,12 +1,12 @@
 //! Tracks whether an endpoint responds. All requests to an endpoint share one state.
 //! [`WireClient`](super::WireClient) calls this module.
 //!
-//! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
-//! deadline. So once an endpoint has not responded for a deadline (an outage), requests to it fail
-//! immediately, except for an occasional probe, until a response ends the outage. Before that, a
-//! request waits only for the rest of the deadline of the oldest unanswered request. The time since
-//! that request was sent, without any response, is called a silence here. The caller passes the
-//! current time.
+//! If an endpoint is dead, consecutive requests, such as those of a mount's readers, must not each
+//! wait for a whole deadline. So once an endpoint has not responded for a deadline (an outage),
+//! requests to it fail at once, except for an occasional probe, until a response ends the outage.
+//! Even before that, a request waits only for the rest of the deadline of the oldest unanswered
+//! request. The time since that request was sent, without any response, is called a silence here.
+//! The caller passes the current time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use rustix_futex_sync::Mutex;
 
 use crate::limits::SHORT_WAIT;
 
-/// Time from a failure to the next probe. This time limits how late a recovery is noticed. A
-/// silence is also forgotten after a time of this length in which no request was waiting.
+/// Time from a failure to the next probe. It limits how late a recovery is noticed. A silence is
+/// forgotten if no request waits for this time.
 const PROBE_AFTER: Duration = SHORT_WAIT;
 /// Shortest time for which a request waits for its response: several round trips, enough for an
 /// endpoint that has just recovered.
@@ -50,7 +50,7 @@ struct Outage {
     silences: u32,
     /// Time from which the next probe is allowed.
     probe_at: Instant,
-    probing: bool,
+    is_probing: bool,
     /// Times of the latest series of cancelled probes: when its first probe began, and when its
     /// last one was cancelled. The probes of a series share one deadline, because a caller cancels
     /// a silent request and sends it again.
@@ -59,13 +59,13 @@ struct Outage {
 
 impl Outage {
     fn new(now: Instant) -> Self {
-        Self { silences: 1, probe_at: now + PROBE_AFTER, probing: false, cancelled: None }
+        Self { silences: 1, probe_at: now + PROBE_AFTER, is_probing: false, cancelled: None }
     }
 
     /// Begins a probe. Returns the time since the first probe of its series began, or `None` if no
     /// probe is allowed.
     fn begin_probe(&mut self, deadline: Duration, now: Instant) -> Option<Duration> {
-        if self.probing || now < self.probe_at {
+        if self.is_probing || now < self.probe_at {
             return None;
         }
         let recent = self.cancelled.filter(|(_, last)| now.saturating_duration_since(*last) < PROBE_AFTER);
@@ -76,7 +76,7 @@ impl Outage {
             return None;
         }
         self.cancelled = Some((began, now));
-        self.probing = true;
+        self.is_probing = true;
         Some(past)
     }
 
@@ -94,7 +94,7 @@ pub(super) struct Admitted {
     deadline: Duration,
     /// Time to wait for the head of the response.
     pub(super) wait: Duration,
-    probe: bool,
+    is_probe: bool,
 }
 
 /// A request that must not be sent.
@@ -145,7 +145,7 @@ impl EndpointState {
         if let Some(outage) = &mut state.outage {
             probe = outage.begin_probe(deadline, now);
             if probe.is_none() {
-                let retry_in = if outage.probing { PROBE_AFTER } else { outage.probe_at - now };
+                let retry_in = if outage.is_probing { PROBE_AFTER } else { outage.probe_at - now };
                 return Err(RefusedRequest { retry_in, silences: outage.silences });
             }
         }
@@ -160,19 +160,20 @@ impl EndpointState {
         // A probe waits for a whole deadline, even after a long silence.
         let past = probe.unwrap_or_else(|| now.saturating_duration_since(since));
         let wait = deadline.saturating_sub(past).max(MIN_WAIT.min(deadline));
-        Ok(Admitted { at: now, deadline, wait, probe: probe.is_some() })
+        Ok(Admitted { at: now, deadline, wait, is_probe: probe.is_some() })
     }
 
     /// Returns true if the endpoint has responded since this request was sent. The request may then
     /// wait for a whole deadline.
-    pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
+    pub(super) fn has_answered_since(&self, admitted: &Admitted) -> bool {
         let state = self.state.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
     /// Records the end of an admitted request, and its outcome.
     pub(super) fn request_ended(&self, admitted: &Admitted, outcome: RequestOutcome, now: Instant) {
-        let silent = outcome == RequestOutcome::Silent && (admitted.probe || !self.answered_since(admitted));
+        let silent =
+            outcome == RequestOutcome::Silent && (admitted.is_probe || !self.has_answered_since(admitted));
         let moved = self.moved();
         let mut state = self.state.lock();
         // A cancelled request counts as unanswered if the silence has lasted for a whole deadline.
@@ -188,10 +189,10 @@ impl EndpointState {
             }
             // The pause before the next probe begins with this failure, so callers that waited for
             // this request fail immediately.
-            (RequestOutcome::Silent, Some(outage)) if admitted.probe => outage.record_unanswered(now),
+            (RequestOutcome::Silent, Some(outage)) if admitted.is_probe => outage.record_unanswered(now),
             (RequestOutcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
-            (RequestOutcome::Abandoned, Some(outage)) if admitted.probe => {
-                outage.probing = false;
+            (RequestOutcome::Abandoned, Some(outage)) if admitted.is_probe => {
+                outage.is_probing = false;
                 outage.cancelled = outage.cancelled.map(|(began, _)| (began, now));
             }
             (RequestOutcome::Silent, None) if silent => state.outage = Some(Outage::new(now)),
@@ -310,7 +311,7 @@ mod tests {
         let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.count_received(1);
-        assert!(endpoint.answered_since(&first));
+        assert!(endpoint.has_answered_since(&first));
         endpoint.request_ended(&first, RequestOutcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);
     }

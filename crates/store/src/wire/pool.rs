@@ -31,9 +31,9 @@ pub(super) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Takes the connection used last, unless it has been idle for too long. A connection that
-    /// received anything while it was idle is closed: the bytes would be taken for the response to
-    /// the next request.
+    /// Takes the connection that was used last, unless it has been idle for too long. If a
+    /// connection has received anything while it was idle, it is closed: the bytes would be taken
+    /// for the response to the next request.
     pub(super) fn take(&self, key: &ConnectionKey) -> Option<HttpConnection> {
         loop {
             let (since, mut connection) = self.idle.lock().get_mut(key)?.pop()?;

@@ -70,7 +70,7 @@ impl Routes {
 /// subdomains), an address, or a block of addresses.
 fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
-        return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
+        return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if is_within(host, block, bits));
     }
     // The port of an IPv6 address follows its bracket.
     let has_port = |name: &str| !name.contains(':') || name.ends_with(']');
@@ -84,7 +84,7 @@ fn bypasses(rule: &str, origin: &Origin) -> bool {
     host && port.is_none_or(|port| port == origin.port)
 }
 
-fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
+fn is_within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
     match (host, block) {
         (IpAddr::V4(host), IpAddr::V4(block)) => {
             bits <= 32
@@ -140,7 +140,7 @@ impl UsableProxy {
         }
         connection.write_all(head.as_bytes()).map_err(|error| refused(&error))?;
         let answer = ResponseHead::read(connection, place).map_err(|error| match error {
-            ResponseHeadError::Io(error) if connection::timed_out(&error) => {
+            ResponseHeadError::Io(error) if connection::is_timeout(&error) => {
                 let silent = std::io::Error::new(error.kind(), "the proxy does not answer");
                 refused(&silent)
             }
@@ -150,7 +150,7 @@ impl UsableProxy {
         })?;
         match answer.status {
             200..300 => Ok(()),
-            // The proxy may reach the host later, as with plain HTTP.
+            // The proxy may be able to reach the host later, as with plain HTTP.
             status @ (408 | 429 | 502..=504) => {
                 let location = place.to_owned();
                 let detail = format!("{PROXY_ANSWERED}{status} {}", answer.reason);
@@ -177,7 +177,7 @@ mod tests {
         Proxy { url: url.to_owned(), variable: "some_proxy".to_owned() }
     }
 
-    fn proxied(bypass: &[&str], url: &str) -> bool {
+    fn is_proxied(bypass: &[&str], url: &str) -> bool {
         let proxies = Proxies {
             http: Some(named("http://user:p%40ss@proxy:3128")),
             https: Some(named("proxy:3128")),
@@ -188,19 +188,19 @@ mod tests {
 
     #[test]
     fn hosts_on_the_bypass_list_are_reached_directly() {
-        assert!(proxied(&[], "http://example.org"));
-        assert!(!proxied(&["*"], "http://example.org"));
-        assert!(!proxied(&["example.org"], "https://a.example.org"));
-        assert!(!proxied(&[".example.org"], "https://a.example.org"));
-        assert!(proxied(&["example.org"], "https://badexample.org"));
-        assert!(!proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
-        assert!(proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
-        assert!(!proxied(&["::1"], "http://[::1]:80"));
-        assert!(!proxied(&["[::1]:9000"], "http://[::1]:9000"));
-        assert!(proxied(&["[::1]:9000"], "http://[::1]:80"));
-        assert!(!proxied(&["example.org."], "http://a.example.org"));
-        assert!(proxied(&["example.org:81"], "http://example.org:80"));
-        assert!(proxied(&[""], "http://example.org"));
+        assert!(is_proxied(&[], "http://example.org"));
+        assert!(!is_proxied(&["*"], "http://example.org"));
+        assert!(!is_proxied(&["example.org"], "https://a.example.org"));
+        assert!(!is_proxied(&[".example.org"], "https://a.example.org"));
+        assert!(is_proxied(&["example.org"], "https://badexample.org"));
+        assert!(!is_proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
+        assert!(is_proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
+        assert!(!is_proxied(&["::1"], "http://[::1]:80"));
+        assert!(!is_proxied(&["[::1]:9000"], "http://[::1]:9000"));
+        assert!(is_proxied(&["[::1]:9000"], "http://[::1]:80"));
+        assert!(!is_proxied(&["example.org."], "http://a.example.org"));
+        assert!(is_proxied(&["example.org:81"], "http://example.org:80"));
+        assert!(is_proxied(&[""], "http://example.org"));
     }
 
     #[test]

@@ -176,8 +176,8 @@ impl ResponseHead {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns the same head with the name and value of each header replaced by those that `rename`
-    /// returns. Drops a header for which `rename` returns `None`.
+    /// Returns the same head with the name and value of each header replaced by the name and value
+    /// that `rename` returns. Drops a header for which `rename` returns `None`.
     pub(crate) fn renamed<'a>(
         &'a self,
         rename: impl Fn(&'a str, &'a str) -> Option<(String, String)>,

@@ -73,8 +73,8 @@ pub(super) fn read(session: &mut TlsSession, socket: &TcpStream, buffer: &mut [u
         if plain > 0 {
             return Ok(plain);
         }
-        // Received bytes do not extend the deadline, because records may be empty or arrive byte by
-        // byte.
+        // The deadline is not extended when bytes arrive, because records may be empty or arrive
+        // byte by byte.
         let began = *waiting.get_or_insert_with(Instant::now);
         if socket.read_timeout()?.is_some_and(|deadline| began.elapsed() > deadline) {
             return Err(io::ErrorKind::TimedOut.into());
@@ -215,7 +215,7 @@ impl TlsConfig {
             }
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = trust::Trust::new(roots, named, &provider)?;
+        let verifier = trust::CertificateTrust::new(roots, named, &provider)?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Options { what: "TLS".to_owned(), why: error.to_string() })?;

@@ -36,13 +36,13 @@ pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<
 
 /// A certificate verifier that applies the two rules.
 #[derive(Debug)]
-pub(super) struct Trust {
+pub(super) struct CertificateTrust {
     authorities: Arc<WebPkiServerVerifier>,
     /// The certificates in the user's CA bundle.
     named: Vec<CertificateDer<'static>>,
 }
 
-impl Trust {
+impl CertificateTrust {
     pub(super) fn new(
         roots: RootCertStore,
         named: Vec<CertificateDer<'static>>,
@@ -59,7 +59,7 @@ impl Trust {
     }
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for CertificateTrust {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -71,8 +71,8 @@ impl ServerCertVerifier for Trust {
         let verified =
             self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // webpki checks the validity before it reports this error, so only the name remains to
-            // be checked.
+            // webpki checks the validity period before it reports this error, so only the name has
+            // to be checked here.
             Err(rustls::Error::InvalidCertificate(cause))
                 if is_authority(&cause) && self.named.iter().any(|named| named == end_entity) =>
             {

@@ -186,8 +186,8 @@ fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_re
     let mut written = [0; 6];
     sink.file().read_exact_at(&mut written, 0).unwrap();
     assert_eq!((&written, reported), (b"bcdefg", 6));
-    // Two versions are never mixed. Without a version, content could not be distinguished from
-    // other content, so it is not continued.
+    // Two versions are never mixed. Content without a version is not continued, because the rest
+    // could belong to other content.
     let changing = start("ETag: \"a\"\r\n", 4);
     let body = changing.store().get(&changing.url("/x"), &range(0, 9)).unwrap();
     assert!(matches!(read(body), Err(Error::Changed { .. })));

@@ -354,8 +354,9 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
             ),
         ))
     };
-    // The first page with an escape is requested again without encoding. So is the first page with
-    // a plus. The response to this second request is not XML, so it excludes no form of encoding.
+    // The first page with an escape, and the first page with a plus, are each requested again
+    // without encoding. The second of these responses is not XML, so it excludes no form of
+    // encoding.
     let pages = [page("p/a%2F%2Fb", "t/1"), page("p/a//b", "t/1"), page("p/z%2F", "t2")];
     let last = [page("p/%C3%BC+%2B%01", ""), Step::Keep(whole("", "<not XML"))];
     let server = Server::start(pages.into_iter().chain(last).collect());

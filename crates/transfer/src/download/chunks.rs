@@ -1,7 +1,7 @@
 //! Downloads an object in chunks: fetches several neighbouring chunks with one request, records
 //! each chunk in the journal, and verifies the whole object. If the checksum of the whole object is
-//! wrong, all chunks are fetched again. If chunks have checksums that combine, each chunk is
-//! fetched until two fetches of it agree.
+//! wrong, all chunks are fetched again. If the chunks have checksums that can be combined, each
+//! chunk is then fetched until two fetches of it have the same checksum.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::journal::{ChunkRecord, Journal};
-use crate::pieces::{Finish, ObjectPieces, Piece};
+use crate::pieces::{FinishOutcome, ObjectPieces, Piece};
 use crate::plan::ChunkPlan;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
 use crate::verify::{self, Follower, MAX_FETCHES};
 
-/// Number of times that all chunks are fetched again before the source itself is considered
-/// damaged.
+/// Number of times that all chunks are fetched again. If the checksum is still wrong then, the
+/// source itself is considered damaged.
 const MAX_AUDITS: u32 = 2;
 
 /// A download in chunks.
@@ -36,13 +36,13 @@ pub(super) struct ChunkedDownload {
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
     /// True if a later run can resume the download.
-    pub(super) resumable: bool,
+    pub(super) is_resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
     pub(super) chunks: Mutex<Vec<DownloadedChunk>>,
-    /// The checksum of the whole object, or `None` if the source has none. Not set until this is
-    /// known.
+    /// The checksum of the whole object, or `None` if the source has none. Not set until the source
+    /// was asked for it.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
     pub(super) audits: AtomicU32,
@@ -50,7 +50,7 @@ pub(super) struct ChunkedDownload {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DownloadedChunk {
-    pub(super) done: bool,
+    pub(super) is_done: bool,
     /// The CRC of the chunk's bytes, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
@@ -81,7 +81,7 @@ impl ChunkedDownload {
     /// Returns the offset up to which the file has no missing chunks.
     fn front(&self) -> u64 {
         let chunks = self.chunks.lock();
-        let missing = self.plan.chunk_indexes().find(|index| !chunks[*index as usize].done);
+        let missing = self.plan.chunk_indexes().find(|index| !chunks[*index as usize].is_done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
@@ -136,8 +136,8 @@ impl ChunkedDownload {
                     let done = std::mem::replace(&mut chunk, next);
                     self.record(done.index, done.hasher.map(Hasher::finish))?;
                 }
-                // The rate is not measured with a response that was already open, because its bytes
-                // may have waited in the socket.
+                // The rate is measured only with a new request. The bytes of a response that was
+                // already open may have waited in the socket.
                 if is_requested && attempt.context.throttles.reading.is_unlimited() {
                     attempt.context.tracker.learn_rate(chunk.at - before, head.elapsed());
                 }
@@ -184,7 +184,7 @@ impl ChunkedDownload {
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
         let record = ChunkRecord { index, checksum };
         self.journal.append(&record).map_err(Error::io(shown(&self.journal.path())))?;
-        self.chunks.lock()[index as usize] = DownloadedChunk { done: true, checksum: record.checksum };
+        self.chunks.lock()[index as usize] = DownloadedChunk { is_done: true, checksum: record.checksum };
         if let Some(follower) = self.follower.get()
             && let Some(follower) = follower.lock().as_ref()
         {
@@ -193,8 +193,9 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Fetches a chunk again until two fetches agree, but at most [`MAX_FETCHES`] times. Damage on
-    /// the way differs each time, so bytes that are equal twice are the source's.
+    /// Fetches a chunk again until two fetches agree, but at most [`MAX_FETCHES`] times. Each fetch
+    /// is damaged in another way, if at all. So bytes that arrive twice are the bytes of the
+    /// source.
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
@@ -225,8 +226,8 @@ impl ChunkedDownload {
         }
         let mut chunks: Vec<_> = self.chunks.lock().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
-            // The chunk was fetched before the algorithm was known, or by a run that did not
-            // compute its checksum.
+            // The chunk has no checksum of this kind: it was fetched before the algorithm was
+            // known, or by a run that did not compute its checksum.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
@@ -256,13 +257,13 @@ impl ObjectPieces for ChunkedDownload {
         u32::try_from(longest / self.plan.chunk_size()).unwrap_or(u32::MAX).max(1)
     }
 
-    fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
+    fn finish(&self, requester: &mut Requester<'_>) -> Result<FinishOutcome> {
         let mut verified = Verified::Length;
         if let Some(Some(expected)) = self.expected.get() {
             let found = self.whole_checksum(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
                 if self.audits.fetch_add(1, Ordering::Relaxed) < MAX_AUDITS {
-                    return Ok(Finish::Again(self.plan.chunk_indexes().collect()));
+                    return Ok(FinishOutcome::Again(self.plan.chunk_indexes().collect()));
                 }
                 return Err(error.into());
             }
@@ -275,30 +276,30 @@ impl ObjectPieces for ChunkedDownload {
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         let version = Some(self.stat.version.clone());
-        Ok(Finish::Done(CompletedObject { bytes: self.plan.size(), verified, version, source: None }))
+        Ok(FinishOutcome::Done(CompletedObject { bytes: self.plan.size(), verified, version, source: None }))
     }
 
     fn resumable_bytes(&self) -> u64 {
-        if !self.resumable {
+        if !self.is_resumable {
             return 0;
         }
         let chunks = self.chunks.lock();
         self.plan
             .chunk_indexes()
-            .filter(|index| chunks[*index as usize].done)
+            .filter(|index| chunks[*index as usize].is_done)
             .map(|index| self.plan.range(index).len())
             .sum()
     }
 
     fn abandon(&self, _store: &Store, error: &Error) {
-        // The bytes that have arrived stay for the next run, unless they can never be used.
+        // The bytes that have arrived stay on disk for the next run, unless they can never be used.
         let is_useless = matches!(
             error,
             Error::Store(
                 StoreError::Changed { .. } | StoreError::Checksum { .. } | StoreError::FalseLength { .. }
             )
         ) || matches!(error, Error::Store(error) if error.is_fixed_name());
-        if is_useless || !self.resumable {
+        if is_useless || !self.is_resumable {
             let partial = self.partial.lock().take();
             let discarded = partial.map(LocalFile::discard);
             let removed = self.journal.remove();

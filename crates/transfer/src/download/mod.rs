@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
 use crate::journal::{Journal, JournalHeader, JournalSource};
-use crate::pieces::{PendingPieces, Piece, Started};
+use crate::pieces::{PendingPieces, Piece, StartOutcome};
 use crate::plan::{CHUNK_SIZE, ChunkPlan};
 use crate::request::{OpenedBody, Requester};
 
@@ -29,16 +29,16 @@ use chunks::{ChunkedDownload, DownloadedChunk};
 use resume::Resumable;
 
 /// Downloads a source as one stream to its end, because the length that the source states is false.
-pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
+pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<StartOutcome> {
     single::stream(requester, job, path, StatedLength::Ignored)
 }
 
-pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<StartOutcome> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
     let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
-    // A job without a version id means the newest version. In that case only the ETag is sent,
-    // which shows whether the newest version is still the one whose chunks are here.
+    // Without a version id, the job asks for the newest version. In that case the request contains
+    // only the `ETag`. If the newest version has another one, the server refuses the request.
     if let Some(version) = pinned.as_mut().filter(|it| job.version_id().is_none() && it.if_match().is_some())
     {
         version.version_id = None;
@@ -96,37 +96,39 @@ fn split(
     stat: Stat,
     found: Option<Resumable>,
     opened: OpenedBody,
-) -> Result<Started> {
+) -> Result<StartOutcome> {
     let source = &job.source;
     let size = stat.size().unwrap_or_default();
     let plan = ChunkPlan::download(size);
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
-    // Setting the length reserves no space, but fails before the first byte moves if the length
-    // exceeds a limit.
+    // Setting the length reserves no disk space. If the length exceeds a limit, this call fails
+    // before the first byte is moved.
     if let Err(error) = sink.file().set_len(size)
         && !firstbyte_store::is_refused(&error)
     {
-        // The file and journal are removed: as the file does not have its length, no later run can
-        // continue it.
+        // The file and the journal are removed. No later run could continue them, because the file
+        // has the wrong length.
         let (discarded, removed) = (partial.discard(), journal.remove());
         tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");
         return Err(Error::io(shown(path))(error));
     }
     let resumed: u64 =
-        (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
+        (0..).zip(&chunks).filter(|(_, chunk)| chunk.is_done).map(|(index, _)| plan.range(index).len()).sum();
     requester.context.count_resumed(resumed);
     let own = plan.chunk_indexes().find(|index| plan.range(*index).start == opened.0.range().start);
-    let own = own.filter(|index| !chunks[*index as usize].done);
-    let mut pending: PendingPieces =
-        plan.chunk_indexes().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
+    let own = own.filter(|index| !chunks[*index as usize].is_done);
+    let mut pending: PendingPieces = plan
+        .chunk_indexes()
+        .filter(|index| !chunks[*index as usize].is_done && Some(*index) != own)
+        .collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     if known.is_some() || !matches!(source, Location::Object(_)) {
         // `expected` is a new value, so setting it cannot fail.
         let _ = expected.set(known);
     } else {
-        pending.checksum = true;
+        pending.has_checksum = true;
     }
     let download = ChunkedDownload {
         source: source.clone(),
@@ -134,7 +136,7 @@ fn split(
         over: job.over,
         stat,
         plan,
-        resumable: partial.is_resumable(),
+        is_resumable: partial.is_resumable(),
         partial: Mutex::new(Some(partial)),
         sink,
         journal,
@@ -145,7 +147,7 @@ fn split(
     };
     download.follow()?;
     let first = own.map(|index| Piece::FirstBody(index, Box::new(opened)));
-    Ok(Started::Split { object: Arc::new(download), pending, first })
+    Ok(StartOutcome::Split { object: Arc::new(download), pending, first })
 }
 
 /// Opens the files that a download writes: the ones that were found, or new ones. Returns the files
@@ -163,7 +165,7 @@ fn open_files(
         Some(found) => {
             for record in found.records {
                 if let Some(chunk) = chunks.get_mut(record.index as usize) {
-                    *chunk = DownloadedChunk { done: true, checksum: record.checksum };
+                    *chunk = DownloadedChunk { is_done: true, checksum: record.checksum };
                 }
             }
             Ok((chunks, found.partial, found.journal))

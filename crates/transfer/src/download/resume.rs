@@ -13,7 +13,7 @@ use crate::journal::{ChunkRecord, Journal, JournalHeader, JournalSource};
 use crate::plan::ChunkPlan;
 use crate::verify;
 
-/// A download that can be resumed. This value holds the lock on the partial file.
+/// A download that can be resumed. The partial file is locked while this value lives.
 pub(super) struct Resumable {
     pub(super) header: JournalHeader,
     pub(super) records: Vec<ChunkRecord>,
@@ -21,14 +21,15 @@ pub(super) struct Resumable {
     pub(super) partial: LocalFile,
 }
 
-/// Looks for a download of the job's source to `path` that can be resumed. Removes a download that
-/// cannot be.
+/// Looks for a download of the job's source to `path` that can be resumed. If there is a download
+/// that cannot be resumed, removes it.
 pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<Option<Resumable>> {
     let place = Journal::path_for(path);
     if !place.exists() {
         return Ok(None);
     }
-    // The lock is taken first, because the journal may belong to a running copy.
+    // The lock is taken before the journal is read, because the journal may belong to a running
+    // copy.
     let privacy =
         if job.source.as_local().is_some() { PartialPermissions::Owner } else { PartialPermissions::Usual };
     let partial = context.open_partial(job, path, privacy)?;

@@ -12,7 +12,7 @@ use firstbyte_store::{
 
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
-use crate::pieces::Started;
+use crate::pieces::StartOutcome;
 use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
 use crate::verify::MAX_FETCHES;
@@ -23,11 +23,12 @@ pub(super) fn complete_opened(
     job: &CopyJob,
     path: &Path,
     opened: OpenedBody,
-) -> Result<Started> {
+) -> Result<StartOutcome> {
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
     if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::Object(_)) {
-        // Stores send a checksum with whole objects only, and this one was requested as a range.
+        // Stores send the checksum only with the whole object, and this object was requested as a
+        // range. So the checksum is requested here.
         let described = requester.try_stat(&job.source, stat.version.version_id.as_deref());
         stat.checksum = described
             .filter(|described| described.version.agrees_with(&stat.version))
@@ -36,14 +37,14 @@ pub(super) fn complete_opened(
     fetch(requester, job, path, Some(opened), stat, StatedLength::Checked)
 }
 
-/// Copies a source as one stream. After a failure, continues where the stream ended if the server
-/// supports ranges and the source has a version; otherwise starts over.
+/// Copies a source as one stream. After a failure, continues at the byte where the stream ended if
+/// the server supports ranges and the source has a version. Otherwise starts over.
 pub(super) fn stream(
     requester: &mut Requester<'_>,
     job: &CopyJob,
     path: &Path,
     length: StatedLength,
-) -> Result<Started> {
+) -> Result<StartOutcome> {
     let wanted = Get { checksum: true, version: job.wanted_version(), length, ..Get::default() };
     let opened = requester.open(&job.source, &wanted)?;
     let stat = opened.0.stat().clone();
@@ -58,7 +59,7 @@ fn fetch(
     mut opened: Option<OpenedBody>,
     mut stat: Stat,
     length: StatedLength,
-) -> Result<Started> {
+) -> Result<StartOutcome> {
     let context = requester.context;
     let is_open_ended = opened.as_ref().is_some_and(|(body, _)| body.is_open_ended());
     if is_open_ended {
@@ -105,7 +106,7 @@ fn fetch(
                     None if is_open_ended && stat.size() != Some(bytes) => Verified::Nothing,
                     None => Verified::Length,
                 };
-                return Ok(Started::Done(CompletedObject {
+                return Ok(StartOutcome::Done(CompletedObject {
                     bytes,
                     verified,
                     version: Some(stat.version),

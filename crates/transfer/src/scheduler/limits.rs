@@ -11,8 +11,8 @@ use crate::plan::MIN_PART_SIZE;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
-/// Additional memory of a worker that receives long bodies, bytes: the data that its connection has
-/// read ahead.
+/// Additional memory of a worker that receives long bodies, bytes: data that its connection has
+/// read ahead of the worker.
 const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
@@ -23,16 +23,16 @@ pub(super) struct RunLimits {
     /// Maximum number of workers, limited by memory, file descriptors and the rate limit.
     pub(super) workers: usize,
     /// True if memory determines `workers`.
-    pub(super) by_memory: bool,
-    /// Maximum number of neighbouring pieces that are claimed together. `None` if only the object
-    /// limits them.
+    pub(super) is_limited_by_memory: bool,
+    /// Maximum number of neighbouring pieces that one worker claims at a time. `None` if only the
+    /// object itself has a limit.
     pub(super) together: Option<u32>,
 }
 
 impl RunLimits {
     /// Returns the limits of a run with a constant number of workers.
     pub(super) fn fixed(workers: usize) -> Self {
-        Self { controller: Controller::fixed(workers), workers, by_memory: false, together: None }
+        Self { controller: Controller::fixed(workers), workers, is_limited_by_memory: false, together: None }
     }
 
     pub(super) fn of_jobs(scope: &CallScope<'_>, RunKind { batch, route, .. }: RunKind<'_>) -> Self {
@@ -55,7 +55,7 @@ impl RunLimits {
         Self {
             controller,
             workers,
-            by_memory: workers == fit,
+            is_limited_by_memory: workers == fit,
             // With a rate limit, a request has only one piece, so that it requests little more than
             // can arrive in a second.
             together: connections.map(|_| 1),

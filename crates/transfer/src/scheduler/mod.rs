@@ -30,15 +30,15 @@ use crate::stream;
 use limits::RunLimits;
 use queue::Queue;
 
-/// Maximum number of jobs in the queue, so that one page of a listing moves while the next page is
-/// fetched.
+/// Maximum number of jobs in the queue: a page. While the objects of one page of a listing move,
+/// the next page is fetched.
 const MAX_QUEUED_JOBS: usize = PAGE;
 
 /// The jobs of one run and the threads that work on them.
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
     limits: RunLimits,
-    /// True if the whole bucket denies access. Not set until the bucket was asked.
+    /// True if access to the whole bucket is denied. Not set until the bucket was asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
     /// Signalled when there is a task, or when no more tasks will come.
@@ -57,7 +57,7 @@ impl<'a> Scheduler<'a> {
         Self::with_limits(scope, observer, run_kind, RunLimits::of_jobs(scope, run_kind))
     }
 
-    /// Creates a run without jobs, for a stream, which starts its own threads.
+    /// Creates a run without jobs. A stream uses it, and starts its own threads.
     pub(crate) fn of_stream(
         scope: &'a CallScope<'a>,
         observer: &'a dyn Observer,
@@ -102,7 +102,7 @@ impl<'a> Scheduler<'a> {
             supervisor::supervise(run, scope).inspect_err(|_| run.end(Error::Interrupted))
         })?;
         self.sync_file_system()?;
-        let bound_by = baseline.judge(&self.context, capped && self.limits.by_memory);
+        let bound_by = baseline.judge(&self.context, capped && self.limits.is_limited_by_memory);
         Ok(Summary { bound_by, ..self.into_summary() })
     }
 
@@ -115,7 +115,7 @@ impl<'a> Scheduler<'a> {
         let (result, supervised) = std::thread::scope(|scope| {
             let run = &self;
             let started = std::thread::Builder::new().name("stream".into()).spawn_scoped(scope, move || {
-                let _guard = Unwinding(run, Role::Feeder);
+                let _guard = PanicGuard(run, Role::Feeder);
                 let result = stream(&run.context);
                 run.all_jobs_added();
                 result
@@ -128,7 +128,8 @@ impl<'a> Scheduler<'a> {
             (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), supervised)
         });
         if result.is_err() {
-            // The error may result from a stop that was not seen yet; this call looks for one.
+            // The error may be a consequence of a stop that was not noticed yet. This call notices
+            // it.
             self.context.is_ended();
         }
         let bound_by = baseline.judge(&self.context, false);
@@ -142,12 +143,12 @@ impl<'a> Scheduler<'a> {
     }
 
     fn feed_all(&self, jobs: &mut CopyJobs<'_>) {
-        let _guard = Unwinding(self, Role::Feeder);
+        let _guard = PanicGuard(self, Role::Feeder);
         for job in jobs {
             let goes_on = match job {
                 Ok(job) => self.feed(job),
                 Err(failure) => {
-                    self.failed(failure);
+                    self.record_failure(failure);
                     !self.context.is_ended()
                 }
             };
@@ -175,7 +176,7 @@ impl<'a> Scheduler<'a> {
 
     /// Records that all jobs have been added.
     fn all_jobs_added(&self) {
-        self.queue.lock().feeding = false;
+        self.queue.lock().is_feeding = false;
         self.context.observer.listed();
         self.work.notify_all();
         self.attention.notify_one();
@@ -188,7 +189,8 @@ impl<'a> Scheduler<'a> {
 
     /// Wakes every thread of the run, so that it sees that the run has ended.
     fn wake_all(&self) {
-        // The lock ensures that a thread that has just seen the run continue is waiting by now.
+        // A thread that has just found the run unfinished under the lock may not be waiting yet.
+        // Taking the lock here ensures that it waits, and is woken.
         let _queue = self.queue.lock();
         self.work.notify_all();
         self.raised.notify_all();
@@ -201,7 +203,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Counts a failure. If the same failure would affect all other objects, ends the run instead.
-    fn failed(&self, failure: Failure) {
+    fn record_failure(&self, failure: Failure) {
         if failure.error.ends_run() || self.is_general(&failure.error) {
             return self.end(failure.error);
         }
@@ -218,8 +220,8 @@ impl<'a> Scheduler<'a> {
         is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }
 
-    /// Returns whether access to the whole bucket of a denied object is denied. S3 does not report
-    /// this, so the bucket is asked once per run, and only if no object has been copied.
+    /// Returns whether the denial of one object means that access to its whole bucket is denied. S3
+    /// does not say so, so the bucket is asked once per run, and only if no object has been copied.
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
         let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };
@@ -231,7 +233,7 @@ impl<'a> Scheduler<'a> {
         *self.denied.get_or_init(denied)
     }
 
-    /// Makes a batch durable. One `syncfs` takes less time than an `fsync` of each file.
+    /// Makes the files of a run durable. One `syncfs` takes less time than an `fsync` of each file.
     fn sync_file_system(&self) -> Result<()> {
         if self.context.settings.durability == Durability::None {
             return Ok(());
@@ -257,7 +259,7 @@ impl<'a> Scheduler<'a> {
         }
         let meters = &self.context.meters;
         let first_byte = load_relaxed(&meters.first_byte);
-        // If a stop comes after the only object is complete, it has stopped nothing.
+        // A stop that comes after the only object is complete has stopped nothing.
         let is_done = self.context.run_kind.batch == ObjectCount::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
@@ -273,7 +275,7 @@ impl<'a> Scheduler<'a> {
 }
 
 /// A guard that ends the run if its thread panics, so that the other threads do not wait for it.
-struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
+struct PanicGuard<'r, 'a>(&'r Scheduler<'a>, Role);
 
 /// The role of a thread in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +284,7 @@ enum Role {
     Feeder,
 }
 
-impl Drop for Unwinding<'_, '_> {
+impl Drop for PanicGuard<'_, '_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;

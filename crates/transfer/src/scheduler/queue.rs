@@ -19,23 +19,24 @@ const NEAR_PIECES: u32 = (SHORTEST_REQUEST / CHUNK_SIZE) as u32;
 #[derive(Default)]
 pub(super) struct Queue {
     jobs: VecDeque<CopyJob>,
-    /// Total length of the waiting jobs whose length is listed, bytes.
+    /// Total length of the jobs that have not started, bytes, as far as a listing shows their
+    /// lengths.
     listed: u64,
     /// True if more jobs may be added.
-    pub(super) feeding: bool,
+    pub(super) is_feeding: bool,
     pub(super) open: VecDeque<StartedObject>,
     pub(super) next_id: u64,
     /// Number of workers that have a task.
     pub(super) busy: usize,
     /// Number of workers that may be active.
     pub(super) limit: usize,
-    /// Maximum number of neighbouring pieces that are claimed together.
+    /// Maximum number of neighbouring pieces that one worker claims at a time.
     pub(super) together: Option<u32>,
     /// The limit on upload parts in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A directory that the batch has written to. Its file system is synced at the end. A path of a
-    /// file would not do, because the file may be a dangling link.
+    /// A directory that the run has written to. Its file system is synced at the end. The path of a
+    /// file could not be opened for that if the file is a dangling link.
     pub(super) written: Option<PathBuf>,
 }
 
@@ -67,7 +68,7 @@ pub(super) struct ClaimedPiece {
 impl Queue {
     /// Creates an empty queue to which jobs will be added.
     pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
-        Self { feeding: true, together, parts, ..Self::default() }
+        Self { is_feeding: true, together, parts, ..Self::default() }
     }
 
     /// Adds a job to the end of the queue.
@@ -81,7 +82,7 @@ impl Queue {
         self.jobs.len()
     }
 
-    /// Claims the next task. Pieces of started objects come before new objects, and those of the
+    /// Claims the next task. Pieces of started objects come before new objects, and pieces of the
     /// oldest object come first. If the server is `near`, two rules differ. The object with the
     /// fewest workers comes first, because workers that write to one file wait for each other.
     /// Requests are long, because each request costs a near server as much as some megabytes. No
@@ -156,7 +157,7 @@ impl Queue {
 
     /// Returns whether there are no unclaimed tasks and no more will come.
     pub(super) fn is_exhausted(&self) -> bool {
-        !self.feeding && self.waiting() == 0
+        !self.is_feeding && self.waiting() == 0
     }
 }
 
@@ -171,13 +172,13 @@ mod tests {
 
     use super::*;
     use crate::error::Result;
-    use crate::pieces::Finish;
+    use crate::pieces::FinishOutcome;
     use crate::report::CompletedObject;
     use crate::request::Requester;
     use firstbyte_location::{Entry, EntryKind};
     use firstbyte_store::Store;
 
-    /// An object whose pieces are never moved. One request may move four of its pieces.
+    /// An object whose pieces are never moved. One request could move four of them.
     struct Still;
 
     impl ObjectPieces for Still {
@@ -187,9 +188,9 @@ mod tests {
         fn most_together(&self, _: u64) -> u32 {
             4
         }
-        fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
+        fn finish(&self, _: &mut Requester<'_>) -> Result<FinishOutcome> {
             let verified = crate::Verified::Length;
-            Ok(Finish::Done(CompletedObject { bytes: 0, verified, version: None, source: None }))
+            Ok(FinishOutcome::Done(CompletedObject { bytes: 0, verified, version: None, source: None }))
         }
         fn abandon(&self, _: &Store, _: &Error) {}
     }

@@ -21,7 +21,8 @@ pub(super) fn supervise<'scope>(
     let context = &run.context;
     let mut controller = run.limits.controller.clone();
     let (mut spawned, mut capped) = (0, false);
-    // Maximum number of workers that the system allows. Not known until the system refuses one.
+    // Maximum number of workers that the system allows. It becomes known when the system refuses to
+    // start a worker.
     let mut most = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
@@ -34,7 +35,8 @@ pub(super) fn supervise<'scope>(
         if wanted_workers(run, &queue).min(most) <= spawned {
             queue = run.attention.wait_timeout(queue, Controller::TICK).0;
         }
-        // The queue is observed after the wait, so that the controller decides on current values.
+        // The queue is observed after the wait, so that the controller decides on the latest
+        // values.
         let (seen, wanted) = (observe(context, &queue), wanted_workers(run, &queue).min(most));
         let parts = queue.parts_in_flight();
         let raised = queue.parts.observe(seen.now, seen.bytes, parts);
@@ -53,8 +55,8 @@ pub(super) fn supervise<'scope>(
             }
         }
         if context.is_ended() {
-            // The cancellation is repeated at every tick, because a request may have started, and
-            // movers that end the run do not wake threads.
+            // The cancellation is repeated at every tick: a request may have started after the last
+            // one, and a mover that ends the run wakes no other thread.
             context.tracker.cancel_all();
             run.wake_all();
         }
@@ -91,7 +93,8 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),
-        // Parts that wait because of the limit on parts do not show that more requests would help.
+        // Parts that wait because of the limit on parts do not count, because more requests would
+        // not help them.
         waiting: (queue.waiting() > 0 && !queue.is_full_of_parts()).then_some(work),
     }
 }

@@ -1,8 +1,8 @@
 //! Runs the worker threads. Each worker claims a task, calls the mover for the task's direction,
 //! and reports the outcome.
 //!
-//! Worker `i` is active while `i` is below the limit. So a change of the limit starts or parks
-//! workers without a message to them.
+//! Worker `i` is active while `i` is below the limit. So changing the limit is enough to start or
+//! pause workers.
 
 use std::sync::Arc;
 use std::thread::Scope;
@@ -13,12 +13,12 @@ use firstbyte_pacing::Proximity;
 use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{ClaimedPiece, StartedObject, WorkerTask};
-use super::{MAX_QUEUED_JOBS, Role, Scheduler, Unwinding};
+use super::{MAX_QUEUED_JOBS, PanicGuard, Role, Scheduler};
 use crate::context::{Context, RunKind, Unchanged, add_relaxed, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::CopyJob;
 use crate::job::ObjectCount;
-use crate::pieces::{Finish, ObjectPieces, PendingPieces, Started};
+use crate::pieces::{FinishOutcome, ObjectPieces, PendingPieces, StartOutcome};
 use crate::report::{CompletedObject, OBJECTS};
 use crate::request::Requester;
 use crate::sources::MovedSources;
@@ -44,7 +44,7 @@ impl Scheduler<'_> {
     }
 
     fn work(&self, index: usize) {
-        let _guard = Unwinding(self, Role::Worker);
+        let _guard = PanicGuard(self, Role::Worker);
         let mut requester = Requester::new(&self.context, index);
         while let Some(task) = self.next_task(index) {
             let began = Instant::now();
@@ -108,7 +108,7 @@ impl Scheduler<'_> {
                 job.destination.as_local().into_iter().for_each(|path| self.context.record_renamed(path));
                 return self.count_completed(&job, done);
             }
-            Err(error) => return self.object_failed(&job, error),
+            Err(error) => return self.record_object_failure(&job, error),
         }
         match self.is_skipped(&job) {
             Ok(false) => {}
@@ -117,17 +117,17 @@ impl Scheduler<'_> {
                 self.queue.lock().summary.skipped += 1;
                 return;
             }
-            Err(error) => return self.object_failed(&job, error),
+            Err(error) => return self.record_object_failure(&job, error),
         }
         let started = match (&job.source, &job.destination) {
             (_, Location::Local(path)) => download::start(requester, &job, path),
             (Location::Local(path), _) => upload::start(requester, &job, path),
             _ => relay::start(requester, &job),
         };
-        self.started(requester, job, started);
+        self.handle_start(requester, job, started);
     }
 
-    /// Returns whether a job that was named has to be skipped.
+    /// Returns whether the job of an object that was named by itself has to be skipped.
     fn is_skipped(&self, job: &CopyJob) -> Result<bool> {
         let Context { store, single, settings, run_kind, .. } = &self.context;
         let CopyJob { source, destination, .. } = job;
@@ -136,32 +136,31 @@ impl Scheduler<'_> {
                 || named::is_unchanged(single, settings, source, destination)?))
     }
 
-    /// Copies an object to the end of its bytes, because the length that its source states is
-    /// false.
+    /// Copies an object up to the end of its bytes, because the source states a false length.
     fn start_to_end(&self, requester: &mut Requester<'_>, job: CopyJob) {
         let started = match &job.destination {
             Location::Local(path) => download::to_end(requester, &job, path),
             _ => spool::copy(requester, &job, StatedLength::Ignored),
         };
         match started {
-            // The error is not passed to `started`, which would make the same attempt again.
-            Err(error) => self.object_failed(&job, error),
-            started => self.started(requester, job, started),
+            // This error is final. `handle_start` would make the same attempt again.
+            Err(error) => self.record_object_failure(&job, error),
+            started => self.handle_start(requester, job, started),
         }
     }
 
-    fn started(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<Started>) {
+    fn handle_start(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<StartOutcome>) {
         match started {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
-            Ok(Started::Done(done)) => self.completed(&job, done),
-            Ok(Started::Split { object, pending, first }) => {
+            Ok(StartOutcome::Done(done)) => self.handle_completion(&job, done),
+            Ok(StartOutcome::Split { object, pending, first }) => {
                 let id = self.add_open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
                 match first {
                     Some(piece) => self.move_piece(requester, ClaimedPiece { id, object, piece }),
                     None => self.finish_if_last(requester, id),
                 }
             }
-            Err(error) => self.object_failed(&job, error),
+            Err(error) => self.record_object_failure(&job, error),
         }
     }
 
@@ -195,8 +194,8 @@ impl Scheduler<'_> {
             open.running -= 1;
             if let Err(error) = result {
                 open.pending = PendingPieces::default();
-                // The object's own failure is reported rather than an interruption. Of several
-                // failures the first is reported, because later ones follow from it.
+                // A failure of the object itself takes precedence over an interruption. Of several
+                // failures, the first is reported, because the others follow from it.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);
                 }
@@ -219,8 +218,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Finishes or abandons an object that has no pieces left. Only the last of its workers does
-    /// this.
+    /// Finishes or abandons an object that no worker moves any more, once all of its pieces have
+    /// been moved or the run has ended.
     fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
         let (object, error) = {
             let mut queue = self.queue.lock();
@@ -243,7 +242,7 @@ impl Scheduler<'_> {
         };
         let mut queue = self.queue.lock();
         let Some(place) = queue.open.iter().position(|open| open.id == id) else { return };
-        if let Ok(Finish::Again(pieces)) = outcome {
+        if let Ok(FinishOutcome::Again(pieces)) = outcome {
             queue.open[place].pending = pieces;
             queue.open[place].running = 0;
             drop(queue);
@@ -253,8 +252,8 @@ impl Scheduler<'_> {
         let Some(open) = queue.open.remove(place) else { return };
         drop(queue);
         match outcome {
-            Ok(Finish::Done(done)) => self.completed(&open.job, done),
-            Ok(Finish::Again(_)) => {}
+            Ok(FinishOutcome::Done(done)) => self.handle_completion(&open.job, done),
+            Ok(FinishOutcome::Again(_)) => {}
             Err(error) => {
                 object.abandon(self.context.store, &error);
                 if error.is_false_length() {
@@ -263,15 +262,15 @@ impl Scheduler<'_> {
                 if error.ends_run() {
                     self.queue.lock().summary.kept_bytes += object.resumable_bytes();
                 }
-                self.object_failed(&open.job, error);
+                self.record_object_failure(&open.job, error);
             }
         }
     }
 
-    fn completed(&self, job: &CopyJob, done: CompletedObject) {
+    fn handle_completion(&self, job: &CopyJob, done: CompletedObject) {
         let RunKind { sources, root, .. } = self.context.run_kind;
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
-            return self.object_failed(job, error);
+            return self.record_object_failure(job, error);
         }
         let moved = sources.map(|sources| (sources, done.source_version().cloned()));
         self.count_completed(job, done);
@@ -296,11 +295,11 @@ impl Scheduler<'_> {
     fn delete_source(&self, sources: &MovedSources<'_>, job: &CopyJob, version: Option<&Version>) {
         match sources.delete(&job.source, version) {
             Ok(()) => add_relaxed(&self.context.meters.deleted, 1),
-            Err(error) => self.failed(Failure { location: job.source.to_string(), error }),
+            Err(error) => self.record_failure(Failure { location: job.source.to_string(), error }),
         }
     }
 
-    fn object_failed(&self, job: &CopyJob, error: Error) {
-        self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
+    fn record_object_failure(&self, job: &CopyJob, error: Error) {
+        self.record_failure(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
 }

@@ -19,7 +19,7 @@ use firstbyte_store::{Error as StoreError, Payload, PinnedFile, Stat, StatedLeng
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::CopyJob;
-use crate::pieces::{Finish, ObjectPieces, Piece, Started};
+use crate::pieces::{FinishOutcome, ObjectPieces, Piece, StartOutcome};
 use crate::plan::{ChunkPlan, LARGE_OBJECT};
 use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
@@ -38,7 +38,7 @@ struct FileUpload {
     journal: Option<UploadJournal>,
 }
 
-pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<StartOutcome> {
     let context = requester.context;
     let stat = context.store.stat(&job.source)?;
     if stat.kind == EntryKind::Directory {
@@ -58,7 +58,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
         let written = put_over(requester, job, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
         let verified = verified(&written).max(user);
-        return Ok(Started::Done(CompletedObject {
+        return Ok(StartOutcome::Done(CompletedObject {
             verified,
             ..completed_object(size, written, Some(stat.version))
         }));
@@ -92,7 +92,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
         plan.chunk_indexes().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
     let parts = MultipartUpload::resume(upload, options, sent);
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
-    Ok(Started::Split { object: Arc::new(object), pending, first: None })
+    Ok(StartOutcome::Split { object: Arc::new(object), pending, first: None })
 }
 
 /// Compares the file with the checksum that the user has given, before anything is sent.
@@ -114,8 +114,8 @@ fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Res
 }
 
 /// Finds the cause of a failed upload. If a file changes while it is sent, the upload can fail in
-/// many ways: the file ends early or late, or the store receives other bytes than announced. If the
-/// file has not changed but ends early or late, its stated length was false.
+/// many ways: the file ends early or late, or the store receives other bytes than were announced.
+/// If the file has not changed and still ends early or late, its stated length was false.
 fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
     let changed = || check_unchanged(context, source, stat).err();
     match &error {
@@ -156,7 +156,7 @@ impl ObjectPieces for FileUpload {
         Some(self.plan.range(0).len())
     }
 
-    fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
+    fn finish(&self, requester: &mut Requester<'_>) -> Result<FinishOutcome> {
         let context = requester.context;
         check_unchanged(context, &self.source, &self.stat)?;
         let written = self.parts.complete(context.store)?;
@@ -164,15 +164,16 @@ impl ObjectPieces for FileUpload {
             journal.remove()?;
         }
         let verified = if context.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
-        Ok(Finish::Done(CompletedObject {
+        Ok(FinishOutcome::Done(CompletedObject {
             verified,
             ..completed_object(self.plan.size(), written, Some(self.stat.version.clone()))
         }))
     }
 
     fn abandon(&self, store: &Store, error: &Error) {
-        // If the upload was interrupted, or the store's failure is transient, the upload can resume
-        // from its journal. Without a journal, its parts would only cost money, so it is aborted.
+        // The upload can resume from its journal if it was interrupted, or if the store's failure
+        // is transient. Without a journal, its parts would only cost money, so the upload is
+        // aborted.
         if self.journal.is_some() && (error.ends_run() || error.is_transient()) {
             return;
         }

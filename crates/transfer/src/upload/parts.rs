@@ -26,11 +26,11 @@ pub(crate) struct MultipartUpload {
     /// The requests in flight, by part number.
     in_flight: Mutex<HashMap<u32, Cancel>>,
     /// Set when a part has failed, so that no other part is sent.
-    failed: AtomicBool,
+    has_failed: AtomicBool,
 }
 
-/// Returns the metadata to write with an object: that of its source, overridden by the settings. An
-/// object that is copied onto itself keeps its storage class too.
+/// Returns the metadata to write with an object: the metadata of its source, overridden by the
+/// settings. An object that is copied onto itself keeps its storage class too.
 pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
@@ -56,19 +56,21 @@ pub(crate) fn put(
         // A web server accepts any object in one request, and may need time before it responds.
         let is_long = Wait::write(size) == Wait::Write;
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
-            // The store itself detects a silent server here. An SFTP write consists of many
-            // requests, each with a reply, and an HTTP write lasts longer the larger the object is.
+            // The store itself detects a silent server here, and the request tracker would be
+            // wrong: an SFTP write consists of many requests with a reply each, and an HTTP write
+            // of a large object takes long.
             attempt.record_pause();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
-        attempt.moved(size, size);
+        attempt.record_moved(size, size);
         Ok(written)
     })
 }
 
-/// Writes a whole object like [`put`], for a job whose destination may be free. A host may treat
-/// the destination's name as that of another file, which must stay. So only a name that is in the
-/// directory's listing is replaced.
+/// Writes a whole object like [`put`], for a job whose destination was in no listing. An SFTP host
+/// may treat the name as equal to that of another file, for example in other letter case. That file
+/// must not be replaced. So an existing file is replaced only if the listing of its directory has
+/// exactly this name.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
     job: &CopyJob,
@@ -129,7 +131,7 @@ impl MultipartUpload {
             options,
             done: Mutex::new(sent),
             in_flight: Mutex::default(),
-            failed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -143,12 +145,12 @@ impl MultipartUpload {
     ) -> Result<()> {
         let part = requester.request(Wait::Write, None, |attempt, _| {
             self.in_flight.lock().insert(number, attempt.cancel().clone());
-            if self.failed.load(Ordering::Relaxed) {
+            if self.has_failed.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
             let sending = attempt.sending();
             let part = attempt.context.single.put_part(&self.upload, number, payload, &sending)?;
-            attempt.moved(size, size);
+            attempt.record_moved(size, size);
             Ok(part)
         });
         self.in_flight.lock().remove(&number);
@@ -158,7 +160,7 @@ impl MultipartUpload {
 
     /// Cancels the requests in flight and prevents others, because the upload has failed.
     pub(super) fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
+        self.has_failed.store(true, Ordering::Relaxed);
         self.in_flight.lock().values().for_each(Cancel::cancel);
     }
 

@@ -1,12 +1,12 @@
 //! Records multipart uploads in progress, so that the next run can resume them.
 //!
 //! Each pair of source and destination has one small file in the state directory. No file is
-//! written beside the source, which may be read-only or watched by other programs. The file holds
-//! the id of the upload, the version of the source, and a digest of the options with which the
-//! upload was begun. If the version or the options are different now, the old upload is aborted and
-//! a new one begins. The endpoint is part of the file's name, so an upload to another service is
-//! neither continued nor aborted. A run locks the file, so a second run at the same time does not
-//! resume.
+//! written beside the source, which may be read-only or watched by other programs. The file
+//! contains the id of the upload, the version of the source, and a digest of the options with which
+//! the upload was begun. If the version or the options are different now, the old upload is aborted
+//! and a new one begins. The endpoint is part of the file's name, so an upload to another service
+//! is neither continued nor aborted. A run locks the file, so a second run at the same time does
+//! not resume.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -30,7 +30,7 @@ pub(super) struct UploadJournal {
 struct Record {
     destination: String,
     upload_id: String,
-    /// The version of the source as text, which is only compared.
+    /// The version of the source as text. It is only compared.
     source_version: String,
     part_size: u64,
     /// [`Store::digest_of_writes`]. Empty in the journals of older builds, which did not record it.
@@ -93,7 +93,7 @@ impl UploadJournal {
             }
             return None;
         }
-        // Listing fails if the store no longer has the upload.
+        // Listing the parts fails if the store no longer has the upload.
         let mut parts = store.list_parts(&upload).ok()?;
         parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
         Some((upload, parts))

@@ -11,13 +11,13 @@ use firstbyte_store::{FileAccess, PrivateDirectory};
 use super::super::punch::punch_range;
 use super::super::usage::{CacheUsage, on_disk};
 use super::place::RecordPlace;
-use super::state::{PackState, Unclean};
+use super::state::{PackState, UncleanStop};
 use super::table::PackTable;
 
 pub(super) fn recover(
     dir: &PrivateDirectory,
     state: &PackState,
-    unclean: Unclean,
+    unclean: UncleanStop,
     usage: &CacheUsage,
 ) -> io::Result<()> {
     let page = state.page();
@@ -28,7 +28,7 @@ pub(super) fn recover(
         page.table.store(0, Ordering::SeqCst);
     }
     let is_lost = table.is_none() && number != 0;
-    if unclean == Unclean::No && !is_lost {
+    if unclean == UncleanStop::No && !is_lost {
         return Ok(());
     }
     let mut bytes = table.as_ref().map_or(0, PackTable::on_disk);
@@ -49,7 +49,7 @@ pub(super) fn recover(
         }
     }
     let before = page.charged.load(Ordering::SeqCst);
-    if unclean == Unclean::Restarted {
+    if unclean == UncleanStop::Restarted {
         page.first_open_pack.store(page.next_pack.load(Ordering::SeqCst), Ordering::SeqCst);
         page.charged.store(bytes, Ordering::SeqCst);
     } else if bytes < before {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_store::PrivateDirectory;
 
 use super::super::clock::boot;
-use super::super::lock::{LockFile, LockMode, OPEN, Opener, opened, try_lock};
+use super::super::lock::{LockFile, LockMode, OPEN, Opener, let_others_open, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
-use super::super::shared_page::{self, IfCut};
+use super::super::shared_page::{self, CutAction};
 
 /// Magic number and format. The format changes with the meaning of any byte of a state, a table or
 /// a pack.
@@ -41,9 +41,9 @@ pub(super) struct PackStatePage {
 // SAFETY: all fields are atomics.
 unsafe impl Atomics for PackStatePage {}
 
-/// Way in which the last processes stopped using the packs.
+/// How the last processes have stopped using the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unclean {
+pub(super) enum UncleanStop {
     No,
     /// A process was killed while it had the packs open.
     Killed,
@@ -63,9 +63,9 @@ impl PackState {
     pub(super) fn open(
         directory: &PrivateDirectory,
         name: &Path,
-        recover: impl FnOnce(&Self, Unclean) -> io::Result<()>,
+        recover: impl FnOnce(&Self, UncleanStop) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let (file, mapped, opener) = shared_page::open(directory, name, IfCut::Fail)?;
+        let (file, mapped, opener) = shared_page::open(directory, name, CutAction::Fail)?;
         let state = Self { file: Arc::new(file), mapped };
         if opener == Opener::First {
             let page = state.page();
@@ -73,18 +73,18 @@ impl PackState {
                 state.file.write_all_at(&[0; shared_page::PAGE_BYTES], 0)?;
             }
             let unclean = if page.boot.load(Ordering::Relaxed) != boot() {
-                Unclean::Restarted
+                UncleanStop::Restarted
             } else if page.in_use.load(Ordering::Relaxed) != 0 {
-                Unclean::Killed
+                UncleanStop::Killed
             } else {
-                Unclean::No
+                UncleanStop::No
             };
             recover(&state, unclean)?;
             page.boot.store(boot(), Ordering::Relaxed);
             page.in_use.store(1, Ordering::Relaxed);
             page.magic.store(MAGIC, Ordering::Release);
         }
-        opened(&state.file)?;
+        let_others_open(&state.file)?;
         Ok(state)
     }
 

@@ -94,7 +94,7 @@ impl SlotCopy {
 }
 
 impl Slot {
-    fn seen(&self) -> SlotCopy {
+    fn load(&self) -> SlotCopy {
         SlotCopy {
             tag: self.tag.load(Ordering::Acquire),
             place: RecordPlace::from_word(self.place.load(Ordering::SeqCst)),
@@ -144,8 +144,8 @@ impl PackTable {
         Self::map(&file, number, slots)
     }
 
-    /// Creates table `number` and allocates all of its space on the disk, because a page for
-    /// which the disk has no room could not be written later.
+    /// Creates table `number` and allocates all of its disk space at once: if the disk fills up
+    /// later, a store into a page without space would raise a signal.
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
         let file = dir.file(&name, FileAccess::Create)?;
@@ -178,11 +178,11 @@ impl PackTable {
 
     /// Returns the number of slots with a record or a pin.
     pub(super) fn live(&self) -> u64 {
-        self.in_order(0).filter(|slot| slot.seen().is_live()).count() as u64
+        self.in_order(0).filter(|slot| slot.load().is_live()).count() as u64
     }
 
     pub(super) fn look_up(&self, tag: u64) -> Option<SlotCopy> {
-        self.find(tag).map(Slot::seen)
+        self.find(tag).map(Slot::load)
     }
 
     /// Inserts the record of an object, unless the object already has a record.
@@ -239,7 +239,7 @@ impl PackTable {
             if found.len() == most {
                 return (found, false);
             }
-            let seen = slot.seen();
+            let seen = slot.load();
             if !seen.place.is_absent() && wanted(&seen) {
                 found.push(seen);
             }
@@ -249,14 +249,14 @@ impl PackTable {
 
     pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
         let hash = hash_location(location);
-        let seen = self.search(hash << 32).map(Slot::seen);
+        let seen = self.search(hash << 32).map(Slot::load);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
     }
 
-    /// Copies the slots of `other` that are in use. Other threads may change `other` at the same
-    /// time.
+    /// Copies the slots of `other` that are in use. Other threads may change `other` during the
+    /// copy.
     pub(super) fn copy_from(&self, other: &Self) {
-        for seen in other.in_order(0).map(Slot::seen).filter(SlotCopy::is_live) {
+        for seen in other.in_order(0).map(Slot::load).filter(SlotCopy::is_live) {
             let Some(slot) = self.claim(seen.tag) else { continue };
             slot.flags.store(seen.flags, Ordering::Release);
             slot.last_use.store(seen.last_use.word(), Ordering::Relaxed);
@@ -294,8 +294,8 @@ impl PackTable {
         self.search(tag).find(|slot| slot.tag.load(Ordering::Acquire) == tag)
     }
 
-    /// Returns the slots in which an object may be: those from its first possible slot up to the
-    /// first empty slot.
+    /// Returns the slots in which an object may be: those from the slot at which its search begins,
+    /// up to the first empty slot.
     fn search(&self, tag: u64) -> impl Iterator<Item = &Slot> {
         self.in_order(tag >> 32).take_while(|slot| slot.tag.load(Ordering::Acquire) != 0)
     }

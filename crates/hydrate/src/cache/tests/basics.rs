@@ -89,8 +89,7 @@ fn a_version_filled_in_two_opens_is_verified_against_one_checksum() {
         (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         drop(cached);
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
-        // The checksum is set after some blocks were filled, as when only a later response contains
-        // it.
+        // The checksum is set after some blocks were filled: it may come with a later response.
         (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         cached.set_checksum(Hasher::of(algorithm, &bytes(seed + other, size)));
         (200..last)

@@ -105,7 +105,7 @@ fn after_a_kill_blocks_are_verified_and_kept() {
     fill_all(&seeded(&cache, 1, 5 * BLOCK), 1);
     drop(cache);
     as_if_killed(dir.path());
-    // A kill does not lose blocks. The loss here shows that blocks are verified.
+    // A kill loses no blocks. These blocks are lost by hand, to show that blocks are verified.
     lose_blocks(dir.path(), &[1]);
     let cache = open_at(dir.path());
     assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
@@ -234,7 +234,7 @@ fn a_block_that_is_on_its_way_during_a_cut_is_refused_whatever_others_write() {
     let received = cached.receive(2, &mut buffer, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).unwrap();
         cut(dir.path(), ".data", at + 100);
-        // Another process fills blocks behind the cut: it notices the cut, or makes the file
+        // Another process fills blocks behind the cut. It either notices the cut or makes the file
         // longer.
         for block in [5, 3] {
             fill(&writer, 1, block);

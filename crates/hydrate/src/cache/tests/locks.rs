@@ -42,7 +42,7 @@ fn no_lock_is_held_while_room_is_made_for_a_new_version() {
         let cached = seeded(&other, 2, size);
         (0..other.capacity() / BLOCK).for_each(|block| _ = fill(&cached, 2, block));
     });
-    // The thread must wait for the eviction without a locked map, or with a map that it has open.
+    // While the thread waits for the eviction, no map may be locked exclusively.
     let is_locked = || {
         let maps = end_with(dir.path(), ".map");
         let free = |map: &PathBuf| {

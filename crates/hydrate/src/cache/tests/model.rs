@@ -39,7 +39,7 @@ enum Step {
         instance: usize,
         object: u64,
     },
-    /// All instances end in the way `stop` says. A power cut loses the blocks `lost`.
+    /// All instances end in the way that `stop` says. A power cut loses the blocks `lost`.
     Reopen {
         stop: Stop,
         lost: Vec<(u64, u64)>,
@@ -171,7 +171,7 @@ impl World {
             }
         }
         self.caches = vec![open_at(dir), open_at(dir)];
-        // Lost blocks are counted as present until they are read, so all blocks are read first.
+        // Lost blocks are counted as present until they are read. So all blocks are read first.
         for object in 0..OBJECT_COUNT {
             let found: BTreeSet<_> = present(self.cached(0, object), object).into_iter().collect();
             assert_eq!(found, self.blocks(object));

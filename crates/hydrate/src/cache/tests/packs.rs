@@ -49,7 +49,7 @@ fn packs_on_disk(dir: &Path) -> u64 {
     files.map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
 
-/// Makes a closed directory look as if its last process had stopped in the way `stop` says.
+/// Makes a closed directory look as if its last process had stopped in the way that `stop` says.
 fn as_if(dir: &Path, stop: Stop) {
     let state = dir.join("packs/state");
     match stop {
@@ -157,8 +157,8 @@ fn an_object_is_complete_if_it_matches_the_checksum_of_the_store() {
 fn a_pack_that_cannot_be_opened_keeps_its_records() {
     let dir = scratch();
     put(&limited(dir.path(), 1 << 30), 1);
-    // A file with a second name cannot be opened, just as no file can be opened when descriptors
-    // run out.
+    // A file with a second name is refused. So opening the pack fails, as it would without a free
+    // descriptor.
     let second = dir.path().join("second");
     std::fs::hard_link(&files(dir.path(), ".pack")[0], &second).unwrap();
     let cache = limited(dir.path(), 1 << 30);
@@ -391,7 +391,7 @@ enum Step {
         instance: usize,
         object: u64,
     },
-    /// All instances end in the way `stop` says. A power cut loses the records of the objects
+    /// All instances end in the way that `stop` says. A power cut loses the records of the objects
     /// `lost`.
     Reopen {
         stop: Stop,

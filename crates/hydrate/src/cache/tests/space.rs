@@ -17,7 +17,7 @@ fn the_count_is_what_the_disk_allocates() {
     let cache = open_at(dir.path());
     let versions: Vec<_> =
         (1..50).map(|seed| (seed, seeded(&cache, seed, 5 * BLOCK * seed % 7_000_000 + seed))).collect();
-    // On a file system without extent lists, the count is too high by the size of such lists.
+    // On a file system without extent lists, the count is too high by the bytes for such lists.
     let is_close = || {
         let (counted, real) = (cache.usage().used.unwrap(), on_disk(dir.path()));
         assert!(
@@ -90,7 +90,7 @@ fn eviction_passes_over_blocks_that_are_read_often() {
             assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
         }
     }
-    // If blocks were evicted in the order in which they were filled, this block would be evicted
+    // If blocks were evicted in the order in which they were filled, this block would be missing
     // every 28 blocks.
     assert!(missed <= 4, "{missed} times");
 }
@@ -170,7 +170,8 @@ fn bytes_counted_by_killed_processes_are_subtracted() {
     let used = cache.usage().used.unwrap();
     drop(cache);
     change_word(&dir.path().join("usage"), 24, |used| used + 12_345_678);
-    // After a clean close the count is trusted, even though it is wrong here.
+    // After a clean close, the next process trusts the count. The count is wrong here, to show
+    // that.
     let cache = open_at(dir.path());
     assert_eq!(cache.usage().used, Some(used + 12_345_678));
     drop(cache);

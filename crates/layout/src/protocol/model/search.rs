@@ -152,7 +152,7 @@ impl SearchState {
 
     /// True if the actors in the bit mask `left` can have run one after the other, in some order,
     /// beginning with the file `file` and ending with the file that the world holds now.
-    fn explained(&self, left: u8, file: Option<u8>) -> bool {
+    fn is_explained(&self, left: u8, file: Option<u8>) -> bool {
         let optional = |index: usize| self.actors[index].fate == Fate::Killed;
         let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
         if file == self.world.flat.or(self.world.sharded) && indices().all(optional) {
@@ -162,14 +162,14 @@ impl SearchState {
         ready.any(|index| {
             let (rest, actor) = (left & !(1 << index), &self.actors[index]);
             match (actor.fate, actor.work) {
-                (Fate::Finished(Outcome::Looked(seen)), _) => seen == file && self.explained(rest, file),
-                (Fate::Finished(Outcome::Put(new)), _) => self.explained(rest, Some(new)),
+                (Fate::Finished(Outcome::Looked(seen)), _) => seen == file && self.is_explained(rest, file),
+                (Fate::Finished(Outcome::Put(new)), _) => self.is_explained(rest, Some(new)),
                 (Fate::Finished(Outcome::Deleted(was)), _) => {
-                    was == file.is_some() && self.explained(rest, None)
+                    was == file.is_some() && self.is_explained(rest, None)
                 }
-                (Fate::Killed, Work::Put(new)) => self.explained(rest, Some(new)),
-                (Fate::Killed, Work::Delete) => self.explained(rest, None),
-                _ => self.explained(rest, file),
+                (Fate::Killed, Work::Put(new)) => self.is_explained(rest, Some(new)),
+                (Fate::Killed, Work::Delete) => self.is_explained(rest, None),
+                _ => self.is_explained(rest, file),
             }
         })
     }
@@ -189,7 +189,7 @@ fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
         }
         if running.is_empty() {
             let all = u8::MAX >> (8 - state.actors.len());
-            if !state.explained(all, state.first) {
+            if !state.is_explained(all, state.first) {
                 return Err(format!("cannot have happened: {state:?}"));
             }
         }

@@ -1,9 +1,9 @@
 //! Lists the ranges of a [`ListingPlan`] on several threads, and iterates over the entries.
 //!
-//! A thread lists its range while there is room for pages. After that, it continues another range
-//! or splits one. More threads are started when [`ListingPace`] allows more requests; surplus
-//! threads wait when it allows fewer. All threads end with the listing. If the listing is dropped,
-//! their requests are cancelled.
+//! A thread lists its range as long as there is room for pages. After that, it continues another
+//! range or splits one. If [`ListingPace`] allows more requests, more threads are started; if it
+//! allows fewer, the surplus threads wait. All threads end with the listing. If the listing is
+//! dropped, their requests are cancelled.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ struct ConcurrentListingState {
     cancels: Vec<Cancel>,
     error: Option<Error>,
     /// True if the listing was dropped or has failed.
-    stopped: bool,
+    is_stopped: bool,
 }
 
 /// An iterator over the entries of a listing.
@@ -67,7 +67,7 @@ impl ConcurrentListing {
             pace: ListingPace::new(most),
             cancels: Vec::new(),
             error: None,
-            stopped: false,
+            is_stopped: false,
         };
         let shared = Arc::new(Shared {
             s3,
@@ -89,13 +89,12 @@ impl ConcurrentListing {
                 self.shared.work.notify_all();
                 return Some(Err(error));
             }
-            if state.stopped {
+            if state.is_stopped {
                 return None;
             }
             let first = state.plan.first_range();
             let next = state.plan.take();
-            // Either there is room now, or another range has become the first one. The first range
-            // always has room.
+            // There is room now, or another range has become the first one, which always has room.
             if matches!(next, NextStep::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }
@@ -135,12 +134,12 @@ impl Drop for ConcurrentListing {
 
 impl ConcurrentListingState {
     fn stop(&mut self) {
-        self.stopped = true;
+        self.is_stopped = true;
         self.cancels.iter().for_each(Cancel::cancel);
     }
 
     fn is_over(&self) -> bool {
-        self.stopped || self.error.is_some() || self.plan.is_listed()
+        self.is_stopped || self.error.is_some() || self.plan.is_listed()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Chooses where to split a range of keys, from the keys seen so far.
 //!
-//! S3 lists forwards from any string and does not state how many keys follow, so a split is a
-//! guess. Names that programs generate use few characters at each position (digits of a counter, a
-//! date or a hash). So a character seen at a position is expected there in other keys too. A wrong
-//! guess costs one request. The guess is not repeated, because the upper half is then known to be
-//! empty.
+//! S3 lists forwards from any string and does not state how many keys follow, so where to split is
+//! a guess. Names that programs generate use few different characters at each position (digits of a
+//! counter, a date or a hash). So a character that was seen at a position is expected there in
+//! other keys too. A wrong guess costs one request. It is not repeated, because that request shows
+//! that the upper half is empty.
 //!
-//! A split is made at the first position at which two keys of the range may differ: a key after the
-//! last one listed, and the end of the range. So the first splits divide the widest ranges.
+//! A range is split at the first position at which two of its keys may differ. The keys that are
+//! compared are the one after the last listed key, and the end of the range. So the first splits
+//! divide the widest ranges.
 
 use std::collections::BTreeSet;
 
@@ -150,9 +151,9 @@ impl KeyShape {
                     let cut = Cut { at: format!("{}{symbol}", &last[..at]), shared: at, breadth };
                     return Some(closing.unwrap_or(cut));
                 }
-                // No other character was seen here, so this position gives no split between known
-                // characters. Remember the split after all keys that begin with `last[..=at]`.
-                // A later position replaces it, so one split excludes all such positions.
+                // No other character was seen at this position, so it gives no split between known
+                // characters. The split after all keys that begin with `last[..=at]` is remembered.
+                // A later position replaces it, so a single split excludes all such positions.
                 if let Some(next) = low.and_then(following).filter(|next| fits(*next)) {
                     let shared = closing.map_or(at, |cut| cut.shared);
                     closing = Some(Cut { at: format!("{}{next}", &last[..at]), shared, breadth: 1 });
@@ -183,7 +184,8 @@ fn middle(seen: &SeenCharacters, fits: impl Fn(char) -> bool) -> Option<(char, u
     middle.map(|(symbol, _)| (symbol, total))
 }
 
-/// Returns true if the range that ends at `until` has room for keys above a split at `symbol`.
+/// Returns true if keys above a split at `symbol` may still be within the range that ends at
+/// `until`.
 fn precedes(symbol: char, until: &str) -> bool {
     let mut symbols = until.chars();
     match symbols.next() {

@@ -46,11 +46,11 @@ impl S3 {
         if options.start_after.is_none() {
             return Ok(entries);
         }
-        // The entries are filtered here too, because a service may ignore where a listing should
-        // start.
+        // The entries are filtered here too, because a service may ignore the requested start of a
+        // listing.
         let options = options.clone();
         Ok(Box::new(
-            entries.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
+            entries.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.includes_entry(entry))),
         ))
     }
 
@@ -96,7 +96,7 @@ impl S3 {
         let pages = Pages::new(Arc::clone(self), query, first)?.flatten();
         let options = options.clone();
         Ok(Box::new(
-            pages.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
+            pages.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.includes_entry(entry))),
         ))
     }
 
@@ -104,7 +104,7 @@ impl S3 {
     pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let mut page = self.first_page(object, &S3Query::new(object, options))?;
         if options.start_after.is_some() {
-            page.entries.retain(|entry| options.takes_entry(entry));
+            page.entries.retain(|entry| options.includes_entry(entry));
         }
         if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
             self.client.unsorted.add(object);

@@ -22,12 +22,12 @@ pub(super) struct ListingPace {
     allowed: usize,
     most: usize,
     quickest: Option<Duration>,
-    refused: bool,
+    was_refused: bool,
 }
 
 impl ListingPace {
     pub(super) fn new(most: usize) -> Self {
-        Self { allowed: START_NEAR.min(most), most, quickest: None, refused: false }
+        Self { allowed: START_NEAR.min(most), most, quickest: None, was_refused: false }
     }
 
     pub(super) fn allowed(&self) -> usize {
@@ -40,9 +40,9 @@ impl ListingPace {
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
         self.quickest = Some(quickest);
         self.allowed = match self.allowed {
-            now if self.is_near() => START_NEAR.min(if self.refused { now } else { self.most }),
+            now if self.is_near() => START_NEAR.min(if self.was_refused { now } else { self.most }),
             now if took > QUEUED_FACTOR * quickest => (now - 1).max(START_NEAR.min(now)),
-            now if self.refused => now,
+            now if self.was_refused => now,
             _ if first => self.most,
             now => (now + 1).min(self.most),
         };
@@ -56,7 +56,7 @@ impl ListingPace {
     /// Halves the number of concurrent requests, because the service refused one.
     pub(super) fn halve(&mut self) {
         self.allowed = (self.allowed / 2).max(1);
-        self.refused = true;
+        self.was_refused = true;
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct S3Query {
     pub(super) grouping: Grouping,
     start_after: Option<String>,
     marker: Marker,
-    /// The time at which the listing began. Keys that change later need not be listed.
+    /// The time at which the listing began. Keys that change after that time need not be listed.
     began: Instant,
 }
 

@@ -1,10 +1,10 @@
 //! Divides a listing between workers. The key space is a sequence of adjacent ranges. One worker
 //! lists each range page by page; when another worker is idle, a range is split for it.
 //!
-//! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
-//! once, because S3 lists in key order and with strong consistency. A key that is added or removed
-//! meanwhile is listed at most once. What one range reveals (the end of all keys, the shape of
-//! keys) is used for the other ranges.
+//! The ranges always cover every key exactly once. A key that exists during the whole listing is
+//! listed exactly once, because S3 lists in key order and with strong consistency. A key that is
+//! added or removed during the listing is listed at most once. Each range may show the end of all
+//! keys or the shape of keys, which is then used for the other ranges.
 //!
 //! The order of the service is checked: each page must start after the previous one, and the first
 //! key after the end of a range must be the first key of the next range. If the order is wrong, an
@@ -32,19 +32,20 @@ const FREE_GUESSES: u64 = 16;
 /// Number of wrong guesses allowed per useful page. So a listing takes at most about three times
 /// the requests of a sequential listing, and usually only a few more.
 const GUESSES_PER_PAGE: u64 = 2;
-/// Smallest number of keys on a useful page. A page with fewer keys was a wrong guess, because
-/// another page would have had room for them.
+/// Minimum number of keys on a useful page. A page with fewer keys counts as a wrong guess, because
+/// the page before it had room for them.
 const MIN_USEFUL_KEYS: usize = 250;
 
 /// Number of ranges at the start of an ordered listing that may be split. Entries of later ranges
-/// would wait too long. The same number limits the waiting pages: once for all ranges, and once
-/// more for the ranges needed next, which takes 10 MB in total.
+/// would wait too long before they are returned. Also the maximum number of pages that wait in all
+/// ranges together. As many again may wait in the ranges that are needed next. All these pages take
+/// 10 MB.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
-/// Estimated number of remaining pages from which a range is split. A split makes the lower half
-/// end with a partial page, which costs a request but saves at least one round trip.
+/// Estimated number of remaining pages at which a range is split. After a split, the lower half
+/// ends with a partial page. That costs one request, but saves at least one round trip.
 const MIN_PAGES_TO_SPLIT: f64 = 2.5;
-/// Estimated number of remaining pages from which a range is split if requests are quick. The
-/// partial page must then be a small part of the range.
+/// Estimated number of remaining pages at which a range is split if requests are quick. The
+/// additional partial page must then be a small part of the range.
 const MIN_QUICK_PAGES_TO_SPLIT: f64 = 16.0;
 /// The shape of keys is learnt from one key in this many.
 const SAMPLE_INTERVAL: usize = 16;
@@ -62,7 +63,7 @@ struct KeyRange {
     /// The last key that may be in the range; `None` for the last range.
     until: Option<String>,
     /// True if the range has been listed to its end.
-    listed: bool,
+    is_listed: bool,
     /// The start of the next page. `None` while a worker lists the range.
     idle: Option<PageStart>,
     /// Pages that the consumer has not taken yet.
@@ -79,7 +80,7 @@ impl KeyRange {
             last: None,
             first: None,
             until,
-            listed: false,
+            is_listed: false,
             idle: None,
             pages: VecDeque::new(),
             endless: EndlessListingCheck::default(),
@@ -123,11 +124,11 @@ pub(super) enum ListingFault {
     Disordered(Disorder),
 }
 
-/// Names that two adjacent ranges have seen at their common end.
+/// The keys that the two ranges on both sides of a common end have seen after that end.
 #[derive(Debug, Default)]
 struct Seam {
-    /// The first key after the common end that the lower range has seen. The outer `Option` is
-    /// `None` until the lower range has ended.
+    /// The first key after the common end that the lower range has seen, if there is one. The outer
+    /// `Option` is `None` until the lower range has ended.
     seen_below: Option<Option<Vec<u8>>>,
     /// The first key of the upper range. The inner `Option` is `None` if that range ended without a
     /// key.
@@ -200,9 +201,9 @@ pub(super) struct PageTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Only long ranges are split, and only while there is room for pages of any range, because
-    /// requests are quick. Otherwise the ranges needed next would be split ever finer, and each
-    /// split costs a partial page.
+    /// Only long ranges are split, because requests are quick, and only while there is room for
+    /// pages of any range. Otherwise the ranges that are needed next would be split again and
+    /// again, and each split costs a partial page.
     OnlyLong,
     Never,
 }
@@ -216,7 +217,7 @@ pub(super) struct ListingPlan {
     order: EntryOrder,
     /// Number of pages, of all ranges, that are being requested or were not taken yet.
     waiting: usize,
-    /// Number of waiting pages from which on only pages needed next are requested.
+    /// Number of waiting pages at which only pages that are needed next are still requested.
     most: usize,
     next_id: u64,
     /// Number of pages with enough keys to be worth a request.
@@ -227,7 +228,7 @@ pub(super) struct ListingPlan {
     seams: HashMap<String, Seam>,
     taken: TakenKeys,
     /// True if the listing has started over as one range.
-    undivided: bool,
+    is_undivided: bool,
 }
 
 impl ListingPlan {
@@ -248,7 +249,7 @@ impl ListingPlan {
             wasted_pages: 0,
             seams: HashMap::new(),
             taken: TakenKeys::default(),
-            undivided: false,
+            is_undivided: false,
         }
     }
 
@@ -256,7 +257,7 @@ impl ListingPlan {
     /// range while there is room for pages. After that, it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<PageTask> {
         let room = self.requestable_ranges();
-        let may = |range: &KeyRange| range.idle.is_some() && !range.listed;
+        let may = |range: &KeyRange| range.idle.is_some() && !range.is_listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
         if let Some(range) = own.or_else(first).map(|at| &mut self.ranges[at]) {
@@ -271,10 +272,10 @@ impl ListingPlan {
         }
     }
 
-    /// Returns the number of ranges at the start of the plan that may request another page. All
-    /// ranges may while there is room for pages. Beyond that, an ordered listing has equal room for
-    /// the ranges needed next. The first range may always request a page if none of its pages
-    /// waits, because the listing would stop otherwise.
+    /// Returns the number of ranges at the start of the plan that may request another page. If
+    /// there is room for pages, all ranges may. Otherwise, in an ordered listing, the ranges that
+    /// are needed next may use an equal amount of additional room. The first range may always
+    /// request a page if none of its pages waits, because the listing would stop otherwise.
     fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
@@ -294,20 +295,20 @@ impl ListingPlan {
     /// Splits one of the first `room` ranges that has at least `fewest` pages left. Returns the
     /// upper half as a task, or `None` if no split is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<PageTask> {
-        if self.undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
+        if self.is_undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
             return None;
         }
         let near = match self.order {
             EntryOrder::Any => usize::MAX,
             EntryOrder::Bytes => SPLITTABLE_RANGES,
         };
-        let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
+        let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.is_listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= fewest).then_some((at, cut))
         });
-        // The widest range is split, because a narrow one may have no page beyond the one being
-        // requested.
+        // The widest range is split, because a narrow one may have no keys after the page that is
+        // being requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
@@ -333,14 +334,14 @@ impl ListingPlan {
     /// The reason why the listing must not continue.
     pub(super) fn record_page(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
         self.waiting = self.waiting.saturating_sub(1);
-        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
+        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.is_listed) else {
             return Ok(());
         };
         if let Some(token) = &page.next {
             let content = PageContent::of(&page.entries);
             self.ranges[at].endless.check(token, content).map_err(ListingFault::Unusable)?;
         }
-        if self.undivided {
+        if self.is_undivided {
             return self.add_undivided(page);
         }
         match self.ranges[at].disorder(&page).or_else(|| self.add_to_range(at, page)) {
@@ -370,14 +371,14 @@ impl ListingPlan {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }
         let is_first_of_range = range.last.is_none();
-        range.listed = !within || next.is_none();
+        range.is_listed = !within || next.is_none();
         range.last =
             last.filter(|last| range.after.as_ref().is_none_or(|after| last > after)).or(range.last.take());
         if !entries.is_empty() {
             range.pages.push_back(entries);
             self.waiting += 1;
         }
-        let (listed, after) = (range.listed, range.after.clone());
+        let (listed, after) = (range.is_listed, range.after.clone());
         range.idle = next.filter(|_| within).map(PageStart::Token);
         let mut disorder = None;
         if let Some(after) = after.filter(|_| is_first_of_range && (first.is_some() || listed)) {
@@ -388,7 +389,7 @@ impl ListingPlan {
         }
         if within && listed {
             // The service has no keys after this range, so all later ranges are empty.
-            self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
+            self.ranges[at + 1..].iter_mut().for_each(|range| range.is_listed = true);
             disorder = disorder.or_else(|| self.key_behind(at));
         }
         disorder
@@ -422,7 +423,7 @@ impl ListingPlan {
         self.ranges = vec![whole];
         self.waiting = 0;
         self.seams.clear();
-        self.undivided = true;
+        self.is_undivided = true;
     }
 
     fn add_undivided(&mut self, page: S3Page) -> Result<(), ListingFault> {
@@ -438,19 +439,19 @@ impl ListingPlan {
             range.pages.push_back(entries);
             self.waiting += 1;
         }
-        range.listed = next.is_none();
+        range.is_listed = next.is_none();
         range.idle = next.map(PageStart::Token);
         Ok(())
     }
 
     /// Returns true if the listing has started over because its order was wrong.
     pub(super) fn is_undivided(&self) -> bool {
-        self.undivided
+        self.is_undivided
     }
 
     /// Takes the next page in the requested order.
     pub(super) fn take(&mut self) -> NextStep {
-        let done = |range: &KeyRange| range.listed && range.pages.is_empty();
+        let done = |range: &KeyRange| range.is_listed && range.pages.is_empty();
         match self.order {
             EntryOrder::Any => self.ranges.retain(|range| !done(range)),
             EntryOrder::Bytes => {
@@ -465,7 +466,7 @@ impl ListingPlan {
         match ready.and_then(|range| Some((range.id, range.pages.pop_front()?))) {
             Some((range, page)) => {
                 self.waiting = self.waiting.saturating_sub(1);
-                if self.order == EntryOrder::Any && !self.undivided {
+                if self.order == EntryOrder::Any && !self.is_undivided {
                     self.taken.add_page(range, &page);
                 }
                 NextStep::Page(page)
@@ -481,7 +482,7 @@ impl ListingPlan {
     }
 
     pub(super) fn is_listed(&self) -> bool {
-        self.ranges.iter().all(|range| range.listed)
+        self.ranges.iter().all(|range| range.is_listed)
     }
 }
 

@@ -36,7 +36,8 @@ impl S3 {
         let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
         let mut versions = Versions::new(Arc::clone(self), S3Query::new(&bucket, &alone));
         versions.fetch()?;
-        // The versions of longer keys with the same beginning follow the versions of this key.
+        // Longer keys that begin with this key may follow it in the listing. Their versions are
+        // left out.
         let is_own = move |version: &Result<ObjectVersion>| {
             version.as_ref().map_or(true, |version| version.entry.name == key.as_bytes())
         };
