@@ -188,21 +188,22 @@ def ours(module: str, *arguments: str, deadline: float = 900, counted: bool = Fa
     return lambda: Job(module, arguments, (PROGRAM,), others, deadline, counted)
 
 
-# All jobs. The longest ones come first, and those that mostly wait.
+# All jobs. The longest ones come first.
 JOBS = {
-    "layouts 3": layouts("3"),
+    "suites": Part(suites, unexpected_tests),
+    "tree": Part(ours("listings", "tree:10000", "4.1", "5", counted=True), slow_trees),
+    "listings near": Part(listings(f"names:5000,lookups:1000,layout:5000,{TREES}", "3,4.1,4.2", "0,1"), wrong_listings),
     "layouts 4.1": layouts("4.1"),
+    "layouts 3": layouts("3"),
     "copies": Part(ours("copies", "3,4.2", deadline=1200), failed_cases),
     **{f"listings {version}": Part(listings("names:100000,lookups:5000,layout:100000", version, "5"), wrong_listings) for version in VERSIONS},
-    "listings near": Part(listings(f"names:20000,lookups:1000,layout:5000,{TREES}", "3,4.1,4.2", "0,1"), wrong_listings),
-    "tree": Part(ours("listings", "tree:10000", "3,4.1,4.2", "5", counted=True), slow_trees),
-    "changing": Part(lambda: Job("changing", ("20000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
-    "suites": Part(suites, unexpected_tests),
-    "small files": Part(ours("small", "100", "3,4.1", "0,1,5", counted=True), failed_cases),
+    "other trees": Part(ours("listings", "tree:2000", "3,4.2", "5", counted=True), slow_trees),
+    "changing": Part(lambda: Job("changing", ("10000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
     "tuned": Part(ours("tuned", "4.1", "1,5", counted=True), failed_cases),
+    "small files": Part(ours("small", "100", "3,4.1", "0,1,5", counted=True), failed_cases),
+    "predicted": Part(ours("predicted", "3,4.1", "1,5", counted=True, others=(MODEL,)), far_predictions),
     "served": Part(ours("served", "3,4.1"), failed_cases),
     "weak": Part(ours("weak", "vfat,exfat,casefold,cifs"), failed_cases),
-    "predicted": Part(ours("predicted", "3,4.1", "1,5", counted=True, others=(MODEL,)), far_predictions),
 }
 
 

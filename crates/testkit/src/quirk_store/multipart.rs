@@ -41,7 +41,7 @@ impl QuirkState {
             },
             None => None,
         };
-        if copied.is_some() && self.once(Quirk::ErrorsInSuccess, &request.event()) {
+        if copied.is_some() && self.record_first(Quirk::ErrorsInSuccess, &request.event()) {
             return self.xml(INTERNAL_ERROR);
         }
         let Some(upload) = self.uploads.get_mut(id) else { return no_upload() };
@@ -67,7 +67,7 @@ impl QuirkState {
         if let Some(refusal) = self.refuse_condition(request) {
             return refusal;
         }
-        if self.once(Quirk::ErrorsInSuccess, &request.event()) {
+        if self.record_first(Quirk::ErrorsInSuccess, &request.event()) {
             return self.xml(INTERNAL_ERROR);
         }
         let numbers: Vec<u32> =

@@ -119,10 +119,10 @@ impl QuirkState {
         let headers = as_strs(&headers);
         let half = &body[..body.len() / 2];
         let (key, large) = (&request.key, body.len() > 1);
-        if large && self.once(Quirk::ShortBodies, key) {
+        if large && self.record_first(Quirk::ShortBodies, key) {
             return ScriptedReply::raw(status, &headers, half).then_close();
         }
-        if large && self.once(Quirk::Stalls, key) {
+        if large && self.record_first(Quirk::Stalls, key) {
             return ScriptedReply::raw(status, &headers, half);
         }
         if self.has(Quirk::CutBodies) && body.len() > CUT_BODY_BYTES {

@@ -99,7 +99,7 @@ impl QuirkState {
             Ok(source) => source,
             Err(refusal) => return refusal,
         };
-        if self.once(Quirk::ErrorsInSuccess, &request.event()) {
+        if self.record_first(Quirk::ErrorsInSuccess, &request.event()) {
             return self.xml(INTERNAL_ERROR);
         }
         let mut object = Object { checksum: source.checksum.clone(), ..Object::new(source.content) };
