@@ -52,8 +52,9 @@ fn report_broken_rule(broken: &mut u8, what: &str) {
     *broken = broken.saturating_add(1);
 }
 
-/// Calls `work` again, for at most [`MAX_OUTAGE`], while it is blocked by the locks of a dead client
-/// or by a restart of the server. Returns the last result, and whether an earlier call had failed.
+/// Calls `work` again, for at most [`MAX_OUTAGE`], while it is blocked by the locks of a dead
+/// client or by a restart of the server. Returns the last result, and whether an earlier call had
+/// failed.
 fn outlast<T>(what: &str, work: impl Fn() -> Result<T, Error>) -> (Result<T, Error>, bool) {
     let began = Instant::now();
     let mut has_failed = false;
