@@ -22,8 +22,9 @@ pub const STACK: usize = 512 << 10;
 /// second-level cache.
 pub const BUFFER: usize = 128 << 10;
 /// Maximum bytes of a payload passed to one call that sends. The same number limits the unsent
-/// bytes that a socket accepts (`TCP_NOTSENT_LOWAT`).
-pub(crate) const SEND_STEP: usize = 4 * BUFFER;
+/// bytes that a socket accepts (`TCP_NOTSENT_LOWAT`). Larger numbers would hide the rate of a slow
+/// connection: at 4 MB/s, 512 KiB are the bytes of 130 ms.
+pub(crate) const SEND_STEP: usize = BUFFER;
 /// Bytes read at once while the head of a response is expected: one TLS record. That suffices for a
 /// head and a small object, and is little to copy if a large object follows. A payload up to this
 /// size is sent together with its head.
