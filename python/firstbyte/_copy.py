@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class PartialError(OSError):
-    """Some objects failed; all others are done. `receipt` states what was done, and the `failed` of
-    the receipt lists every failure. `errors` has the first 1,000 failures as (location, OSError).
+    """Some objects failed; all others are done. `receipt` states what was done. The `failed` of the
+    receipt and `errors`, as (location, OSError), list the same failures: of `cp` and `sync` the
+    first 1,000 of each source. The message states their number.
     """
 
     receipt: Receipt | dict[str, Any]

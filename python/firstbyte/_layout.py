@@ -1,4 +1,4 @@
-"""`Layout`: very many files in hash-prefix directories, each of which stays small."""
+"""`Layout`: very many files, spread over hash-prefix directories that stay small."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ impl Sampler {
         Self::start(move || allocated_bytes(&destination))
     }
 
-    /// Stops sampling. Returns seconds since the start with the bytes so far.
+    /// Stops sampling. Returns the samples: seconds since the start, and the bytes until then.
     pub(crate) fn finish(mut self) -> Vec<(f64, u64)> {
         let _ = self.stop.send(());
         // If the counter panicked, the run has no chart.

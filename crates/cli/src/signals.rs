@@ -43,7 +43,8 @@ pub struct ForcedEnd {
 }
 
 impl ForcedEnd {
-    /// The limits of a run that has a result. A run that is ended early counts as interrupted.
+    /// The limits of verbs that do a task, unlike services. A task that is cut off counts as
+    /// interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
     /// The limits of a measurement, which has child processes to end and files to remove. On a busy
     /// machine this takes longer than [`GRACE`], although a stop interrupts all waits of a

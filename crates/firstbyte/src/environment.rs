@@ -1,5 +1,5 @@
-//! Reads the environment for this library: proxies, the cache directory, and the memory limit of
-//! this job.
+//! Reads the environment for this library: proxies, the cache directory, the memory limit of this
+//! job, and its index in an array job (Slurm, Batch, Kubernetes).
 //!
 //! Every function takes the variables as an argument, so only the command line, the serverless
 //! functions and the Python module read the real environment. The store reads AWS credentials

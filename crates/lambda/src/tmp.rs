@@ -35,7 +35,7 @@ pub(crate) fn used_bytes(directory: &Path, go_on: &dyn Fn() -> bool) -> Option<u
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
     // File systems without a size of their own report a size of 0.
-    let file_system = rustix::fs::statvfs(existing).ok().filter(|statement| statement.f_blocks > 0)?;
+    let file_system = rustix::fs::statvfs(existing).ok().filter(|stat| stat.f_blocks > 0)?;
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 

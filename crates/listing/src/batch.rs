@@ -52,8 +52,8 @@ struct Group {
 }
 
 impl Batch {
-    /// Makes an empty batch for about `buffer` bytes of kernel records. A record takes 24 bytes
-    /// plus the name, rounded up to 8 bytes.
+    /// Makes an empty batch for about `buffer` bytes of kernel records. A record takes 20 bytes
+    /// plus the name, rounded up to a multiple of 8.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
         let buffer = buffer.clamp(MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);

@@ -238,8 +238,8 @@ impl KnownDirectories {
         if inner.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
     }
 
-    /// Returns the page of the wide directory `path` that contains `name`. Returns `None` if there
-    /// is no such page or it has expired.
+    /// Returns the kept page that contains `name`, of a directory too large to be kept whole, and
+    /// records the lookup. `None` if there is no such page or it has expired.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;

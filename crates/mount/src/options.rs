@@ -86,7 +86,8 @@ pub struct MountOptions {
     pub memory: u64,
     /// Whether the kernel may read a hydrated file directly.
     pub passthrough: PassthroughUse,
-    /// The start file in which directories and reads are recorded.
+    /// The path of the [`StartFile`] to write. The mount records in it the directories and ranges
+    /// that are read.
     pub record: Option<PathBuf>,
     /// The start file whose directories and ranges are fetched first.
     pub replay: Option<Arc<StartFile>>,

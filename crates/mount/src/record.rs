@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 /// order of reads.
 const MAX_RANGE: u64 = 8 << 20;
 
-/// Maximum number of ranges that may still be continued, for programs whose threads read side by
-/// side.
+/// Maximum number of objects whose last range a later read may extend. There are several, because
+/// threads of a program read different objects side by side.
 const MAX_OPEN_RANGES: usize = 64;
 
 /// Maximum number of directories in a record.

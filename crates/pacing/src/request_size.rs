@@ -16,8 +16,9 @@ pub const LONGEST_REQUEST: u64 = 32 << 20;
 const LONGEST_FAR_REQUEST: u64 = 128 << 20;
 /// Shortest request that is part of a longer read, in bytes: 0.1 s at 40 MB/s per connection.
 pub const SHORTEST_REQUEST: u64 = 4 << 20;
-/// Number of bytes that a connection at 40 MB/s moves in a round trip of 26 ms. Repeating a body or
-/// a write of up to this length costs less than waiting for it.
+/// Number of bytes that a connection at 40 MB/s moves in a round trip of 26 ms. A body of up to
+/// this length arrives with its head, and has the time limit of a head. The response to a write of
+/// up to this length is timed like a round trip.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
 /// Shortest and longest time that the body of one request in a long transfer should take. A round

@@ -133,7 +133,7 @@ pub(crate) fn examine(
             access.single = true;
             Ok(Samples::one(location.clone(), size))
         }
-        Ok(None) => below(store, location, (most, time)),
+        Ok(None) => sample_below(store, location, (most, time)),
         Err(error) => Err(error),
     };
     access.irregular = matches!(found, Err(Error::NotRegular { .. }));
@@ -183,7 +183,7 @@ fn single(store: &Store, location: &Location) -> Result<Option<u64>> {
 }
 
 /// Finds objects with content below a location.
-fn below(store: &Store, location: &Location, (most, time): (usize, Duration)) -> Result<Samples> {
+fn sample_below(store: &Store, location: &Location, (most, time): (usize, Duration)) -> Result<Samples> {
     if let Some(path) = location.as_local() {
         // A directory that this user may not read is an error, not an empty directory.
         std::fs::read_dir(path).map_err(|source| Error::io(location, source))?;

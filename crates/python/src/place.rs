@@ -1,5 +1,5 @@
-//! Parses the directory argument: a path as `str` or `bytes`, an open descriptor, or None for the
-//! current directory.
+//! Parses the directory argument of `listdir`, `scandir`, `walk`, `Layout` and the listings as
+//! columns: a path as `str` or `bytes`, an open descriptor, or None for the current directory.
 //!
 //! The package's Python code resolves `os.PathLike`, and passes arguments of other types on to
 //! `os`.

@@ -29,7 +29,7 @@ pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
 
 /// Prefix of locations and endpoints that are reached by `ssh`.
-const SFTP: &str = "sftp://";
+const SFTP_PREFIX: &str = "sftp://";
 
 /// Separator between the location of an object and its missing version, in an error.
 pub(crate) const VERSION_SEPARATOR: &str = ", version ";
@@ -524,7 +524,7 @@ fn is_bucket(location: &str) -> bool {
     in_object_store(location).is_some_and(|rest| !rest.strip_suffix('/').unwrap_or(rest).contains('/'))
 }
 
-/// Beginning of the message of a redirect to another endpoint, before its host.
+/// Beginning of the message for a redirect to another endpoint. The host of that endpoint follows.
 pub(crate) const REDIRECTS_TO: &str = "it redirects to ";
 
 /// Returns true if an S3 error code means that the bucket is in another region.

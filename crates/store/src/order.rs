@@ -47,7 +47,7 @@ pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disorder {
     pub(crate) previous: Vec<u8>,
-    pub(crate) name: Vec<u8>,
+    pub(crate) next: Vec<u8>,
 }
 
 impl Disorder {
@@ -56,12 +56,12 @@ impl Disorder {
     pub(crate) fn among(entries: &[Entry]) -> Option<Self> {
         let wrong =
             entries.windows(2).find(|pair| in_listing_order(&pair[1]).lt(in_listing_order(&pair[0])))?;
-        Some(Self { previous: wrong[0].name.clone(), name: wrong[1].name.clone() })
+        Some(Self { previous: wrong[0].name.clone(), next: wrong[1].name.clone() })
     }
 
     pub(crate) fn at(&self, location: String) -> Error {
-        let (previous, name) = (Escaped(&self.previous).to_string(), Escaped(&self.name).to_string());
-        Error::Disordered { location, previous, name }
+        let (previous, next) = (Escaped(&self.previous).to_string(), Escaped(&self.next).to_string());
+        Error::Disordered { location, previous, name: next }
     }
 }
 
@@ -129,7 +129,7 @@ impl Iterator for OrderedListing {
             };
             match self.compare(&entry) {
                 Ordering::Less => {
-                    let disorder = Disorder { previous: self.last.clone(), name: entry.name };
+                    let disorder = Disorder { previous: self.last.clone(), next: entry.name };
                     let error = disorder.at(self.location.clone());
                     return self.end(error);
                 }

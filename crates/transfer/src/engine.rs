@@ -231,9 +231,9 @@ impl Engine {
         })
     }
 
-    /// Copies jobs of a tree that the caller has listed, in the caller's order, even if the
-    /// destination already has the objects. Like [`copy_tree`](Self::copy_tree), writes nothing
-    /// outside a local destination.
+    /// Performs `jobs`, which the caller made from its own listing of `tree`, in their order. An
+    /// object is copied even if the destination already has it. Like
+    /// [`copy_tree`](Self::copy_tree), writes nothing outside a local destination.
     ///
     /// # Errors
     /// The errors of [`copy_many`](Self::copy_many).

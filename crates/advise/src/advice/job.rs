@@ -36,7 +36,7 @@ pub(super) fn job(
     let moved = moved(ahead);
     let client =
         catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == ServiceKind::Object);
-    let builder = JobBuilder { workload, choice, host: &host, moved, client, ahead };
+    let builder = JobBuilder { workload, choice, host: &host, moved, client, read_ahead_bytes: ahead };
     let (compute, computes_while_reading) =
         (&workload.compute, computes_while_reading && choice.method != ReadMethod::Download);
     let cpu = builder.client_cpu();
@@ -78,7 +78,7 @@ struct JobBuilder<'a> {
     host: &'a JobHost,
     moved: MovedAmounts,
     client: Option<&'a ClientModel>,
-    ahead: f64,
+    read_ahead_bytes: f64,
 }
 
 impl JobBuilder<'_> {
@@ -136,7 +136,7 @@ impl JobBuilder<'_> {
             ReadMethod::InPlace if one_by_one => (callers, open, callers),
             ReadMethod::InPlace => {
                 let unit = self.moved.bytes / self.moved.requests.max(1.0);
-                (callers, open, callers * (self.ahead / unit.max(1.0)).max(1.0))
+                (callers, open, callers * (self.read_ahead_bytes / unit.max(1.0)).max(1.0))
             }
         };
         let streams = if model.kind == ServiceKind::Object { at_once } else { callers };

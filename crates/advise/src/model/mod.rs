@@ -336,7 +336,7 @@ pub struct ServiceModel {
     /// Costs that the catalogue's prices do not cover: loading, initialisation, other zones.
     #[serde(default)]
     pub unbilled: String,
-    /// Sources by name.
+    /// The sources of the figures, by the name that a figure gives as its `source`.
     pub sources: BTreeMap<String, FigureSource>,
     /// Latencies.
     #[serde(default)]

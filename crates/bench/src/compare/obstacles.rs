@@ -17,7 +17,7 @@ const SAME_MEMORY: f64 = 0.05;
 pub(super) struct Obstacles {
     /// False if the figures are not comparable.
     pub(super) comparable: bool,
-    /// The differences, one sentence each.
+    /// Differences, noise and too few runs: one sentence each.
     pub(super) notes: Vec<String>,
 }
 

@@ -127,7 +127,7 @@ fn curve(advice: &Advice, has_waiting: bool, number: usize, of: &Chart) -> Value
     values
 }
 
-/// Lists the flips that a chart shows.
+/// Lists the crossings in a chart: the values at which the better of two options changes.
 fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Crossing> {
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }

@@ -111,12 +111,13 @@ impl LinkArgs {
         })
     }
 
-    /// Returns the numbers of the model or preset. Prints which numbers of the model are not
-    /// replayed; `more` is added to these if the model has a spread.
-    fn replay(&self, more: &[&str]) -> Result<Replay> {
+    /// Returns the figures of the model or preset. Prints which figures of a model are not
+    /// replayed: those that no link replays, and `unreplayed_waits` if the model has a distribution
+    /// of waits.
+    fn replay(&self, unreplayed_waits: &[&str]) -> Result<Replay> {
         let Some(path) = &self.model else { return Ok(self.preset.unwrap_or(Preset::None).replay()) };
         let replay = Replay::of(&account::model(path)?).map_err(convert_error)?;
-        let more = more.iter().filter(|_| replay.wait.is_some()).map(|what| (*what).to_owned());
+        let more = unreplayed_waits.iter().filter(|_| replay.wait.is_some()).map(|what| (*what).to_owned());
         let left_out: Vec<String> = replay.left_out.iter().cloned().chain(more).collect();
         if !left_out.is_empty() {
             console::say(format_args!("{}: not replayed: {}", path.display(), left_out.join(", ")));

@@ -148,8 +148,9 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     fn run_line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
-        // Standard input of a line is the write end of a pipe. So a line that reads its standard
-        // input fails; an empty input would look like valid data.
+        // The command hands its counts to this process through its standard input, which is the
+        // write end of a pipe. So a line that reads its standard input fails; an empty input would
+        // look like valid data.
         let (counts, input) = io::pipe().map_err(|error| error.to_string())?;
         // A line has a process group of its own, so that signals of the terminal do not reach the
         // line. This process passes on exactly one signal, because a second one would kill the

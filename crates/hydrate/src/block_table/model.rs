@@ -146,7 +146,7 @@ impl Run {
                 }
             }
             Step::Start(place) => {
-                let id = self.id(place);
+                let id = self.fetch_id(place);
                 self.table.record_start(id);
                 self.table.set_lease(id);
             }
@@ -157,14 +157,14 @@ impl Run {
             }
             Step::Fail(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
-                self.table.fail_fetch(self.id(place), &error);
+                self.table.fail_fetch(self.fetch_id(place), &error);
                 self.fetches[place] = None;
             }
             Step::GiveUp(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
                 let open = |run: &Self| run.reads.iter().filter(|read| read.is_open()).count();
                 let before = open(self);
-                if self.table.give_up(self.id(place), Some(&error)) {
+                if self.table.give_up(self.fetch_id(place), Some(&error)) {
                     self.fetches[place] = None;
                 }
                 assert_eq!(before, open(self), "a read that still waits was given up: {:?}", self.done);
@@ -177,7 +177,7 @@ impl Run {
         self.fetches.extend(requests.fetches.into_iter().map(Some));
     }
 
-    fn id(&self, place: usize) -> FetchId {
+    fn fetch_id(&self, place: usize) -> FetchId {
         self.fetches[place].as_ref().unwrap().id
     }
 

@@ -171,8 +171,9 @@ impl PendingRead {
         if is_last { self.finish(progress) } else { None }
     }
 
-    /// Ends a read whose blocks are all present. Returns the callback if its bytes have to be read
-    /// from the cache.
+    /// Ends a read whose blocks are all present: wakes its thread, or calls its callback with the
+    /// copied bytes. If the bytes are only in the cache, returns the callback; the caller reads the
+    /// bytes and calls it.
     pub(crate) fn complete(&self) -> Option<ReadyRead> {
         self.finish(self.progress.lock())
     }

@@ -126,7 +126,8 @@ impl CacheUsage {
         self.used() < UNKNOWN / 2
     }
 
-    /// Returns the number of bytes used, as counted.
+    /// Returns the count of used bytes. After a process was killed it may be too high, and before
+    /// the first recount it is about `UNKNOWN`.
     pub(super) fn used(&self) -> u64 {
         self.counters().used.load(Ordering::Relaxed)
     }

@@ -123,7 +123,8 @@ impl WireState {
         self.due.insert((at, self.numbered), send);
     }
 
-    /// Takes the replies that are due. Returns them, and the time at which the next is due.
+    /// Takes the replies that are due. Also returns the time of the next call: when the next reply
+    /// is due or the meter sends its next piece. `None` if nothing waits.
     fn take(&mut self, now: Instant) -> (Vec<Send>, Option<Instant>) {
         let mut sent = Vec::new();
         self.meter.send(now, |at, send| sent.push((at, send)));

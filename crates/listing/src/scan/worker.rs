@@ -218,8 +218,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
-    /// Reads a cached attribute of entries from `first` on, if the file system's next read depends
-    /// on it.
+    /// Reads a cached attribute of a few entries from `first` on if the directory is on NFS, so
+    /// that the client keeps requesting attributes together with names. Elsewhere, or if only names
+    /// are listed, does nothing.
     fn read_attributes(&self, first: usize, open: &DirectoryHandle) {
         read_attributes(&self.batch, first, self.scan.tuning.attribute_reads(self.scan.options.detail), open);
     }

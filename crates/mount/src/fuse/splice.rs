@@ -17,7 +17,8 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use super::LARGEST_READ;
 
-/// Length of a read, in bytes, below which the system calls take longer than the copy.
+/// Length, in bytes, of the shortest read that is answered by splice. The system calls of splice
+/// take longer than a copy of a shorter reply from memory.
 const MIN_READ: u32 = 64 << 10;
 /// Size of the pipe, bytes: a slot for each page of the read, and one for the header. The kernel
 /// rounds this up to a power of two, and allows any process a pipe of 1 MiB.

@@ -15,9 +15,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use crate::place::open;
 
-/// Seconds for which a directory must have been unchanged before it was read. Local file systems
-/// have a time resolution of 10 ms or better, FAT of 2 s. A file server's clock may differ from
-/// ours by about 2 s too.
+/// Seconds before a read in which the directory must not have changed, so that its contents count
+/// as current. Local file systems have a time resolution of 10 ms or better, FAT of 2 s. A file
+/// server's clock may differ from ours by about 2 s too.
 const SETTLED_SECONDS: i64 = 3;
 
 /// The names in a directory. The memory of a value is reused, because memory that another thread

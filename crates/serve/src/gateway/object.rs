@@ -34,7 +34,7 @@ impl RemoteObject {
         let version = &self.stat.version;
         Described {
             size: version.size,
-            is_stream: self.ranged_size().is_none(),
+            is_whole_only: self.ranged_size().is_none(),
             etag: version.etag.clone(),
             modified: self.stat.written(),
             version_id: version.version_id.clone(),

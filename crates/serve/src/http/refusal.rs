@@ -53,7 +53,7 @@ pub(crate) fn not_found() -> HttpResponse {
 
 /// Makes the response to a failed file operation. A link that leads outside gives the same response
 /// as a missing file.
-pub(crate) fn failure(error: &io::Error) -> HttpResponse {
+pub(crate) fn of_io_error(error: &io::Error) -> HttpResponse {
     let (status, line) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),
         io::ErrorKind::NotADirectory => return not_found(),

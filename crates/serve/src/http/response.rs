@@ -51,7 +51,8 @@ impl FileContent {
     }
 }
 
-/// An open file whose bytes do not change while this value lives.
+/// An open file. Code that puts a file into a body promises that the file's bytes do not change
+/// while the value lives; the compiler does not check the promise.
 pub(crate) trait FixedFile: AsFd + Send + Sync + 'static {}
 
 impl<F: AsFd + Send + Sync + 'static> FixedFile for F {}

@@ -11,8 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::TlsFiles;
 use crate::error::{Error, Result};
 
-/// Reads the PEM files of `tls`. Also returns the certificate's names, except names with `*`, which
-/// may stand for a bucket.
+/// Reads the PEM files of `tls`. Also returns the DNS names of the certificate, without wildcard
+/// names, because a `*` may stand for a bucket.
 pub(crate) fn acceptor(tls: &TlsFiles) -> Result<(TlsAcceptor, Vec<String>)> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect)

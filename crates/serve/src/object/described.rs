@@ -13,7 +13,7 @@ pub(crate) struct Described {
     pub(crate) size: Option<u64>,
     /// True if the object can only be sent whole, from its first byte to its last, because its
     /// length is unknown or nothing identifies its content.
-    pub(crate) is_stream: bool,
+    pub(crate) is_whole_only: bool,
     /// The tag in quotes, as in a header.
     pub(crate) etag: Option<String>,
     /// The time of the last change, to the second.
@@ -40,12 +40,12 @@ impl From<&EtagIdentity> for Described {
 impl Described {
     /// Returns the length of an object of which ranges can be sent.
     pub(crate) fn ranged_size(&self) -> Option<u64> {
-        self.size.filter(|_| !self.is_stream)
+        self.size.filter(|_| !self.is_whole_only)
     }
 
     /// Returns the value of `Accept-Ranges`.
     pub(crate) fn accepted_ranges(&self) -> &'static str {
-        if self.is_stream { "none" } else { "bytes" }
+        if self.is_whole_only { "none" } else { "bytes" }
     }
 
     /// Returns the version, to evaluate conditions against.

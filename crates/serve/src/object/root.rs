@@ -178,29 +178,29 @@ fn open_entry(
     root: &OwnedFd,
     path: &EntryPath,
     flags: OFlags,
-    extra: ResolveFlags,
+    more_resolve_flags: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
     // Only `reserved` opens hidden names, and it follows no links.
     if path.as_path().iter().any(|name| is_hidden(name.as_bytes())) {
         return Err(Errno::NOENT);
     }
     let Some((directory, below)) = path.at_fence() else {
-        return open_beneath(root, path.for_kernel(), flags, extra);
+        return open_beneath(root, path.for_kernel(), flags, more_resolve_flags);
     };
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = open_beneath(root, directory, step, extra)?;
-    open_beneath(&directory, below, flags, extra)
+    let directory = open_beneath(root, directory, step, more_resolve_flags)?;
+    open_beneath(&directory, below, flags, more_resolve_flags)
 }
 
 fn open_beneath(
     root: &OwnedFd,
     path: &Path,
     flags: OFlags,
-    extra: ResolveFlags,
+    more_resolve_flags: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | extra;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more_resolve_flags;
     let open = || rustix::fs::openat2(root, path, flags, Mode::empty(), resolve);
-    if !extra.is_empty() {
+    if !more_resolve_flags.is_empty() {
         return open();
     }
     // The kernel gives up on `..` in a link if any rename happens at the same time (openat2(2)).

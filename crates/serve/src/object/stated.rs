@@ -111,12 +111,12 @@ impl StatedChecksums {
     }
 
     /// Creates hashers for the checksums needed to check the content, and for CRC-64/NVME.
-    pub(crate) fn checksums(&self) -> MultiHasher {
+    pub(crate) fn hashers(&self) -> MultiHasher {
         MultiHasher::of(self.compared_algorithms().chain([Algorithm::Crc64Nvme]))
     }
 
     /// Creates hashers only for the checksums needed to check the content.
-    pub(crate) fn checksums_to_compare(&self) -> MultiHasher {
+    pub(crate) fn hashers_to_compare(&self) -> MultiHasher {
         MultiHasher::of(self.compared_algorithms())
     }
 
@@ -128,7 +128,7 @@ impl StatedChecksums {
         if self.values.is_empty() && self.named.is_empty() && self.hash.is_none() {
             return Ok(());
         }
-        let mut checksums = self.checksums_to_compare();
+        let mut checksums = self.hashers_to_compare();
         checksums.update(content);
         self.check(checksums.finish()).map(drop)
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn sums(bytes: &[u8], stated: &StatedChecksums) -> ChecksumValues {
-        let mut sums = stated.checksums();
+        let mut sums = stated.hashers();
         sums.update(bytes);
         sums.finish()
     }

@@ -40,8 +40,8 @@ pub(crate) async fn directory(
     let (root, below, reader) = (state.root.clone(), path.clone(), access.clone());
     let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(error)) => return refusal::failure(&error),
-        Err(stopped) => return refusal::failure(&std::io::Error::other(stopped)),
+        Ok(Err(error)) => return refusal::of_io_error(&error),
+        Err(stopped) => return refusal::of_io_error(&std::io::Error::other(stopped)),
     };
     let writing = if state.writable(access, path).is_some() {
         shell::PageWriting::Offered { kept: state.config.limits.abandoned }

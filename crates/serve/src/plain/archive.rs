@@ -24,7 +24,7 @@ use rustix::fs::OFlags;
 
 use crate::access::keys::{KeyRights, RequestRights};
 use crate::config::Buckets;
-use crate::http::refusal::{failure, not_found};
+use crate::http::refusal::{not_found, of_io_error};
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::http::response::{HttpResponse, ResponseBody, attachment};
 use crate::object::directory::{DirectoryPosition, EntryReader, VisibleKind, is_left_out};
@@ -64,7 +64,7 @@ pub(crate) async fn answer(
     let archive = match tokio::task::spawn_blocking(open).await.map_err(io::Error::other) {
         Ok(Ok(archive)) => archive,
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return not_found(),
-        Ok(Err(error)) | Err(error) => return failure(&error),
+        Ok(Err(error)) | Err(error) => return of_io_error(&error),
     };
     let stream = futures::stream::try_unfold(archive, |mut archive| async move {
         let next = move || archive.piece().map(|piece| piece.map(|piece| (piece, archive)));

@@ -42,8 +42,8 @@ pub(crate) enum ListingFormat {
 }
 
 impl ListingFormat {
-    /// Returns the form that `request` asks for by `?format=` or `Accept`. `None` means the page
-    /// for browsers.
+    /// Returns the form that `request` asks for by `?format=`, `Accept` or its `User-Agent`. `None`
+    /// means the page for browsers.
     pub(crate) fn asked_by(request: &HttpRequest) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
         let agent = request.header(USER_AGENT).unwrap_or_default();

@@ -13,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use super::lines::{Lines, ListingFormat, ListingLine};
 use crate::access::keys::RequestRights;
 use crate::http::etag::EtagIdentity;
-use crate::http::refusal::{failure, not_found};
+use crate::http::refusal::{not_found, of_io_error};
 use crate::http::request::HttpRequest;
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::object::directory::{EntryReader, VisibleKind, is_left_out};
@@ -37,7 +37,7 @@ pub(crate) async fn answer(
     let rows = match tokio::task::spawn_blocking(open).await.map_err(io::Error::other) {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return not_found(),
-        Ok(Err(error)) | Err(error) => return failure(&error),
+        Ok(Err(error)) | Err(error) => return of_io_error(&error),
     };
     let stream = futures::stream::try_unfold(rows, |mut rows| async move {
         // An error breaks off the response, so that the client sees that the list is incomplete.

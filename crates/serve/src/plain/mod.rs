@@ -29,7 +29,7 @@ use crate::http::condition::{
 };
 use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
-use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
+use crate::http::refusal::{forbidden, not_found, of_io_error, unauthorized};
 use crate::http::request::HttpRequest;
 use crate::http::response::{FileContent, HttpResponse, ResponseBody, attachment};
 use crate::object::content_type::{UNKNOWN, content_type};
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
                 (None, io::ErrorKind::NotADirectory) if method == Method::PUT => {
                     HttpResponse::text(StatusCode::CONFLICT, "a directory of this name is a file")
                 }
-                _ => failure(&error),
+                _ => of_io_error(&error),
             })
         }
         _ => HttpResponse::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
@@ -117,13 +117,13 @@ async fn get(
         Ok(_) if request.path.ends_with('/') => answer_missing(state, &request),
         Ok(file) => match file.metadata() {
             Ok(metadata) => file_response(&request, &path, file, &metadata),
-            Err(error) => failure(&error),
+            Err(error) => of_io_error(&error),
         },
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             directory(state, request, &path, access).await
         }
         Err(error) => {
-            let answer = failure(&error);
+            let answer = of_io_error(&error);
             if answer.status == StatusCode::NOT_FOUND { answer_missing(state, &request) } else { answer }
         }
     }
@@ -325,7 +325,7 @@ async fn put(
     let (root, buckets, parent) = (state.root.clone(), state.config.buckets.clone(), path.parent());
     let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
     let temporary = blocking(create).await?;
-    let mut writer = PieceWriter::new(temporary.file().clone(), 0, stated.checksums_to_compare());
+    let mut writer = PieceWriter::new(temporary.file().clone(), 0, stated.hashers_to_compare());
     while let Some(piece) = request.body.next().await {
         let piece = piece?;
         state.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);

@@ -155,7 +155,7 @@ pub(crate) async fn copy_part(
     };
     let agreed = agreed_checksum(&upload);
     let mut checksums =
-        objects::stated(&request).with_algorithm(agreed.map(|agreed| agreed.algorithm)).checksums();
+        objects::stated(&request).with_algorithm(agreed.map(|agreed| agreed.algorithm)).hashers();
     let from = FileContent { file: source.file, range, version: source.identity };
     let part = run_blocking(move || {
         let claim = claim(&upload, number, range.len())?;

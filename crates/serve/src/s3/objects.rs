@@ -80,7 +80,7 @@ pub(crate) async fn receive(
     body: Option<StreamingBlob>,
     file: Arc<dyn WriteAt>,
 ) -> S3Result<(u64, ChecksumValues)> {
-    let mut writer = PieceWriter::new(file, 0, stated.checksums());
+    let mut writer = PieceWriter::new(file, 0, stated.hashers());
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(from_stream)?;

@@ -209,7 +209,8 @@ fn part_name(line: &[u8]) -> S3Result<String> {
     let mut pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
     let name = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("name"));
     let name = name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default();
-    // Such a name could not be written again.
+    // The fields are rewritten for s3s with this name in quotes, where these characters are not
+    // escaped. They would change the head of the part.
     if name.contains(['"', '\\']) || name.contains(|c: char| c.is_control()) {
         return Err(malformed());
     }

@@ -81,8 +81,9 @@ impl LocalSource {
             Err(error) if !cannot_copy_in_kernel(error) => {
                 Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
             }
-            // The kernel returns 0 at the end, but also for pseudo files, which have content but no
-            // size. So the bytes are read instead, because a read returns 0 only at the real end.
+            // The kernel cannot copy between these files; or it returned 0, which means the end, or
+            // a pseudo file, which has content but no size. So the bytes are read instead, because
+            // a read returns 0 only at the real end.
             _ => {
                 self.is_refused = true;
                 None

@@ -6,7 +6,9 @@ use std::io;
 
 use firstbyte_location::{PLACES_WITH_COLON, Service};
 
-use super::{Error, REDIRECTS_TO, SFTP, VERSION_SEPARATOR, is_bucket, means_another_region, service_of};
+use super::{
+    Error, REDIRECTS_TO, SFTP_PREFIX, VERSION_SEPARATOR, is_bucket, means_another_region, service_of,
+};
 
 impl Error {
     /// Returns a remedy that the user can try, if one is known.
@@ -14,7 +16,7 @@ impl Error {
     pub fn advice(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::NotFound { location, .. } => Some(not_found(location)),
-            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
+            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP_PREFIX) => {
                 Some("check the host and the port, and that ssh and sftp reach it".into())
             }
             Self::Unreachable { endpoint, named_by, detail, .. } => {
@@ -84,7 +86,7 @@ impl Error {
 fn not_found(location: &str) -> Cow<'static, str> {
     let Some(service) = service_of(location) else {
         return match location {
-            _ if location.starts_with(SFTP) => list_advice(parent(location)).into(),
+            _ if location.starts_with(SFTP_PREFIX) => list_advice(parent(location)).into(),
             _ if location.starts_with("http") => "check the address".into(),
             _ if location.split('/').next().is_some_and(|first| first.contains(':')) => {
                 format!("it is a path here; {PLACES_WITH_COLON}").into()
@@ -130,7 +132,7 @@ fn no_credentials(location: &str, detail: &str) -> &'static str {
         Some(Service::NamedS3(_)) => {
             "name a profile with keys in the endpoint's table of config.toml, or write sign = false there"
         }
-        _ if location.starts_with(SFTP) => {
+        _ if location.starts_with(SFTP_PREFIX) => {
             "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
         }
         _ if is_expired(detail) => {

@@ -43,7 +43,8 @@ impl Google {
         Self { client, identity: Arc::clone(&self.identity) }
     }
 
-    /// Sends one `GET`.
+    /// Sends a `GET`. If the server refuses a range from byte 0, or answers it unusably, sends one
+    /// more without a range.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = RestCall::new(HttpMethod::Get, object, read_path(object), &get.cancel);
         call.throttle = get.throttle.clone();

@@ -90,10 +90,12 @@ impl DirectoryTree for Pages {
             DirectoryPage::Lines(entries) => Ok(entries.into()),
             // In a recursive listing, an empty root page is an error, because a copy would
             // otherwise silently copy nothing.
-            DirectoryPage::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
+            DirectoryPage::Html(page)
+                if page.lists_no_names() && (directory.is_empty() && self.recursive) =>
+            {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
-            DirectoryPage::Html(page) if page.is_vacant() && !page.is_directory => {
+            DirectoryPage::Html(page) if page.lists_no_names() && !page.is_directory => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
             DirectoryPage::Html(page) => self.complete_entries(&url, page.entries).map(WalkedNames::from),

@@ -27,7 +27,7 @@ pub(super) struct LinkPage {
 
 impl LinkPage {
     /// Returns true if the page lists no names.
-    pub(super) fn is_vacant(&self) -> bool {
+    pub(super) fn lists_no_names(&self) -> bool {
         self.entries.is_empty()
     }
 
@@ -269,9 +269,9 @@ mod tests {
             "<a href=\"..\">up</a>",
         ] {
             let page = page("http://h/d/", text);
-            assert!(page.is_directory && page.is_vacant(), "{text}");
+            assert!(page.is_directory && page.lists_no_names(), "{text}");
         }
         let page = page("http://h/d/", "<title>Welcome</title><h1>Index of</h1><a href=\"https://o/\">o</a>");
-        assert!(!page.is_directory && page.is_vacant());
+        assert!(!page.is_directory && page.lists_no_names());
     }
 }

@@ -1,5 +1,5 @@
 //! Makes presigned URLs, which hold the signature of one request in their query. The verb `presign`
-//! prints them.
+//! prints them, and Python's `presign` returns them.
 
 use std::time::{Duration, SystemTime};
 

@@ -145,7 +145,8 @@ impl WireClient {
         self.account.check_region(found, place)
     }
 
-    /// Returns a clone whose requests end only when `cancel` or their own handle is cancelled.
+    /// Returns a clone that has the scope `cancel` in place of this client's: only `cancel` and a
+    /// request's own handle can cancel the clone's requests.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         Self { scope: Some(cancel), ..self.clone() }
     }
@@ -412,7 +413,8 @@ impl Exchange<'_> {
             }
             (Ok(()), Err(unusable)) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                // Bytes that are no response may belong to the previous one on this connection.
+                // On a reused connection, bytes that cannot be parsed may be left over from the
+                // response before. The request is therefore sent again on a new connection.
                 let fault = if used { Fault::Stale } else { Fault::Other };
                 return Err(FailedRequest { error: unusable.into_error(request.origin), fault });
             }

@@ -1,4 +1,4 @@
-//! Answers listings of keys, in both versions of the request, and listings of buckets.
+//! Answers `ListObjects`, `ListObjectsV2` and `ListBuckets`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -42,11 +42,11 @@ impl DirectoryTotals {
 /// subdirectories.
 #[derive(Debug)]
 pub(super) struct DirectorySums {
-    inner: Mutex<Inner>,
+    inner: Mutex<LockedSums>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct LockedSums {
     rows: rows::NameSums<3>,
     /// The sum over all directories; `None` if nothing was added.
     total: Option<DirectoryTotals>,
@@ -55,7 +55,7 @@ struct Inner {
 impl DirectorySums {
     /// Makes empty sums that use about `memory` bytes of memory.
     pub(super) fn new(memory: usize) -> Self {
-        Self { inner: Mutex::new(Inner { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
+        Self { inner: Mutex::new(LockedSums { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
     }
 
     /// Adds to a directory's own sums.
@@ -97,7 +97,7 @@ impl DirectorySums {
     }
 }
 
-impl Inner {
+impl LockedSums {
     fn add(&mut self, directory: &[u8], totals: DirectoryTotals) {
         self.total.get_or_insert_default().add(totals);
         self.rows.add(directory, [totals.bytes, totals.files, totals.directories]);

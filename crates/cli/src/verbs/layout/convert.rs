@@ -55,8 +55,8 @@ struct Shape {
     /// Digits in a directory's name, 1 to 4 [default: chosen together with --levels]
     #[arg(long, value_name = "N")]
     width: Option<u8>,
-    /// Name of a file in its directory: its full name, or the rest of it after the directories, as
-    /// in git. `rest` needs names that are hashes [default: name]
+    /// Name of a file in its directory: `name`, its full name; `rest`, only the part that its
+    /// directories do not have, as in git. `rest` needs names that are hashes [default: name]
     #[arg(long, value_name = "name|rest")]
     leaf: Option<Leaf>,
 }

@@ -175,7 +175,8 @@ impl SearchState {
     }
 }
 
-/// Visits every state that can follow from `start`, with at most `kills` kills.
+/// Visits every state that can follow from `start` if at most `kills` actors are killed. Returns
+/// the number of states, or describes the first state that breaks a requirement.
 fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![(start.clone(), kills)];

@@ -96,7 +96,7 @@ impl KeyRange {
         let (last, first) = (self.last.as_ref()?, page.entries.first()?);
         in_listing_order(first)
             .lt(last.bytes())
-            .then(|| Disorder { previous: last.as_bytes().to_vec(), name: first.name.clone() })
+            .then(|| Disorder { previous: last.as_bytes().to_vec(), next: first.name.clone() })
     }
 
     /// Removes from a page the entries outside this range, and a key that was already listed.
@@ -140,7 +140,7 @@ impl Seam {
     fn disorder(&self, at: &str) -> Option<Disorder> {
         let (below, above) = self.seen_below.as_ref().zip(self.seen_above.as_ref())?;
         let key = |key: &Option<Vec<u8>>| key.clone().unwrap_or_else(|| at.as_bytes().to_vec());
-        (below != above).then(|| Disorder { previous: key(below), name: key(above) })
+        (below != above).then(|| Disorder { previous: key(below), next: key(above) })
     }
 
     fn is_checked(&self) -> bool {
@@ -413,7 +413,7 @@ impl ListingPlan {
         let until = self.ranges[at].until.as_ref()?;
         let seen = |(_, seam): (_, &Seam)| seam.seen_above.clone().flatten();
         let name = self.seams.iter().filter(|(key, _)| *key >= until).find_map(seen)?;
-        Some(Disorder { previous: until.as_bytes().to_vec(), name })
+        Some(Disorder { previous: until.as_bytes().to_vec(), next: name })
     }
 
     /// Starts over with one range over the whole key space.
