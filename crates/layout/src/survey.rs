@@ -194,14 +194,25 @@ impl DirectoryFindings {
                 self.look_up = time_look_ups(root, batch)?;
             }
             for entry in batch.entries().filter(|entry| !reserved::is_reserved(entry.name())) {
-                self.note(&entry, type_of(root, entry.name(), &entry)?);
+                let is_other_case = self.is_level_in_other_case(root, entry.name())?;
+                self.note(&entry, type_of(root, entry.name(), &entry)?, is_other_case);
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType) {
+    /// True if the file system does not distinguish `name` from the name of a directory of the
+    /// layout, because letter case does not count.
+    fn is_level_in_other_case(&self, root: &LayoutRoot, name: &[u8]) -> Result<bool> {
+        let may_be = self.shapes.iter().any(|shape| shape.scheme.is_level_in_other_case(name));
+        Ok(may_be && !self.is_layout && root.stat(&name.to_ascii_lowercase())?.is_some())
+    }
+
+    fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType, is_other_case: bool) {
         let name = entry.name();
+        let is_level = |scheme: &LayoutScheme| {
+            scheme.is_level(name) || (is_other_case && scheme.is_level_in_other_case(name))
+        };
         match kind {
             // The entry no longer exists.
             FileType::Unknown => {}
@@ -210,6 +221,8 @@ impl DirectoryFindings {
                 for shape in &mut self.shapes {
                     if let Err(why) = shape.scheme.suits(name) {
                         shape.record_refused(name, why);
+                    } else if is_other_case && is_level(&shape.scheme) {
+                        shape.record_refused(name, CALLED_LIKE_A_LEVEL);
                     }
                 }
                 if let Some(spread) = &mut self.spread {
@@ -217,7 +230,7 @@ impl DirectoryFindings {
                 }
             }
             kind => {
-                let level = |shape: &CandidateShape| shape.scheme.is_level(name);
+                let level = |shape: &CandidateShape| is_level(&shape.scheme);
                 if self.is_layout {
                     let own = kind == FileType::Directory && self.shapes.iter().any(level);
                     self.left += u64::from(!own);

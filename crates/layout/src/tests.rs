@@ -1,3 +1,4 @@
+mod spellings;
 mod strangers;
 mod surveys;
 
