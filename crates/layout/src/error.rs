@@ -176,8 +176,8 @@ impl Error {
         let Self::Io { source, .. } = self else {
             return matches!(self, Self::Name { .. } | Self::Content { .. });
         };
-        // EPERM is caused by the owner or the attributes of the entry itself, EBUSY by a mount on it,
-        // and EXDEV by its project quota or its encryption. EACCES is caused by its directory.
+        // EPERM is caused by the owner or the attributes of the entry itself, EBUSY by a mount on
+        // it, and EXDEV by its project quota or its encryption. EACCES is caused by its directory.
         let own = [Errno::PERM, Errno::BUSY, Errno::XDEV].map(Errno::raw_os_error);
         source.raw_os_error().is_some_and(|code| own.contains(&code))
     }

@@ -28,8 +28,8 @@ const CACHE_TIME: Duration = Duration::ZERO;
 pub enum Weakness {
     /// `a` and `A` are the same name, as on exFAT and SMB.
     FoldsCase,
-    /// `a` and `A` are the same name, and a rename can refuse to replace, as on FAT and on ext4 with
-    /// case folding.
+    /// `a` and `A` are the same name, and a rename can refuse to replace, as on FAT and on ext4
+    /// with case folding.
     FoldsCaseAsFat,
     /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,

@@ -289,8 +289,8 @@ impl FirstPass<'_> {
         Ok(())
     }
 
-    /// Returns true if a listed file is one that this plan writes: its partial file, or the manifest
-    /// of an earlier plan, which it replaces.
+    /// Returns true if this plan writes the listed file: it is the partial file, or the manifest of
+    /// an earlier plan, which is replaced.
     fn is_output(&self, root: &Location, name: &[u8]) -> bool {
         let last = name.rsplit(|byte| *byte == b'/').next();
         let is_called = |output: &&&Path| output.file_name().map(OsStr::as_bytes) == last;

@@ -30,7 +30,7 @@ impl Folding {
 /// Digests in upper and lower case letters, of which some begin alike.
 fn name_in_either_case(number: u32) -> String {
     let name = format!("{:08x}", number.wrapping_mul(2_654_435_761));
-    if number % 2 == 0 { name.to_uppercase() } else { name }
+    if number.is_multiple_of(2) { name.to_uppercase() } else { name }
 }
 
 #[test]
@@ -90,4 +90,27 @@ fn a_name_that_is_one_of_the_layouts_directories_in_another_case_is_reported_bef
         let below = folding.directory.path().join("below");
         assert_eq!(sharded(&below, &request).unwrap().failures, 0, "{kind}");
     }
+}
+
+#[test]
+fn names_that_would_come_back_in_another_case_are_reported_before_anything_moves() {
+    let folding = Folding::new();
+    let root = folding.root();
+    for number in 0..200 {
+        fs::write(root.join(name_in_either_case(number)), "").unwrap();
+    }
+    let request = LayoutRequest {
+        hash: Some(DigitSource::NamePrefix),
+        levels: Some(1),
+        width: Some(1),
+        leaf: Some(Leaf::Rest),
+    };
+    let error = sharded(&root, &request).unwrap_err();
+    assert!(matches!(&error, Error::Unfit { why, .. } if why.contains("letter case")), "{error}");
+    assert_eq!(listing(&root).len(), 200);
+    let below = folding.directory.path().join("below");
+    let before = listing(&below);
+    assert_eq!(sharded(&below, &request).unwrap().failures, 0);
+    unsharded(&below).unwrap();
+    assert_eq!(listing(&below), before);
 }

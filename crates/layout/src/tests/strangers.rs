@@ -213,7 +213,7 @@ fn a_pipe_with_the_name_of_the_layout_file_is_an_error_and_not_waited_for() {
 }
 
 #[test]
-fn errors_of_one_entry_are_told_from_those_that_every_entry_would_meet() {
+fn errors_of_one_entry_differ_from_those_that_every_entry_would_meet() {
     let error = |errno| Error::io(Path::new("x"), errno);
     for errno in [Errno::PERM, Errno::BUSY, Errno::XDEV] {
         assert!(error(errno).concerns_one_entry(), "{errno}");
